@@ -1,0 +1,46 @@
+# `make` lists what there is to do. The work itself is in dev/xtask.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+CARGO ?= cargo
+XTASK := $(CARGO) xtask
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+
+# make demo KEEP=1 leaves the cluster up; make demo KUBECONFIG=file uses an existing one. Only a KUBECONFIG that is
+# given on the command line counts: nobody's current cluster is touched because a variable happens to be set.
+demo_kubeconfig := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
+demo_keep := $(if $(filter-out 0,$(KEEP)),--keep)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## see pods held and released on a real control plane (KEEP=1, KUBECONFIG=file)
+	@$(CARGO) build --locked --workspace
+	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
+
+.PHONY: test
+test: ## run every test; the last line is the sum
+	@$(XTASK) test
+
+.PHONY: lint
+lint: ## check format, clippy, generated files, dependencies
+	@$(XTASK) lint
+
+.PHONY: bench
+bench: ## measure, print tables, write target/bench/*.json
+	@$(CARGO) build --locked --release --package sluice --package sluice-bench
+	@SLUICE_BINARY=$(TARGET)/release/sluice $(TARGET)/release/sluice-bench all
+
+.PHONY: image
+image: ## build target/image/sluice.tar, without a container engine
+	@$(XTASK) image
+
+.PHONY: gen
+gen: ## write deploy/ from the code
+	@$(XTASK) gen

@@ -1,0 +1,68 @@
+//! `ApplicationAwareResourceQuota`: what the pods of a namespace may take together (`aaq.md` §1.2).
+
+// The derive takes one attribute per printer column, and their types repeat.
+#![allow(clippy::duplicated_attributes)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ScopeSelector;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `spec`: the fields of a core ResourceQuota's `spec`.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "aaq.kubevirt.io",
+    version = "v1alpha1",
+    kind = "ApplicationAwareResourceQuota",
+    plural = "applicationawareresourcequotas",
+    shortname = "arq",
+    shortname = "arqs",
+    namespaced,
+    status = "ApplicationAwareResourceQuotaStatus",
+    derive = "PartialEq",
+    doc = "A limit on what the pods of a namespace take together. Pods that do not fit wait behind a scheduling gate instead of being refused.",
+    printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
+    printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
+    printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationAwareResourceQuotaSpec {
+    /// Limits by resource name. Quantities are kept as they are written.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hard: BTreeMap<String, Quantity>,
+    /// Further conditions on the pods that count; all of them have to match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_selector: Option<ScopeSelector>,
+    /// Conditions on the pods that count; all of them have to match. Empty: every pod counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+}
+
+/// `status`: the fields of a core ResourceQuota's `status`, and three that are there to be read by people.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationAwareResourceQuotaStatus {
+    /// The limits that are enforced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hard: BTreeMap<String, Quantity>,
+    /// What released pods take, for each key of `hard`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: BTreeMap<String, Quantity>,
+    /// `used/hard` of everything but limits, for the column Request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<String>,
+    /// `used/hard` of the keys that start with `limits.`, for the column Limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
+    /// How many pods wait because of this quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<i64>,
+    /// Grows with each charge, so that one that leaves the sums as they were (one pod for another that has ended)
+    /// still makes another version. The last six digits tell which process made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charges: Option<i64>,
+}

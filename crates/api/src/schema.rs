@@ -1,0 +1,291 @@
+//! What the derived schemas need so that clients see what upstream's CRDs show them (`aaq.md` §1).
+//!
+//! The derive knows types and documentation; it does not know list types, atomic maps and the pattern of a
+//! quantity, and it marks every optional field as nullable, which upstream's are not.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use serde_json::json;
+
+/// The pattern Kubernetes' own tools put on a quantity.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// Objects that are replaced as a whole by a server-side apply.
+const ATOMIC_OBJECTS: [&str; 10] = [
+    "configMapKeyRef",
+    "configMapRef",
+    "fieldRef",
+    "fileKeyRef",
+    "namespaceSelector",
+    "labelSelector",
+    "preference",
+    "resourceFieldRef",
+    "scopeSelector",
+    "secretKeyRef",
+];
+
+/// Lists whose items have keys.
+const KEYED_LISTS: [(&str, &[&str]); 5] = [
+    ("claims", &["name"]),
+    ("env", &["name"]),
+    ("ports", &["containerPort", "protocol"]),
+    ("volumeDevices", &["devicePath"]),
+    ("volumeMounts", &["mountPath"]),
+];
+
+/// Fields whose types come from Kubernetes' pod API: their documentation is Kubernetes', and long.
+const FOREIGN: [&str; 3] = ["affinity", "sidecarEvaluators", "tolerations"];
+
+/// Fields that upstream allows to be null (`aaq.md` §1.1).
+const NULLABLE: [&str; 4] = ["custom", "intermediate", "modern", "old"];
+
+/// Where in a schema a node is.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    field: &'a str,
+    parent: &'a str,
+    /// Inside a type of Kubernetes' pod API.
+    foreign: bool,
+}
+
+/// Completes a derived CRD.
+pub(crate) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let names = &mut crd.spec.names;
+    names.list_kind = Some(format!("{}List", names.kind));
+    for version in &mut crd.spec.versions {
+        let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) else {
+            continue;
+        };
+        root.title = None;
+        visit(root, Place { field: "", parent: "", foreign: false });
+        let properties = root.properties.get_or_insert_default();
+        properties.insert("apiVersion".to_owned(), of_type("string"));
+        properties.insert("kind".to_owned(), of_type("string"));
+        properties.insert("metadata".to_owned(), of_type("object"));
+    }
+    crd
+}
+
+fn of_type(name: &str) -> JSONSchemaProps {
+    JSONSchemaProps { type_: Some(name.to_owned()), ..JSONSchemaProps::default() }
+}
+
+fn visit(node: &mut JSONSchemaProps, place: Place<'_>) {
+    let nullable = place.parent == "tlsSecurityProfile" && NULLABLE.contains(&place.field);
+    node.nullable = nullable.then_some(true);
+    if node.x_kubernetes_int_or_string == Some(true) {
+        int_or_string(node, place);
+    }
+    if node.type_.as_deref() == Some("array") {
+        list_type(node, place);
+    }
+    if is_atomic(node, place) {
+        node.x_kubernetes_map_type = Some("atomic".to_owned());
+    }
+    if place.foreign {
+        node.description = None;
+        node.default = default_of(place);
+    }
+    children(node, place);
+}
+
+fn children(node: &mut JSONSchemaProps, place: Place<'_>) {
+    for (name, child) in node.properties.iter_mut().flatten() {
+        let inner = Place { field: name, parent: place.field, foreign: place.foreign };
+        if FOREIGN.contains(&name.as_str()) && !place.foreign {
+            let description = child.description.take();
+            visit(child, Place { foreign: true, ..inner });
+            child.description = description;
+        } else {
+            visit(child, inner);
+        }
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &mut node.items {
+        visit(item, place);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut node.additional_properties {
+        visit(value, place);
+    }
+}
+
+/// A quantity, or a port by number or name.
+fn int_or_string(node: &mut JSONSchemaProps, place: Place<'_>) {
+    node.any_of = Some(vec![of_type("integer"), of_type("string")]);
+    if place.field == "port" {
+        return;
+    }
+    node.pattern = Some(QUANTITY.to_owned());
+    node.description = (!place.foreign).then(|| "A quantity: 2, 500m, 4Gi.".to_owned());
+}
+
+fn list_type(node: &mut JSONSchemaProps, place: Place<'_>) {
+    // Lists of upstream's own types have no list type; lists of the types it borrows do.
+    let own = ["conditions", "ciphers", "podsInJobQueue", "sidecarEvaluators"];
+    if own.contains(&place.field)
+        || (place.field == "tolerations" && ["infra", "workload"].contains(&place.parent))
+    {
+        return;
+    }
+    let keyed = KEYED_LISTS.iter().find(|(name, _)| place.foreign && *name == place.field);
+    if let Some((_, keys)) = keyed {
+        node.x_kubernetes_list_type = Some("map".to_owned());
+        node.x_kubernetes_list_map_keys = Some(keys.iter().map(|key| (*key).to_owned()).collect());
+        return;
+    }
+    let set = place.foreign && place.parent == "exitCodes";
+    node.x_kubernetes_list_type = Some(if set { "set" } else { "atomic" }.to_owned());
+}
+
+fn is_atomic(node: &JSONSchemaProps, place: Place<'_>) -> bool {
+    if node.type_.as_deref() != Some("object") {
+        return false;
+    }
+    let has = |name: &str| node.properties.as_ref().is_some_and(|p| p.contains_key(name));
+    ATOMIC_OBJECTS.contains(&place.field)
+        || (place.foreign && (has("nodeSelectorTerms") || place.field == "secretRef"))
+        || (place.field == "nodeSelectorTerms" && has("matchFields"))
+}
+
+/// Defaults of Kubernetes' types that a list key needs or that upstream's schema shows.
+fn default_of(place: Place<'_>) -> Option<JSON> {
+    let reference = ["configMapKeyRef", "configMapRef", "secretKeyRef", "secretRef"];
+    match place.field {
+        "protocol" if place.parent == "ports" => Some(JSON(json!("TCP"))),
+        "service" if place.parent == "grpc" => Some(JSON(json!(""))),
+        "name" if reference.contains(&place.parent) => Some(JSON(json!(""))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QUANTITY;
+    use serde_json::Value;
+
+    fn crd(name: &str) -> Value {
+        let all = crate::all_crds();
+        let found = all.iter().find(|c| c.spec.names.plural == name).expect("a CRD with that name");
+        serde_json::to_value(found).expect("a CRD is JSON")
+    }
+
+    fn field<'a>(crd: &'a Value, path: &str) -> &'a Value {
+        let mut node = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        for name in path.split('.') {
+            node = match name {
+                "[]" => &node["items"],
+                "{}" => &node["additionalProperties"],
+                _ => &node["properties"][name],
+            };
+            assert!(!node.is_null(), "no schema at {name} of {path}");
+        }
+        node
+    }
+
+    /// Paths of all nodes for which `wanted` holds.
+    fn paths(node: &Value, at: &str, wanted: &dyn Fn(&Value) -> bool, found: &mut Vec<String>) {
+        if wanted(node) {
+            found.push(at.to_owned());
+        }
+        for (name, child) in node["properties"].as_object().into_iter().flatten() {
+            paths(child, &format!("{at}.{name}"), wanted, found);
+        }
+        for (key, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+            if node[key].is_object() {
+                paths(&node[key], &format!("{at}.{mark}"), wanted, found);
+            }
+        }
+    }
+
+    fn root(crd: &Value) -> &Value {
+        &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    }
+
+    #[test]
+    fn quantities_have_the_pattern_of_kubernetes() {
+        let arq = crd("applicationawareresourcequotas");
+        let aaq = crd("aaqs");
+        for node in [
+            field(&arq, "spec.hard.{}"),
+            field(&arq, "status.used.{}"),
+            field(&aaq, "spec.configuration.sidecarEvaluators.[].resources.limits.{}"),
+            field(&aaq, "spec.configuration.sidecarEvaluators.[].env.[].valueFrom.resourceFieldRef.divisor"),
+        ] {
+            assert_eq!(node["pattern"], QUANTITY);
+            assert_eq!(node["x-kubernetes-int-or-string"], true);
+            assert_eq!(node["anyOf"][0]["type"], "integer");
+            assert_eq!(node["anyOf"][1]["type"], "string");
+        }
+        let port = field(&aaq, "spec.configuration.sidecarEvaluators.[].livenessProbe.httpGet.port");
+        assert!(port["pattern"].is_null(), "a port may be a name");
+    }
+
+    #[test]
+    fn only_the_tls_profiles_are_nullable() {
+        let mut found = Vec::new();
+        for name in ["aaqs", "applicationawareresourcequotas", "aaqjobqueueconfigs"] {
+            paths(root(&crd(name)), name, &|node| node["nullable"] == true, &mut found);
+        }
+        let expected = ["custom", "intermediate", "modern", "old"];
+        assert_eq!(found, expected.map(|p| format!("aaqs.spec.tlsSecurityProfile.{p}")));
+    }
+
+    #[test]
+    fn list_and_map_types_are_upstreams() {
+        let arq = crd("applicationawareresourcequotas");
+        assert_eq!(field(&arq, "spec.scopeSelector")["x-kubernetes-map-type"], "atomic");
+        assert_eq!(field(&arq, "spec.scopes")["x-kubernetes-list-type"], "atomic");
+        let values = field(&arq, "spec.scopeSelector.matchExpressions.[].values");
+        assert_eq!(values["x-kubernetes-list-type"], "atomic");
+        let aaq = crd("aaqs");
+        assert_eq!(field(&aaq, "spec.namespaceSelector")["x-kubernetes-map-type"], "atomic");
+        let ports = field(&aaq, "spec.configuration.sidecarEvaluators.[].ports");
+        assert_eq!(ports["x-kubernetes-list-map-keys"], serde_json::json!(["containerPort", "protocol"]));
+        assert_eq!(ports["items"]["properties"]["protocol"]["default"], "TCP");
+        assert!(field(&aaq, "spec.infra.tolerations")["x-kubernetes-list-type"].is_null());
+    }
+
+    #[test]
+    fn required_fields_and_defaults_are_upstreams() {
+        for name in ["aaqs", "applicationawareresourcequotas", "aaqjobqueueconfigs"] {
+            assert_eq!(root(&crd(name))["required"], serde_json::json!(["spec"]), "{name}");
+        }
+        let aaq = crd("aaqs");
+        let calculator = field(&aaq, "spec.configuration.vmiCalculatorConfiguration.configName");
+        assert_eq!(calculator["default"], "DedicatedVirtualResources");
+        assert_eq!(calculator["enum"].as_array().map(Vec::len), Some(5));
+        let container = field(&aaq, "spec.configuration.sidecarEvaluators.[]");
+        assert_eq!(container["required"], serde_json::json!(["name"]));
+        let spec = field(&crd("applicationawareresourcequotas"), "spec").clone();
+        assert!(spec["required"].is_null());
+    }
+
+    #[test]
+    fn list_keys_are_required_or_have_a_default() {
+        let mut found = Vec::new();
+        let aaq = crd("aaqs");
+        paths(
+            root(&aaq),
+            "",
+            &|node| {
+                let item = &node["items"];
+                let keys = node["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+                keys.iter().filter_map(Value::as_str).any(|key| {
+                    let required = item["required"].as_array().is_some_and(|r| r.contains(&key.into()));
+                    !required && item["properties"][key]["default"].is_null()
+                })
+            },
+            &mut found,
+        );
+        assert!(found.is_empty(), "the API server refuses these lists: {found:?}");
+    }
+
+    #[test]
+    fn the_largest_crd_fits_an_annotation() {
+        // `kubectl apply` stores the object in an annotation, and all annotations have 256 KiB together.
+        for crd in crate::all_crds() {
+            let size = serde_json::to_vec(&crd).map(|bytes| bytes.len()).unwrap_or(usize::MAX);
+            assert!(size < 64 * 1024, "{} has {size} bytes", crd.spec.names.kind);
+        }
+    }
+}

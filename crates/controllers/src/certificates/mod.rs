@@ -1,0 +1,130 @@
+//! Keeps the own certificate authority and the webhook's serving certificate: made when they are missing, renewed
+//! before they expire, repaired when they were damaged.
+//!
+//! Runs on the leader only. What to do is decided by [`sluice_operator::certificates::plan`]; the loop sleeps until
+//! the next step is due or one of the two Secrets changes.
+
+mod apply;
+pub(crate) mod observe;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use sluice_api::names;
+use sluice_kube_ext::retry::{Backoff, process_seed};
+use sluice_operator::certificates::service_names;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use observe::{Seen, follow_one};
+use plan::{Round, next_round};
+
+/// A machine that was suspended wakes with a monotonic clock that stood still; looking at the wall clock now and
+/// then bounds by how much a renewal can be late.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// Why a loop ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// The loops write and must not do so any more.
+    #[error("may not write {what}: the lease is not held")]
+    NotLeading {
+        /// What was to be written.
+        what: &'static str,
+    },
+}
+
+/// What the loop works on.
+#[derive(Clone)]
+pub struct CertificateSettings {
+    /// Namespace of the Secrets.
+    pub namespace: String,
+    /// Names the serving certificate is for. Default: those of the webhook's Service; tests that run the webhook
+    /// elsewhere add its host.
+    pub names: Vec<String>,
+}
+
+impl CertificateSettings {
+    /// For the webhook's Service in `namespace`.
+    pub fn new(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), names: service_names(names::WEBHOOK, namespace) }
+    }
+}
+
+/// Keeps both certificates until `shutdown`. Start it once the lease is held; `may_write` is asked before each write.
+///
+/// # Errors
+/// When something has to be written and `may_write` says no.
+pub async fn run(
+    client: Client,
+    settings: CertificateSettings,
+    may_write: impl Fn() -> bool,
+    shutdown: CancellationToken,
+) -> Result<(), LoopError> {
+    let api: Api<Secret> = Api::namespaced(client, &settings.namespace);
+    let (ca, ca_seen) = watch::channel(Seen::Unknown);
+    let (serving, serving_seen) = watch::channel(Seen::Unknown);
+    let watches = async {
+        tokio::join!(
+            follow_one(api.clone(), names::CA_SECRET, ca, shutdown.clone()),
+            follow_one(api.clone(), names::SERVING_SECRET, serving, shutdown.clone()),
+        )
+    };
+    tokio::select! {
+        result = keep(&api, &settings, ca_seen, serving_seen, may_write) => result,
+        _ = watches => Ok(()),
+    }
+}
+
+async fn keep(
+    api: &Api<Secret>,
+    settings: &CertificateSettings,
+    mut ca_seen: watch::Receiver<Seen<Secret>>,
+    mut serving_seen: watch::Receiver<Seen<Secret>>,
+    may_write: impl Fn() -> bool,
+) -> Result<(), LoopError> {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+    loop {
+        let ca = ca_seen.borrow_and_update().clone();
+        let serving = serving_seen.borrow_and_update().clone();
+        let wait = match next_round(Timestamp::now(), &ca, &serving, &settings.names) {
+            Round::Blind => None,
+            Round::Rest { until } => Some(until),
+            Round::Work { steps, ca, serving } => {
+                if !may_write() {
+                    return Err(LoopError::NotLeading { what: "certificates" });
+                }
+                match apply::apply(api, Timestamp::now(), steps, ca, serving, &settings.names).await {
+                    // The watch tells of what was written, and then it is looked at again.
+                    Ok(()) => {
+                        backoff.reset();
+                        None
+                    }
+                    Err(error) => {
+                        error.report();
+                        Some(backoff.failed())
+                    }
+                }
+            }
+        };
+        let timer = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait.min(LONGEST_SLEEP)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let gone = tokio::select! {
+            changed = ca_seen.changed() => changed.is_err(),
+            changed = serving_seen.changed() => changed.is_err(),
+            () = timer => false,
+        };
+        if gone {
+            return Ok(());
+        }
+    }
+}

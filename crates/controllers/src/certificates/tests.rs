@@ -1,0 +1,58 @@
+//! What the loop decides from the Secrets it sees.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use sluice_operator::certificates::{CertStep, issue_serving, new_authority, service_names};
+
+use super::observe::Seen;
+use super::plan::{Round, next_round};
+
+fn secret(entries: &[(&str, &str)]) -> Seen<Secret> {
+    let data: BTreeMap<_, _> =
+        entries.iter().map(|(key, text)| ((*key).to_owned(), ByteString(text.as_bytes().to_vec()))).collect();
+    Seen::Present(Secret { data: Some(data), ..Secret::default() })
+}
+
+#[test]
+fn nothing_is_made_before_both_secrets_were_looked_for() {
+    let names = service_names("w", "n");
+    let now = Timestamp::now();
+    for (ca, serving) in [(Seen::Unknown, Seen::Absent), (Seen::Absent, Seen::Unknown)] {
+        assert!(matches!(next_round(now, &ca, &serving, &names), Round::Blind));
+    }
+    let round = next_round(now, &Seen::Absent, &Seen::Absent, &names);
+    let Round::Work { steps, ca: None, serving: None } = round else {
+        panic!("both are missing: {round:?}");
+    };
+    assert!(matches!(steps.as_slice(), [CertStep::NewAuthority { .. }, CertStep::IssueServing]));
+}
+
+#[test]
+fn good_secrets_are_left_alone_until_half_of_the_serving_certificates_life() {
+    let names = service_names("w", "n");
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let ca = new_authority(now, "").expect("an authority");
+    let serving = issue_serving(now, &ca, &names).expect("a certificate");
+    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), ("ca.crt", &ca.bundle)]);
+    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key)]);
+    let later = now + SignedDuration::from_hours(2);
+    let round = next_round(later, &ca, &serving, &names);
+    let Round::Rest { until } = round else { panic!("nothing to do: {round:?}") };
+    assert_eq!(until.as_secs(), 10 * 3600);
+}
+
+#[test]
+fn secrets_without_data_or_with_garbage_are_filled() {
+    let names = service_names("w", "n");
+    let garbage = secret(&[("tls.crt", "\u{fffd}"), ("tls.key", "x"), ("other", "y")]);
+    for present in [Seen::Present(Secret::default()), garbage] {
+        let round = next_round(Timestamp::now(), &present, &present, &names);
+        let Round::Work { steps, ca: Some(_), serving: Some(_) } = round else {
+            panic!("nothing usable is there: {round:?}");
+        };
+        assert_eq!(steps.len(), 2);
+    }
+}

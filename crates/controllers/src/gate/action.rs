@@ -1,0 +1,99 @@
+//! What the gate wants done, and what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
+use sluice_index::wire::{PodWire, QuotaWire};
+use sluice_index::{NamespaceId, Version};
+
+/// Something to be done outside.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Record a quota's status, provided that nobody has changed the quota since `version`.
+    Record(Record),
+    /// Remove the gate of a pod, provided that it is the pod that was decided on.
+    Release(Release),
+    /// Read the quotas of a namespace as they are now.
+    ListQuotas(NamespaceId, Arc<str>),
+    /// Tell on a pod why it is held.
+    Tell(Tell),
+}
+
+/// See [`Action::Record`].
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The quota's handle.
+    pub quota: QuotaId,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that the status is based on.
+    pub version: Version,
+    /// What to write.
+    pub target: StatusTarget,
+    /// How many pods wait for the quota.
+    pub held: i64,
+    /// `status.charges` with this charge included.
+    pub charges: i64,
+}
+
+/// See [`Action::Release`].
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The pod's handle.
+    pub pod: PodId,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that was decided on.
+    pub version: Version,
+}
+
+/// See [`Action::Tell`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tell {
+    /// The pod's namespace.
+    pub namespace: Arc<str>,
+    /// The pod's name.
+    pub name: Box<str>,
+    /// The pod's identity.
+    pub uid: Uid,
+    /// A word for the kind of reason.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// How a request went.
+#[derive(Clone, Debug)]
+pub enum Answer<T> {
+    /// It was done; this is the object now.
+    Done(T),
+    /// It was refused because the object is not what it was; this is what it is now, if it still exists.
+    Stale(Option<T>),
+    /// It was refused for good, for this reason.
+    Refused(String),
+    /// It was refused because the server has too much to do.
+    Busy(Option<Duration>),
+    /// Nobody knows: it may have been done.
+    Unknown(String),
+}
+
+/// What became of an [`Action`].
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "an outcome is moved once, from the request to the state")]
+pub enum Outcome {
+    /// Of a [`Record`].
+    Recorded(QuotaId, Uid, Answer<QuotaWire>),
+    /// Of a [`Release`].
+    Released(PodId, Uid, Answer<PodWire>),
+    /// Of [`Action::ListQuotas`].
+    Listed(NamespaceId, Answer<Vec<QuotaWire>>),
+}

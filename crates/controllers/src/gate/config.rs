@@ -1,0 +1,49 @@
+//! What can be set about the gate.
+
+use sluice_engine::ChargeRules;
+
+/// Settings of the gate. Times are in milliseconds unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct GateConfig {
+    /// The name of the scheduling gate.
+    pub gate: &'static str,
+    /// Rules of charging that depend on the server's version.
+    pub rules: ChargeRules,
+    /// How long the first of the waiting pods lets smaller ones pass before room is kept for it, in seconds.
+    pub patience_s: i64,
+    /// For how long usage that is recorded but not found among the pods is honoured: longer than any request
+    /// of a predecessor can be under way.
+    pub in_flight_grace_ms: u64,
+    /// The least time between two charges of one quota. Pods that arrive meanwhile share the next one.
+    pub charge_spacing_ms: u64,
+    /// The least time between two status writes of one quota that nobody waits for.
+    pub status_spacing_ms: u64,
+    /// How many pods of a class are told anew when the reason for holding them changes; the rest of a long
+    /// queue would hear it from events that push out all others.
+    pub retold_pods: usize,
+}
+
+impl GateConfig {
+    /// The defaults, for a server with these charging rules.
+    #[must_use]
+    pub fn new(gate: &'static str, rules: ChargeRules) -> Self {
+        Self {
+            gate,
+            rules,
+            patience_s: 60,
+            in_flight_grace_ms: 30_000,
+            charge_spacing_ms: 5,
+            status_spacing_ms: 50,
+            retold_pods: 20,
+        }
+    }
+}
+
+/// A moment on two clocks: one that only goes forward, one that agrees with the API's timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since some fixed moment of this process.
+    pub mono_ms: u64,
+    /// Seconds since the epoch.
+    pub unix_s: i64,
+}

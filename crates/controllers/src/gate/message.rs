@@ -1,0 +1,56 @@
+//! What is told on a pod that is held.
+
+use sluice_engine::quota_spec::HardEntry;
+use sluice_engine::status::keys_of;
+use sluice_engine::{Amount, CompiledQuota, Excess, Reason};
+
+/// The kinds of reasons, as `reason` of events.
+pub(super) mod reasons {
+    /// A quota has no room.
+    pub const EXCEEDED: &str = "ExceededQuota";
+    /// There is room, but an older pod comes first.
+    pub const QUEUED: &str = "WaitingInQueue";
+    /// The pod asks for something that cannot be read.
+    pub const UNREADABLE: &str = "UnreadablePod";
+    /// A quota of the namespace cannot be understood.
+    pub const INVALID_QUOTA: &str = "InvalidQuota";
+    /// The API server refuses to let the gate be removed.
+    pub const REFUSED: &str = "ReleaseRefused";
+}
+
+/// `exceeded quota: q, requested: …, used: …, limited: …` with only the keys that are exceeded, sorted
+/// (`aaq.md` §3.1).
+pub(super) fn exceeded(
+    quota: &str,
+    compiled: &CompiledQuota,
+    reason: &Reason,
+    behind: Option<&str>,
+) -> String {
+    // A quota may name a resource twice (`cpu` and `requests.cpu`) with different limits.
+    let is_short = |excess: &Excess, entry: &HardEntry| {
+        behind.is_some() || excess.used.saturating_add(excess.requested) > entry.hard.into()
+    };
+    let list = |amount: fn(&Excess, &HardEntry) -> Amount| {
+        let mut parts: Vec<String> = reason
+            .excess
+            .iter()
+            .flat_map(|excess| keys_of(compiled, &excess.resource).map(move |entry| (excess, entry)))
+            .filter(|(excess, entry)| is_short(excess, entry))
+            .map(|(excess, entry)| {
+                format!("{}={}", entry.key, amount(excess, entry).quantity(entry.hard.format()))
+            })
+            .collect();
+        parts.sort();
+        parts.join(",")
+    };
+    let requested = list(|excess, _| excess.requested);
+    let used = list(|excess, _| excess.used);
+    let limited = list(|_, entry| entry.hard.into());
+    let amounts = format!("requested: {requested}, used: {used}, limited: {limited}");
+    match behind {
+        None => format!("exceeded quota: {quota}, {amounts}"),
+        Some(pod) => format!(
+            "waiting in queue: room in quota {quota} is kept for pod {pod}, which has waited longer, {amounts}"
+        ),
+    }
+}

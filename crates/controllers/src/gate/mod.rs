@@ -1,0 +1,33 @@
+//! The gate: from a created pod to a released one (`design` §4).
+//!
+//! ```text
+//!  watches ──▶ observe ─┐
+//!                       ├─▶ State ──▶ plan ──▶ actions ──▶ apply ──▶ outcomes ──▶ settle ─┐
+//!                       └─────────────────────────────────────────────────────────────────┘
+//! ```
+//! Everything up to the actions is synchronous and free of I/O; requests run beside it. A pod is charged to its
+//! quotas' status first, and its gate is removed when every one of them has recorded the charge.
+
+mod action;
+mod apply;
+mod config;
+mod honour;
+mod message;
+mod metrics;
+mod observe;
+mod plan;
+mod run;
+mod settle;
+mod stage;
+mod state;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Answer, Outcome, Record, Release, Tell};
+pub use apply::{Apply, Concurrency};
+pub use config::{GateConfig, Moment};
+pub use metrics::{GateMetrics, QuotaCollector};
+pub use run::Gate;
+pub use state::State;
+pub use stats::Stats;

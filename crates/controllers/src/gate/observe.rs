@@ -1,0 +1,277 @@
+//! What is seen changes the state.
+
+use sluice_engine::status::enforced;
+use sluice_engine::{Ledger, PodId, QuotaId};
+use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, QuotaSighting, Sighting, Targeting};
+
+use super::config::Moment;
+use super::stage::{Stage, Stuck};
+use super::state::State;
+
+impl State {
+    /// A list of pods begins.
+    pub fn begin_pods(&mut self) {
+        self.pods.begin_list();
+    }
+
+    /// The list of pods is complete.
+    pub fn end_pods(&mut self) {
+        for id in self.pods.end_list() {
+            self.forget_pod(id);
+        }
+    }
+
+    /// A pod was seen.
+    pub fn see_pod(&mut self, wire: &PodWire, now: Moment) {
+        let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s);
+        match self.pods.upsert(facts, &mut self.namespaces) {
+            Sighting::Added(id) => self.restage(id, now),
+            Sighting::Changed(id) => self.reconsider_pod(id, now),
+            Sighting::Replaced(old, id) => {
+                // The handle may be the old one's: everything about the old one has to go first.
+                self.drop_pod(id, &old);
+                self.restage(id, now);
+            }
+            Sighting::Same => {}
+        }
+    }
+
+    /// A pod is gone.
+    pub fn lose_pod(&mut self, wire: &PodWire) {
+        let meta = &wire.metadata;
+        let id = self
+            .namespaces
+            .id(meta.namespace.as_deref().unwrap_or_default())
+            .and_then(|namespace| self.pods.find(namespace, meta.name.as_deref().unwrap_or_default()));
+        let Some(id) = id else { return };
+        let uid = sluice_engine::Uid::parse(meta.uid.as_deref().unwrap_or_default());
+        if self.pods.get(id).is_some_and(|record| record.uid == uid) {
+            self.forget_pod(id);
+        }
+    }
+
+    pub(super) fn forget_pod(&mut self, id: PodId) {
+        // Its claims are taken back while its namespace is still known.
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        self.drop_pod(id, &record);
+        self.pods.remove(id, &mut self.namespaces);
+    }
+
+    fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
+        self.unstage(id, record);
+        self.troubles.remove(&id);
+        self.seen_ms.remove(&id);
+        self.releasing.remove(&id);
+    }
+
+    fn reconsider_pod(&mut self, id: PodId, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        match (self.stage(id), record.gates) {
+            // Our release, or one that is not answered yet, has arrived.
+            (Stage::Assumed { charge, quotas, .. }, Gates::None) => {
+                let (charge, quotas) = (charge.clone(), quotas.clone());
+                self.book.confirm(&quotas, &charge);
+                self.note_release(id, now);
+                self.set_stage(id, Stage::Counted { charge, quotas });
+                // What it takes may have changed together with the gate.
+                if record.charge.as_ref().is_ok_and(|now| !self.is_counted_as(id, now)) {
+                    self.unstage(id, &record);
+                    self.restage(id, now);
+                }
+            }
+            (Stage::Free { .. }, Gates::None) => {
+                self.note_release(id, now);
+                self.unstage(id, &record);
+                self.restage(id, now);
+            }
+            // Its gate is being removed: the answer will say whether it still was the pod decided on.
+            (Stage::Assumed { .. }, Gates::Ours) if self.releasing.contains(&id) => {}
+            // Somebody else released it: perhaps a predecessor whose charge is being honoured.
+            (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
+                self.unstage(id, &record);
+                let charge = record.charge.clone().unwrap_or_default();
+                let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+                self.book.arrive(&quotas, &charge);
+                self.dirty.extend(quotas.iter());
+                self.seen_ms.remove(&id);
+                self.set_stage(id, Stage::Counted { charge, quotas });
+            }
+            _ => {
+                self.unstage(id, &record);
+                self.restage(id, now);
+            }
+        }
+    }
+
+    fn is_counted_as(&self, id: PodId, charge: &sluice_engine::Charge) -> bool {
+        matches!(self.stage(id), Stage::Counted { charge: counted, .. } if **counted == *charge)
+    }
+
+    fn note_release(&mut self, id: PodId, now: Moment) {
+        self.releasing.remove(&id);
+        self.troubles.remove(&id);
+        self.stats.released += 1;
+        if let Some(seen) = self.seen_ms.remove(&id) {
+            let waited = now.mono_ms.saturating_sub(seen);
+            #[allow(clippy::cast_precision_loss)]
+            self.stats.waits_s.push(waited as f64 / 1000.0);
+        }
+    }
+
+    /// A list of namespaces begins.
+    pub fn begin_namespaces(&mut self) {
+        self.namespaces.begin_list();
+    }
+
+    /// The list of namespaces is complete.
+    pub fn end_namespaces(&mut self, now: Moment) {
+        for id in self.namespaces.end_list() {
+            self.restage_gated(id, now);
+        }
+    }
+
+    /// A namespace was seen.
+    pub fn see_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
+        let meta = &wire.metadata;
+        let name = meta.name.as_deref().unwrap_or_default();
+        let terminating = meta.deletion_timestamp.is_some();
+        let labels = meta.labels.clone().unwrap_or_default();
+        if let Some(id) = self.namespaces.upsert(name, labels, terminating) {
+            self.restage_gated(id, now);
+        }
+    }
+
+    /// A namespace is gone.
+    pub fn lose_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
+        if let Some(id) = self.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
+            self.restage_gated(id, now);
+        }
+    }
+
+    /// Other namespaces are targeted from now on.
+    pub fn retarget(&mut self, targeting: Targeting, now: Moment) {
+        for id in self.namespaces.retarget(targeting) {
+            self.restage_gated(id, now);
+        }
+    }
+
+    /// Whether a namespace is targeted matters to its gated pods only.
+    fn restage_gated(&mut self, namespace: NamespaceId, now: Moment) {
+        let pods: Vec<PodId> =
+            self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+        for id in pods {
+            if !matches!(self.stage(id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. }) {
+                continue;
+            }
+            let Some(record) = self.pods.get(id).cloned() else { continue };
+            if !self.releasing.contains(&id) {
+                self.unstage(id, &record);
+                self.restage(id, now);
+            }
+        }
+    }
+
+    /// A list of quotas begins.
+    pub fn begin_quotas(&mut self) {
+        self.quotas.begin_list();
+    }
+
+    /// The list of quotas is complete.
+    pub fn end_quotas(&mut self, now: Moment) {
+        for id in self.quotas.end_list() {
+            self.forget_quota(id, now);
+        }
+    }
+
+    /// A quota was seen.
+    pub fn see_quota(&mut self, wire: &QuotaWire, now: Moment) {
+        if let Some(old) = self.quotas.replaced_by(wire, &self.namespaces) {
+            self.forget_quota(old, now);
+        }
+        let before = self.recorded_charges(wire);
+        match self.quotas.upsert(wire, &mut self.namespaces) {
+            QuotaSighting::Added(id) | QuotaSighting::Meaning(id) => {
+                self.reopen(id, now);
+                self.heed_charge(id, before, now);
+            }
+            QuotaSighting::Limits(id) => {
+                self.relimit(id, now);
+                self.heed_charge(id, before, now);
+            }
+            QuotaSighting::Status(id) => {
+                self.heed_charge(id, before, now);
+                self.dirty.insert(id);
+            }
+            QuotaSighting::Same => {}
+        }
+    }
+
+    /// The `status.charges` that was known before this sighting.
+    fn recorded_charges(&self, wire: &QuotaWire) -> i64 {
+        let meta = &wire.metadata;
+        self.namespaces
+            .id(meta.namespace.as_deref().unwrap_or_default())
+            .and_then(|namespace| self.quotas.find(namespace, meta.name.as_deref().unwrap_or_default()))
+            .and_then(|id| self.quotas.get(id))
+            .map_or(0, |quota| quota.recorded.charges)
+    }
+
+    /// A quota is gone.
+    pub fn lose_quota(&mut self, wire: &QuotaWire, now: Moment) {
+        let meta = &wire.metadata;
+        let id = self
+            .namespaces
+            .id(meta.namespace.as_deref().unwrap_or_default())
+            .and_then(|namespace| self.quotas.find(namespace, meta.name.as_deref().unwrap_or_default()));
+        let Some(id) = id else { return };
+        let uid = sluice_engine::Uid::parse(meta.uid.as_deref().unwrap_or_default());
+        if self.quotas.get(id).is_some_and(|record| record.uid == uid) {
+            self.forget_quota(id, now);
+        }
+    }
+
+    pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
+        let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
+        self.rebuild(namespace, now, |state| {
+            state.quotas.remove(id, &mut state.namespaces);
+            state.book.close(id);
+            state.quota_lists.retain(|list| !list.contains(&id));
+            state.writings.remove(&id);
+            state.dirty.remove(&id);
+        });
+        self.dirty.remove(&id);
+    }
+
+    fn reopen(&mut self, id: QuotaId, now: Moment) {
+        let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
+        self.rebuild(namespace, now, |state| {
+            let limits = state.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
+            let ledger = limits.map(|limits| Ledger::new(enforced(&limits))).unwrap_or_default();
+            state.book.open(id, ledger);
+        });
+        self.honour_again(id, now);
+        self.dirty.insert(id);
+    }
+
+    fn relimit(&mut self, id: QuotaId, now: Moment) {
+        let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
+        let kept = limits.is_some_and(|limits| self.book.replace_hard(id, enforced(&limits)));
+        if !kept {
+            self.reopen(id, now);
+        }
+        self.decide_anew(id, now);
+        self.dirty.insert(id);
+    }
+
+    /// Pods whose namespace was unknown and is known now are looked at by [`Self::see_namespace`]; those that
+    /// were refused wait for their time.
+    pub(super) fn retry_pod(&mut self, id: PodId, now: Moment) {
+        if matches!(self.stage(id), Stage::Stuck(Stuck::BackingOff))
+            && let Some(record) = self.pods.get(id).cloned()
+        {
+            self.unstage(id, &record);
+            self.restage(id, now);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! From the state to the actions: whom to release, what to record, what to tell.
+
+use std::sync::Arc;
+
+use sluice_engine::{ClassId, Decision, PodId, QuotaId, StatusTarget, status_target};
+use sluice_index::Recorded;
+
+use super::action::{Action, Record, Release, Tell};
+use super::config::Moment;
+use super::message::{exceeded, reasons};
+use super::stage::Stage;
+use super::state::{InFlight, State};
+
+/// Which pods of a class are told why they are held.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Told {
+    /// This one: it has just joined.
+    Only(PodId),
+    /// The first of them: the reason has changed.
+    First,
+    /// All: nobody knows yet.
+    Everybody,
+}
+
+impl State {
+    /// Decides, and says what is to be done now. Does nothing but look until [`State::lead`] was called.
+    pub fn plan(&mut self, now: Moment) -> Vec<Action> {
+        self.pass_time(now);
+        if !self.leading {
+            self.to_release.clear();
+            return Vec::new();
+        }
+        let mut actions = Vec::new();
+        self.decide(now);
+        let dirty = std::mem::take(&mut self.dirty);
+        for id in dirty {
+            actions.extend(self.plan_record(id, now).map(Action::Record));
+        }
+        actions.extend(self.plan_releases().into_iter().map(Action::Release));
+        actions.extend(self.plan_checks());
+        actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
+        actions
+    }
+
+    /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
+    #[must_use]
+    pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
+        let overdue = self.pods.next_overdue().map(|at| {
+            now.mono_ms + u64::try_from(at.saturating_sub(now.unix_s)).unwrap_or(0).saturating_mul(1000)
+        });
+        let later = [
+            self.quota_later.first().map(|(at, _)| *at),
+            self.pod_later.first().map(|(at, _)| *at),
+            self.check_later.first().map(|(at, _)| *at),
+            overdue,
+        ];
+        later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
+    }
+
+    fn pass_time(&mut self, now: Moment) {
+        for id in self.pods.take_overdue(now.unix_s) {
+            let Some(record) = self.pods.get(id).cloned() else { continue };
+            self.unstage(id, &record);
+            self.restage(id, now);
+        }
+        while let Some((at, id)) = self.quota_later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.quota_later.remove(&(at, id));
+            let honoured = self.writings.get_mut(&id).and_then(|writing| {
+                let ended = writing.honoured_until_ms.filter(|until| *until <= now.mono_ms);
+                if ended.is_some() {
+                    writing.honoured_until_ms = None;
+                }
+                ended
+            });
+            if honoured.is_some() {
+                self.book.forget_in_flight(id);
+            }
+            self.dirty.insert(id);
+        }
+        while let Some((at, id)) = self.pod_later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.pod_later.remove(&(at, id));
+            self.retry_pod(id, now);
+            // A release of which nobody knows whether it was done is simply asked for again.
+            if self.is_to_be_released(id) {
+                self.to_release.push(id);
+            }
+        }
+        while let Some((at, id)) = self.check_later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.check_later.remove(&(at, id));
+            self.to_check.insert(id);
+        }
+    }
+
+    fn decide(&mut self, now: Moment) {
+        let patience_since = now.unix_s.saturating_sub(self.config.patience_s);
+        for decision in self.book.decide(patience_since) {
+            match decision {
+                Decision::Release { pod, charge, quotas } => {
+                    self.next_serial += 1;
+                    let serial = self.next_serial;
+                    for quota in quotas.iter() {
+                        self.writings.entry(*quota).or_default().pending.push((pod, serial));
+                        self.dirty.insert(*quota);
+                    }
+                    let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX);
+                    self.set_stage(pod, Stage::Assumed { charge, quotas, awaited, serial });
+                }
+                Decision::Held { class, first } => {
+                    self.tell_class(class, if first { Told::Everybody } else { Told::First });
+                }
+            }
+        }
+    }
+
+    /// The write that a quota's status needs now, if any.
+    fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
+        let quota = self.quotas.get(id)?;
+        let compiled = quota.compiled.as_ref().ok()?;
+        let ledger = self.book.ledger(id)?;
+        let target = status_target(compiled, ledger);
+        let held = i64::try_from(self.book.held(id)).unwrap_or(i64::MAX);
+        let writing = self.writings.entry(id).or_default();
+        if writing.in_flight.is_some() {
+            return None;
+        }
+        // Even a charge that changes no sum is written: only a write that succeeds proves that nobody else
+        // has charged meanwhile.
+        let complete = records(&quota.recorded, &target) && shows(&quota.recorded, &target, held);
+        if complete && writing.pending.is_empty() {
+            return None;
+        }
+        let spacing = if !writing.pending.is_empty() {
+            self.config.charge_spacing_ms
+        } else {
+            self.config.status_spacing_ms
+        };
+        let due = writing.last_ms.map_or(0, |last| last + spacing).max(writing.not_before_ms);
+        if due > now.mono_ms {
+            self.quota_later.insert((due, id));
+            return None;
+        }
+        writing.last_ms = Some(now.mono_ms);
+        let charged = std::mem::take(&mut writing.pending);
+        let charges = self.stamp.after(quota.recorded.charges, charged.len());
+        writing.in_flight = Some(InFlight { charged, overtaken: false });
+        Some(Record {
+            quota: id,
+            namespace: Arc::clone(&self.namespaces.get(quota.namespace)?.name),
+            name: Arc::clone(&quota.name),
+            uid: quota.uid.clone(),
+            version: quota.version,
+            target,
+            held,
+            charges,
+        })
+    }
+
+    /// The charges of these decisions are recorded by one more quota.
+    pub(super) fn charge_is_recorded(&mut self, charged: Vec<(PodId, u64)>) {
+        for (pod, decision) in charged {
+            let Some(Stage::Assumed { awaited, serial, .. }) = self.stages.get_mut(pod.0 as usize) else {
+                continue;
+            };
+            if *serial != decision {
+                continue;
+            }
+            *awaited = awaited.saturating_sub(1);
+            if *awaited == 0 {
+                self.to_release.push(pod);
+            }
+        }
+    }
+
+    pub(super) fn is_to_be_released(&self, id: PodId) -> bool {
+        matches!(self.stage(id), Stage::Assumed { awaited: 0, .. } | Stage::Free { cleared: true })
+            && !self.releasing.contains(&id)
+    }
+
+    fn plan_releases(&mut self) -> Vec<Release> {
+        let mut releases = Vec::new();
+        for id in std::mem::take(&mut self.to_release) {
+            if !self.is_to_be_released(id) {
+                continue;
+            }
+            let Some(record) = self.pods.get(id) else { continue };
+            let Some(namespace) = self.namespaces.get(record.namespace) else { continue };
+            releases.push(Release {
+                pod: id,
+                namespace: Arc::clone(&namespace.name),
+                name: record.name.clone(),
+                uid: record.uid.clone(),
+                version: record.version,
+            });
+            self.releasing.insert(id);
+        }
+        releases
+    }
+
+    /// A pod that no known quota is about may have been created right after a quota that was not seen yet: the
+    /// two come by different watches. So the quotas are read once more before such pods go.
+    fn plan_checks(&mut self) -> Vec<Action> {
+        let mut checks = Vec::new();
+        for id in std::mem::take(&mut self.to_check) {
+            if self.checking.contains_key(&id) {
+                // The answer that is under way may be older than these pods; they are checked after it.
+                continue;
+            }
+            let Some(namespace) = self.namespaces.get(id) else { continue };
+            let free: Vec<_> = namespace
+                .pods()
+                .iter()
+                .filter(|pod| matches!(self.stage(**pod), Stage::Free { cleared: false }))
+                .filter_map(|pod| Some((*pod, self.pods.get(*pod)?.uid.clone())))
+                .collect();
+            if free.is_empty() {
+                continue;
+            }
+            checks.push(Action::ListQuotas(id, Arc::clone(&namespace.name)));
+            self.checking.insert(id, free);
+        }
+        checks
+    }
+
+    /// Tells pods of the class why they are held.
+    pub(super) fn tell_class(&mut self, class: ClassId, whom: Told) {
+        let Some(class) = self.book.class(class) else { return };
+        let Some(reason) = class.reason() else { return };
+        let Some(quota) = self.quotas.get(reason.quota) else { return };
+        let Ok(compiled) = &quota.compiled else { return };
+        let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
+        let behind = reason.behind.and_then(|pod| self.pods.get(pod)).map(|pod| &*pod.name);
+        let message = exceeded(&quota.name, compiled, reason, behind);
+        let kind = if reason.behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
+        let told: Vec<PodId> = match whom {
+            Told::Only(pod) => vec![pod],
+            Told::First => class.pods().take(self.config.retold_pods).collect(),
+            Told::Everybody => class.pods().collect(),
+        };
+        for pod in told {
+            let Some(record) = self.pods.get(pod) else { continue };
+            self.tells.push(Tell {
+                namespace: Arc::clone(&namespace.name),
+                name: record.name.clone(),
+                uid: record.uid.clone(),
+                reason: kind,
+                message: message.clone(),
+            });
+        }
+    }
+}
+
+/// Whether the status holds what the target holds, as numbers.
+pub(super) fn records(recorded: &Recorded, target: &StatusTarget) -> bool {
+    recorded.hard.are(&target.hard) && recorded.used.are(&target.used)
+}
+
+/// Whether people are shown what they should be.
+fn shows(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
+    recorded.held.unwrap_or(0) == held
+        && recorded.requests.as_deref().unwrap_or_default() == target.requests
+        && recorded.limits.as_deref().unwrap_or_default() == target.limits
+}

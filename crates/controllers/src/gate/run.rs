@@ -1,0 +1,291 @@
+//! Runs the gate: feeds the state from watches, asks it for actions and has them executed.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::core::Selector;
+use kube::{Api, Resource};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use sluice_api::names;
+use sluice_engine::QuotaId;
+use sluice_index::Targeting;
+use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
+use sluice_kube_ext::lease::Leadership;
+use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use tokio::sync::{Notify, watch as latest};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::apply::Apply;
+use super::config::{GateConfig, Moment};
+use super::metrics::GateMetrics;
+use super::state::State;
+
+/// How long a stopping leader waits for requests that are under way.
+const DRAIN: Duration = Duration::from_secs(6);
+
+/// One quota is audited this often.
+const AUDIT_EVERY: Duration = Duration::from_secs(10);
+
+/// The gate as a running thing; clones share it.
+#[derive(Clone)]
+pub struct Gate {
+    state: Arc<Mutex<State>>,
+    news: Arc<Notify>,
+    epoch: Instant,
+    metrics: GateMetrics,
+    install_namespace: Arc<str>,
+    caches: Caches,
+}
+
+/// The health of the watches.
+#[derive(Clone, Debug)]
+struct Caches {
+    pods: WatchHealth,
+    namespaces: WatchHealth,
+    quotas: WatchHealth,
+    configurations: WatchHealth,
+}
+
+impl Caches {
+    fn all(&self) -> [&WatchHealth; 4] {
+        [&self.pods, &self.namespaces, &self.quotas, &self.configurations]
+    }
+}
+
+impl Gate {
+    /// A gate that has seen nothing yet.
+    #[must_use]
+    pub fn new(config: GateConfig, install_namespace: &str, metrics: GateMetrics) -> Self {
+        let targeting = targeting(&BTreeMap::new(), install_namespace);
+        Self {
+            state: Arc::new(Mutex::new(State::new(config, targeting))),
+            news: Arc::new(Notify::new()),
+            epoch: Instant::now(),
+            metrics,
+            install_namespace: install_namespace.into(),
+            caches: Caches {
+                pods: WatchHealth::new("pods"),
+                namespaces: WatchHealth::new("namespaces"),
+                quotas: WatchHealth::new("applicationawareresourcequotas"),
+                configurations: WatchHealth::new("aaqs"),
+            },
+        }
+    }
+
+    /// The state, for metrics and tests.
+    #[must_use]
+    pub fn state(&self) -> Arc<Mutex<State>> {
+        Arc::clone(&self.state)
+    }
+
+    /// The health of the watches, one for each kind.
+    #[must_use]
+    pub fn watches(&self) -> Vec<WatchHealth> {
+        self.caches.all().into_iter().cloned().collect()
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
+            unix_s: Timestamp::now().as_second(),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State, Moment)) {
+        change(&mut self.state.lock(), self.now());
+        self.news.notify_one();
+    }
+
+    /// Keeps the state like the cluster until `cancel`. Every replica does that, leader or not.
+    pub async fn observe(self, client: kube::Client, cancel: CancellationToken) {
+        let pods =
+            self.follow::<PodWire>(&client, &self.caches.pods, &cancel, |state, delta, now| match delta {
+                Delta::ListBegin => state.begin_pods(),
+                Delta::ListEnd => state.end_pods(),
+                Delta::Listed(pod) | Delta::Applied(pod) => state.see_pod(&pod, now),
+                Delta::Deleted(pod) => state.lose_pod(&pod),
+            });
+        let namespaces =
+            self.follow::<NamespaceWire>(&client, &self.caches.namespaces, &cancel, |state, delta, now| {
+                match delta {
+                    Delta::ListBegin => state.begin_namespaces(),
+                    Delta::ListEnd => state.end_namespaces(now),
+                    Delta::Listed(namespace) | Delta::Applied(namespace) => {
+                        state.see_namespace(&namespace, now);
+                    }
+                    Delta::Deleted(namespace) => state.lose_namespace(&namespace, now),
+                }
+            });
+        let quotas =
+            self.follow::<QuotaWire>(
+                &client,
+                &self.caches.quotas,
+                &cancel,
+                |state, delta, now| match delta {
+                    Delta::ListBegin => state.begin_quotas(),
+                    Delta::ListEnd => state.end_quotas(now),
+                    Delta::Listed(quota) | Delta::Applied(quota) => state.see_quota(&quota, now),
+                    Delta::Deleted(quota) => state.lose_quota(&quota, now),
+                },
+            );
+        let mut selectors = BTreeMap::new();
+        let install_namespace = Arc::clone(&self.install_namespace);
+        let configurations = self.follow::<AaqWire>(
+            &client,
+            &self.caches.configurations,
+            &cancel,
+            move |state, delta, now| {
+                let complete = !matches!(delta, Delta::ListBegin | Delta::Listed(_));
+                take_selector(&mut selectors, delta);
+                if complete {
+                    state.retarget(targeting(&selectors, &install_namespace), now);
+                }
+            },
+        );
+        tokio::join!(pods, namespaces, quotas, configurations);
+    }
+
+    async fn follow<K>(
+        &self,
+        client: &kube::Client,
+        health: &WatchHealth,
+        cancel: &CancellationToken,
+        mut see: impl FnMut(&mut State, Delta<K>, Moment),
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let sink = |delta| self.change(|state, now| see(state, delta, now));
+        watch(Api::<K>::all(client.clone()), WatchOptions::default(), sink, health.clone(), cancel.clone())
+            .await;
+        // The end of the first list is what the decisions wait for.
+        self.news.notify_one();
+    }
+
+    /// Decides and acts while this process leads, until `cancel`. Then waits, for a while, for requests that
+    /// are under way.
+    pub async fn decide(
+        self,
+        apply: Apply,
+        mut leadership: latest::Receiver<Leadership>,
+        cancel: CancellationToken,
+    ) {
+        let mut requests = JoinSet::new();
+        let mut audits = tokio::time::interval(AUDIT_EVERY);
+        let mut audited = None;
+        let mut led = false;
+        loop {
+            let due = self.state.lock().next_due_ms(self.now());
+            let timer = async {
+                match due {
+                    // One millisecond late rather than early: an early one would find nothing to do.
+                    Some(ms) => tokio::time::sleep(Duration::from_millis(ms + 1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = self.news.notified() => {}
+                () = timer => {}
+                changed = leadership.changed() => if changed.is_err() { break },
+                _ = audits.tick() => audited = self.audit(audited),
+            }
+            while requests.try_join_next().is_some() {}
+            let ready =
+                leadership.borrow().is_leading() && self.caches.all().iter().all(|cache| cache.is_synced());
+            if ready && !led {
+                led = true;
+                self.change(State::lead);
+                tracing::info!(held = self.state.lock().held(), "deciding");
+            }
+            for action in self.plan() {
+                let (gate, apply) = (self.clone(), apply.clone());
+                requests.spawn(async move {
+                    if let Some(outcome) = apply.execute(action).await {
+                        gate.change(|state, now| state.settle(outcome, now));
+                    }
+                });
+            }
+        }
+        let drained = async { while requests.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!("stopping while requests are still under way");
+        }
+    }
+
+    fn plan(&self) -> Vec<super::Action> {
+        let begin = Instant::now();
+        let mut state = self.state.lock();
+        let actions = state.plan(self.now());
+        let stats = std::mem::take(&mut state.stats);
+        drop(state);
+        self.metrics.observe(begin.elapsed(), stats);
+        actions
+    }
+
+    /// Audits the quota after `last` in the order of handles, one at a time.
+    fn audit(&self, last: Option<QuotaId>) -> Option<QuotaId> {
+        let mut state = self.state.lock();
+        let next = {
+            let (_, _, quotas) = state.index();
+            let after = quotas.iter().map(|(id, _)| id).filter(|id| last.is_none_or(|last| *id > last)).min();
+            after.or_else(|| quotas.iter().map(|(id, _)| id).min())
+        };
+        if let Some(id) = next
+            && !state.audit(id)
+        {
+            tracing::error!(quota = id.0, "ledger differs from a recount of the pods");
+        }
+        next
+    }
+}
+
+/// The selectors of all configurations, by age and name.
+type Selectors = BTreeMap<(Option<Timestamp>, String), Option<Selector>>;
+
+fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
+    let key = |aaq: &AaqWire| {
+        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, aaq.metadata.name.clone().unwrap_or_default())
+    };
+    match delta {
+        Delta::ListBegin => selectors.clear(),
+        Delta::ListEnd => {}
+        Delta::Listed(aaq) | Delta::Applied(aaq) => {
+            let key = key(&aaq);
+            let selector = aaq.spec.namespace_selector.map(|selector| {
+                Selector::try_from(selector).unwrap_or_else(|error| {
+                    tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, no namespace is targeted");
+                    nothing()
+                })
+            });
+            selectors.insert(key, selector);
+        }
+        Delta::Deleted(aaq) => {
+            selectors.remove(&key(&aaq));
+        }
+    }
+}
+
+/// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
+fn targeting(selectors: &Selectors, install_namespace: &str) -> Targeting {
+    let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
+    Targeting::new(selector, install_namespace)
+}
+
+fn default_selector() -> Selector {
+    kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()).into()
+}
+
+fn nothing() -> Selector {
+    [
+        kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()),
+        kube::core::Expression::DoesNotExist(names::TARGET_LABEL.to_owned()),
+    ]
+    .into_iter()
+    .collect()
+}

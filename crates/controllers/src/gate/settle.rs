@@ -1,0 +1,244 @@
+//! What became of an action changes the state.
+
+use std::time::Duration;
+
+use sluice_engine::{Claim, PodId, QuotaId, Uid};
+use sluice_index::wire::{PodWire, QuotaWire};
+use sluice_index::{NamespaceId, PodRecord};
+
+use super::action::{Answer, Outcome};
+use super::config::Moment;
+use super::message::reasons;
+use super::stage::{Stage, backoff_ms};
+use super::state::{InFlight, State};
+
+/// After the first failure a request is tried again this much later (milliseconds).
+const FIRST_RETRY_MS: u64 = 100;
+
+impl State {
+    /// Takes note of what became of an action.
+    pub fn settle(&mut self, outcome: Outcome, now: Moment) {
+        match outcome {
+            Outcome::Recorded(quota, uid, answer) => self.settle_record(quota, &uid, answer, now),
+            Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
+            Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
+        }
+    }
+
+    fn settle_record(&mut self, id: QuotaId, uid: &Uid, answer: Answer<QuotaWire>, now: Moment) {
+        if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
+            return;
+        }
+        let Some(writing) = self.writings.get_mut(&id) else { return };
+        let Some(InFlight { charged, overtaken }) = writing.in_flight.take() else { return };
+        match answer {
+            Answer::Done(wire) => {
+                writing.failures = 0;
+                self.quotas.upsert(&wire, &mut self.namespaces);
+                self.charge_is_recorded(charged);
+                self.dirty.insert(id);
+            }
+            Answer::Stale(wire) => {
+                // The limits may be others now: whatever was not charged is decided on again.
+                let mut undone = charged;
+                undone.append(&mut writing.pending);
+                self.take_back(&undone, now);
+                match wire {
+                    Some(wire) => self.see_quota(&wire, now),
+                    None => self.forget_quota(id, now),
+                }
+                self.dirty.insert(id);
+            }
+            failed => {
+                let after = if let Answer::Busy(after) = failed { after } else { None };
+                if overtaken {
+                    self.take_back(&charged, now);
+                    self.record_later(id, Vec::new(), after, now);
+                } else {
+                    // If it was done after all, the record tells by its stamp whose it is.
+                    self.record_later(id, charged, after, now);
+                }
+            }
+        }
+    }
+
+    fn record_later(
+        &mut self,
+        id: QuotaId,
+        mut charged: Vec<(PodId, u64)>,
+        after: Option<Duration>,
+        now: Moment,
+    ) {
+        let Some(writing) = self.writings.get_mut(&id) else { return };
+        charged.append(&mut writing.pending);
+        writing.pending = charged;
+        writing.failures += 1;
+        let wait = delay_ms(after, writing.failures);
+        writing.not_before_ms = now.mono_ms + wait;
+        self.quota_later.insert((now.mono_ms + wait, id));
+    }
+
+    /// The quota is not what it was when its last charges were decided on: takes back those that are not
+    /// recorded. Those that are being recorded cannot be called back, but if that fails they are not tried again.
+    pub(super) fn decide_anew(&mut self, id: QuotaId, now: Moment) {
+        let Some(writing) = self.writings.get_mut(&id) else { return };
+        if let Some(write) = &mut writing.in_flight {
+            write.overtaken = true;
+        }
+        let undone = std::mem::take(&mut writing.pending);
+        self.take_back(&undone, now);
+    }
+
+    /// Takes back decisions that are not recorded by all their quotas.
+    pub(super) fn take_back(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        for (pod, decision) in decisions {
+            // A pod that is being released although its charge is not recorded went before there was a quota.
+            let Stage::Assumed { serial, awaited: 1.., .. } = self.stage(*pod) else { continue };
+            if serial != decision {
+                continue;
+            }
+            let Some(record) = self.pods.get(*pod).cloned() else { continue };
+            self.lift(*pod, &record);
+            self.restage(*pod, now);
+            self.stats.reverted += 1;
+        }
+    }
+
+    fn settle_release(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
+        if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
+            return;
+        }
+        self.releasing.remove(&id);
+        match answer {
+            Answer::Done(wire) => self.see_pod(&wire, now),
+            Answer::Stale(Some(wire)) => {
+                self.see_pod(&wire, now);
+                // Not the version that was decided on: decide on this one. The first time at once.
+                if self.pods.get(id).is_some_and(|record| record.uid == *uid) {
+                    self.give_up_release(id, now, 0);
+                }
+            }
+            Answer::Stale(None) => self.forget_pod(id),
+            Answer::Refused(_) if self.troubles.get(&id).is_some_and(|trouble| trouble.uncertain) => {
+                self.release_later(id, None, now);
+            }
+            Answer::Refused(why) => {
+                if let Some(record) = self.pods.get(id).cloned() {
+                    let message = format!("the API server refuses to release the pod: {why}");
+                    self.tell(&record, reasons::REFUSED, message);
+                }
+                self.give_up_release(id, now, 1);
+            }
+            Answer::Busy(after) => self.release_later(id, after, now),
+            Answer::Unknown(_) => {
+                self.troubles.entry(id).or_default().uncertain = true;
+                self.release_later(id, None, now);
+            }
+        }
+    }
+
+    /// The release may have been done, so it stays charged and is asked for again.
+    fn release_later(&mut self, id: PodId, after: Option<Duration>, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        if !self.is_decided_as(id, &record) {
+            self.lift(id, &record);
+            self.restage(id, now);
+            return;
+        }
+        let trouble = self.troubles.entry(id).or_default();
+        trouble.failures += 1;
+        let wait = delay_ms(after, trouble.failures);
+        self.pod_later.insert((now.mono_ms + wait, id));
+    }
+
+    /// Whether the pod still is what was decided on. If not, requests that may be under way ask for a version of
+    /// it that is no more.
+    fn is_decided_as(&mut self, id: PodId, record: &PodRecord) -> bool {
+        let now = self.matching_quotas(record.namespace, &record.scope_facts);
+        match self.stage(id) {
+            Stage::Assumed { charge, quotas, .. } => {
+                record.charge.as_ref().is_ok_and(|now| now == charge) && now == *quotas
+            }
+            _ => true,
+        }
+    }
+
+    /// The release was certainly not done: takes the charge back and decides again, later each time. With
+    /// `from` 0 the first retry comes at once.
+    fn give_up_release(&mut self, id: PodId, now: Moment, from: u32) {
+        if !matches!(self.stage(id), Stage::Assumed { .. } | Stage::Free { .. }) {
+            return;
+        }
+        let trouble = self.troubles.entry(id).or_default();
+        trouble.uncertain = false;
+        trouble.failures += 1;
+        let steps = (trouble.failures + from).saturating_sub(1);
+        if steps > 0 {
+            trouble.until_ms = now.mono_ms + backoff_ms(FIRST_RETRY_MS, steps);
+            self.pod_later.insert((trouble.until_ms, id));
+        }
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        self.lift(id, &record);
+        self.restage(id, now);
+        self.stats.reverted += 1;
+    }
+
+    fn settle_check(&mut self, id: NamespaceId, answer: Answer<Vec<QuotaWire>>, now: Moment) {
+        let Some(checked) = self.checking.remove(&id) else { return };
+        match answer {
+            Answer::Done(quotas) => {
+                for quota in &quotas {
+                    self.see_quota(quota, now);
+                }
+                for (pod, uid) in checked {
+                    let same = self.pods.get(pod).is_some_and(|record| record.uid == uid);
+                    if same && matches!(self.stage(pod), Stage::Free { cleared: false }) {
+                        self.set_stage(pod, Stage::Free { cleared: true });
+                        self.to_release.push(pod);
+                    }
+                }
+                // Pods that came after the question was asked.
+                self.to_check.insert(id);
+            }
+            _ => {
+                self.check_later.insert((now.mono_ms + backoff_ms(FIRST_RETRY_MS, 4), id));
+            }
+        }
+    }
+
+    /// Makes the sums of a quota anew from the pods and compares. Costs time in the number of pods of the
+    /// namespace. Returns whether they agree.
+    pub fn audit(&mut self, id: QuotaId) -> bool {
+        let Some(quota) = self.quotas.get(id) else { return true };
+        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.book.ledger(id)) else { return true };
+        let mut recount = sluice_engine::Ledger::new(sluice_engine::status::enforced(compiled));
+        let pods = self.namespaces.get(quota.namespace).map(|known| known.pods().to_vec());
+        for pod in pods.into_iter().flatten() {
+            let Some(record) = self.pods.get(pod) else { continue };
+            if !compiled.scopes.matches(&record.scope_facts) {
+                continue;
+            }
+            match self.stage(pod) {
+                Stage::Counted { .. } => {
+                    recount.apply(Claim::Counted, &record.charge.clone().unwrap_or_default());
+                }
+                Stage::Assumed { charge, .. } => recount.apply(Claim::Assumed, charge),
+                _ => {}
+            }
+        }
+        let agree = ledger.lines().len() == recount.lines().len()
+            && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
+                kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
+                    && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
+            });
+        self.stats.audited += 1;
+        self.stats.audit_differences += u64::from(!agree);
+        agree
+    }
+}
+
+fn delay_ms(after: Option<Duration>, failures: u32) -> u64 {
+    after
+        .and_then(|after| u64::try_from(after.as_millis()).ok())
+        .map_or_else(|| backoff_ms(FIRST_RETRY_MS, failures), |after| after.clamp(1, 60_000))
+}

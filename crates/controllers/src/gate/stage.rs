@@ -1,0 +1,71 @@
+//! Where a pod is on its way from creation to release.
+
+use std::sync::Arc;
+
+use sluice_engine::{Charge, ClassId, QuotaId};
+
+/// The stage of a pod.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Stage {
+    /// Gates of others hold it; it takes nothing and it is not our turn.
+    #[default]
+    Foreign,
+    /// It waits for room.
+    Waiting(ClassId),
+    /// It may go without a charge: its namespace is not targeted, or no quota is about it.
+    Free {
+        /// Whether that was checked against the API server (or needs no check).
+        cleared: bool,
+    },
+    /// It was decided to be released.
+    Assumed {
+        /// What it will take.
+        charge: Arc<Charge>,
+        /// From which quotas.
+        quotas: Arc<[QuotaId]>,
+        /// How many of the quotas have not recorded the charge yet. The gate is removed when it is 0.
+        awaited: u32,
+        /// Tells this decision from an earlier one on the same pod that was taken back.
+        serial: u64,
+    },
+    /// It has no gates and takes from its quotas.
+    Counted {
+        /// What it takes.
+        charge: Arc<Charge>,
+        /// From which quotas.
+        quotas: Arc<[QuotaId]>,
+    },
+    /// It cannot be decided on now.
+    Stuck(Stuck),
+}
+
+/// Why a pod cannot be decided on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// Its charge cannot be read; the text names the field.
+    Unreadable(Arc<str>),
+    /// A quota of its namespace cannot be understood.
+    InvalidQuota(QuotaId),
+    /// Its namespace was not seen yet.
+    UnknownNamespace,
+    /// Its namespace is being deleted.
+    Terminating,
+    /// The API server refused its release; it is tried again later.
+    BackingOff,
+}
+
+/// A pod's trouble with being released, kept only for pods that have any.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    /// Failures in a row.
+    pub failures: u32,
+    /// Not to be tried before this moment (milliseconds).
+    pub until_ms: u64,
+    /// An earlier request was not answered and may have been done: a later refusal proves nothing.
+    pub uncertain: bool,
+}
+
+/// A delay that doubles with each failure: `first_ms`, 2×, 4× … at most a minute.
+pub(super) fn backoff_ms(first_ms: u64, failures: u32) -> u64 {
+    first_ms.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(60_000)
+}

@@ -1,0 +1,369 @@
+//! Everything the gate knows and has decided; changed by events only, without any I/O.
+//!
+//! [`super::observe`] feeds it, [`super::plan`] asks it what to do, [`super::settle`] tells it what became of
+//! that.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use sluice_engine::{Book, Charge, Claim, PodId, QuotaId, ScopeFacts, Uid};
+use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, push_tightly};
+use smallvec::SmallVec;
+
+use super::action::Tell;
+use super::config::{GateConfig, Moment};
+use super::honour::Stamp;
+use super::message::reasons;
+use super::stage::{Stage, Stuck, Trouble};
+use super::stats::Stats;
+
+/// Writing the status of one quota.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// Decisions (pod and serial) whose charge has to be recorded before the gate is removed.
+    pub pending: Vec<(PodId, u64)>,
+    /// A write that was not answered yet.
+    pub in_flight: Option<InFlight>,
+    /// Not before this moment (milliseconds).
+    pub not_before_ms: u64,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Until when usage found in the status is honoured (milliseconds).
+    pub honoured_until_ms: Option<u64>,
+    /// When the last write was begun (milliseconds).
+    pub last_ms: Option<u64>,
+}
+
+/// A write that was not answered yet.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// The decisions (pod and serial) it charges.
+    pub charged: Vec<(PodId, u64)>,
+    /// They were made before something was seen that speaks against them.
+    pub overtaken: bool,
+}
+
+/// The state of the gate.
+#[derive(Debug)]
+pub struct State {
+    pub(super) config: GateConfig,
+    pub(super) pods: Pods,
+    pub(super) namespaces: Namespaces,
+    pub(super) quotas: Quotas,
+    pub(super) book: Book,
+    /// By the number of the pod's handle.
+    pub(super) stages: Vec<Stage>,
+    pub(super) troubles: HashMap<PodId, Trouble>,
+    pub(super) seen_ms: HashMap<PodId, u64>,
+    pub(super) writings: HashMap<QuotaId, Writing>,
+    /// Quotas whose status may have to be written.
+    pub(super) dirty: BTreeSet<QuotaId>,
+    /// Quotas to look at again at a moment (milliseconds).
+    pub(super) quota_later: BTreeSet<(u64, QuotaId)>,
+    /// Pods to look at again at a moment (milliseconds).
+    pub(super) pod_later: BTreeSet<(u64, PodId)>,
+    /// Pods whose gate is to be removed now.
+    pub(super) to_release: Vec<PodId>,
+    /// Pods whose gate is being removed.
+    pub(super) releasing: HashSet<PodId>,
+    /// Namespaces whose quotas have to be read before pods may go without a charge.
+    pub(super) to_check: BTreeSet<NamespaceId>,
+    pub(super) checking: HashMap<NamespaceId, Vec<(PodId, Uid)>>,
+    pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
+    pub(super) tells: Vec<Tell>,
+    /// The lists of quotas that pods share: most pods of a namespace have the same.
+    pub(super) quota_lists: HashSet<Arc<[QuotaId]>>,
+    pub(super) next_serial: u64,
+    /// Marks the charges that this process records.
+    pub(super) stamp: Stamp,
+    pub(super) leading: bool,
+    /// What happened, for metrics.
+    pub stats: Stats,
+}
+
+impl State {
+    /// A state that knows nothing yet.
+    #[must_use]
+    pub fn new(config: GateConfig, targeting: Targeting) -> Self {
+        Self {
+            config,
+            pods: Pods::default(),
+            namespaces: Namespaces::new(targeting),
+            quotas: Quotas::default(),
+            book: Book::default(),
+            stages: Vec::new(),
+            troubles: HashMap::new(),
+            seen_ms: HashMap::new(),
+            writings: HashMap::new(),
+            dirty: BTreeSet::new(),
+            quota_later: BTreeSet::new(),
+            pod_later: BTreeSet::new(),
+            to_release: Vec::new(),
+            releasing: HashSet::new(),
+            to_check: BTreeSet::new(),
+            checking: HashMap::new(),
+            check_later: BTreeSet::new(),
+            tells: Vec::new(),
+            quota_lists: HashSet::new(),
+            next_serial: 0,
+            stamp: Stamp::random(),
+            leading: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// From now on decisions are made. What quotas have recorded above what the pods take may be releases of
+    /// a predecessor that have not arrived yet: it is honoured for a while.
+    pub fn lead(&mut self, now: Moment) {
+        self.leading = true;
+        let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.honour_recorded(id, now);
+            self.book.wake(id);
+            self.dirty.insert(id);
+        }
+        self.to_release =
+            self.pods.iter().map(|(id, _)| id).filter(|id| self.is_to_be_released(*id)).collect();
+        self.to_check.extend(self.namespaces.iter().map(|(id, _)| id));
+    }
+
+    /// Whether anything that was started is not answered yet.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.releasing.is_empty()
+            && self.checking.is_empty()
+            && self.writings.values().all(|writing| writing.in_flight.is_none())
+    }
+
+    /// How many pods are held, by whatever.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.seen_ms.len()
+    }
+
+    /// All pods, namespaces and quotas.
+    #[must_use]
+    pub fn index(&self) -> (&Pods, &Namespaces, &Quotas) {
+        (&self.pods, &self.namespaces, &self.quotas)
+    }
+
+    /// All ledgers.
+    #[must_use]
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
+    pub(super) fn stage(&self, id: PodId) -> &Stage {
+        const FOREIGN: &Stage = &Stage::Foreign;
+        self.stages.get(id.0 as usize).unwrap_or(FOREIGN)
+    }
+
+    pub(super) fn set_stage(&mut self, id: PodId, stage: Stage) {
+        let at = id.0 as usize;
+        while self.stages.len() <= at {
+            push_tightly(&mut self.stages, Stage::default());
+        }
+        if let Some(slot) = self.stages.get_mut(at) {
+            *slot = stage;
+        }
+    }
+
+    /// The pod has ended or changed: ends whatever it has claimed so far. `record` is the pod as it was when it
+    /// claimed it, as far as its place in the order goes.
+    pub(super) fn unstage(&mut self, id: PodId, record: &PodRecord) {
+        self.leave_stage(id, record, Book::end);
+    }
+
+    /// Takes back whatever the pod has claimed so far, for it was certainly not released on account of it or
+    /// will claim it again at once.
+    pub(super) fn lift(&mut self, id: PodId, record: &PodRecord) {
+        self.leave_stage(id, record, Book::revert);
+    }
+
+    fn leave_stage(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        mut drop_claim: impl FnMut(&mut Book, Claim, &[QuotaId], &Charge),
+    ) {
+        match std::mem::take(self.stages.get_mut(id.0 as usize).unwrap_or(&mut Stage::Foreign)) {
+            Stage::Waiting(class) => {
+                self.dirty_class(class);
+                self.book.leave(class, &record.wait_key());
+            }
+            Stage::Assumed { charge, quotas, .. } => {
+                drop_claim(&mut self.book, Claim::Assumed, &quotas, &charge);
+                self.dirty.extend(quotas.iter());
+            }
+            Stage::Counted { charge, quotas } => {
+                drop_claim(&mut self.book, Claim::Counted, &quotas, &charge);
+                self.dirty.extend(quotas.iter());
+            }
+            Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => {}
+        }
+    }
+
+    /// Finds the stage of a pod that has claimed nothing.
+    pub(super) fn restage(&mut self, id: PodId, now: Moment) {
+        let Some(record) = self.pods.get(id) else { return };
+        let stage = match record.gates {
+            Gates::None => self.counted_stage(&record.clone()),
+            Gates::Foreign => Stage::Foreign,
+            Gates::Ours => self.gated_stage(id, &record.clone(), now),
+        };
+        if matches!(stage, Stage::Counted { .. }) {
+            self.troubles.remove(&id);
+        }
+        if matches!(stage, Stage::Counted { .. } | Stage::Foreign) {
+            self.seen_ms.remove(&id);
+        } else {
+            self.seen_ms.entry(id).or_insert(now.mono_ms);
+        }
+        self.set_stage(id, stage);
+    }
+
+    fn counted_stage(&mut self, record: &PodRecord) -> Stage {
+        // A running pod that cannot be read takes at least its place; nothing else is known of it.
+        let charge = record.charge.clone().unwrap_or_default();
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        self.book.apply(Claim::Counted, &quotas, &charge);
+        self.dirty.extend(quotas.iter());
+        Stage::Counted { charge, quotas }
+    }
+
+    fn gated_stage(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Stage {
+        match self.namespaces.is_targeted(record.namespace) {
+            None => return Stage::Stuck(Stuck::UnknownNamespace),
+            Some(false) => {
+                self.to_release.push(id);
+                return Stage::Free { cleared: true };
+            }
+            Some(true) => {}
+        }
+        if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
+            return Stage::Stuck(Stuck::Terminating);
+        }
+        if self.troubles.get(&id).is_some_and(|trouble| trouble.until_ms > now.mono_ms) {
+            return Stage::Stuck(Stuck::BackingOff);
+        }
+        if let Some(invalid) = self.invalid_quota(record.namespace) {
+            self.tell_invalid(record, invalid);
+            return Stage::Stuck(Stuck::InvalidQuota(invalid));
+        }
+        let charge = match &record.charge {
+            Ok(charge) => Arc::clone(charge),
+            Err(field) => {
+                let message = format!("held: {field}; correct the pod and create it again");
+                self.tell(record, reasons::UNREADABLE, message);
+                return Stage::Stuck(Stuck::Unreadable(Arc::clone(field)));
+            }
+        };
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        if quotas.is_empty() {
+            self.to_check.insert(record.namespace);
+            return Stage::Free { cleared: false };
+        }
+        self.dirty.extend(quotas.iter());
+        let class = self.book.wait(id, record.wait_key(), charge, quotas);
+        if self.leading {
+            self.tell_class(class, super::plan::Told::Only(id));
+        }
+        Stage::Waiting(class)
+    }
+
+    /// The quotas of a namespace that are about such a pod, in the order of ids.
+    pub(super) fn matching_quotas(&mut self, namespace: NamespaceId, facts: &ScopeFacts) -> Arc<[QuotaId]> {
+        let Some(namespace) = self.namespaces.get(namespace) else { return Arc::from([]) };
+        let matching: SmallVec<[QuotaId; 8]> = namespace
+            .quotas()
+            .iter()
+            .copied()
+            .filter(|id| {
+                self.quotas
+                    .get(*id)
+                    .and_then(|quota| quota.compiled.as_ref().ok())
+                    .is_some_and(|compiled| compiled.scopes.matches(facts))
+            })
+            .collect();
+        if let Some(known) = self.quota_lists.get(&*matching) {
+            return Arc::clone(known);
+        }
+        let list: Arc<[QuotaId]> = Arc::from(&*matching);
+        self.quota_lists.insert(Arc::clone(&list));
+        list
+    }
+
+    fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
+        self.namespaces
+            .get(namespace)?
+            .quotas()
+            .iter()
+            .copied()
+            .find(|id| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err()))
+    }
+
+    /// Finds the stages of all pods of a namespace anew, after `change` has changed what they depend on.
+    pub(super) fn rebuild(&mut self, namespace: NamespaceId, now: Moment, change: impl FnOnce(&mut Self)) {
+        let pods: Vec<PodId> =
+            self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+        let mut on_their_way = Vec::new();
+        for id in &pods {
+            let Some(record) = self.pods.get(*id).cloned() else { continue };
+            if let Stage::Assumed { charge, serial, awaited: 0, .. } = self.stage(*id)
+                && self.may_be_released(*id)
+            {
+                on_their_way.push((*id, Arc::clone(charge), *serial));
+            }
+            self.lift(*id, &record);
+        }
+        change(self);
+        for id in pods {
+            match on_their_way.iter().find(|(pod, ..)| *pod == id) {
+                // Its gate is being removed and cannot be called back: it stays charged, to the quotas of now.
+                Some((_, charge, serial)) => self.assume_on_its_way(id, Arc::clone(charge), *serial),
+                None => self.restage(id, now),
+            }
+        }
+    }
+
+    /// Whether the gate is being removed, or may be removed yet by a request that was not answered.
+    fn may_be_released(&self, id: PodId) -> bool {
+        self.releasing.contains(&id) || self.troubles.get(&id).is_some_and(|trouble| trouble.uncertain)
+    }
+
+    fn assume_on_its_way(&mut self, id: PodId, charge: Arc<Charge>, serial: u64) {
+        let Some(record) = self.pods.get(id) else { return };
+        let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
+        let quotas = self.matching_quotas(namespace, &facts);
+        self.book.apply(Claim::Assumed, &quotas, &charge);
+        self.dirty.extend(quotas.iter());
+        self.set_stage(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
+    }
+
+    pub(super) fn dirty_class(&mut self, class: sluice_engine::ClassId) {
+        if let Some(class) = self.book.class(class) {
+            self.dirty.extend(class.quotas().iter());
+        }
+    }
+
+    pub(super) fn tell(&mut self, record: &PodRecord, reason: &'static str, message: String) {
+        if !self.leading {
+            return;
+        }
+        let Some(namespace) = self.namespaces.get(record.namespace) else { return };
+        self.tells.push(Tell {
+            namespace: Arc::clone(&namespace.name),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            reason,
+            message,
+        });
+    }
+
+    fn tell_invalid(&mut self, record: &PodRecord, quota: QuotaId) {
+        let Some(quota) = self.quotas.get(quota) else { return };
+        let Err(error) = &quota.compiled else { return };
+        let message = format!("held: quota {} cannot be enforced: {error}; correct or delete it", quota.name);
+        self.tell(record, reasons::INVALID_QUOTA, message);
+    }
+}

@@ -1,0 +1,16 @@
+//! What happened, as plain numbers: whoever runs the gate turns them into metrics.
+
+/// Counts since the last time they were taken.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Pods that were released.
+    pub released: u64,
+    /// How long each of them was held, in seconds since it was seen.
+    pub waits_s: Vec<f64>,
+    /// Charges that were taken back because the release did not happen.
+    pub reverted: u64,
+    /// Quotas whose sums were made anew from the pods to compare.
+    pub audited: u64,
+    /// Quotas of those whose sums were different.
+    pub audit_differences: u64,
+}

@@ -1,0 +1,6 @@
+//! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
+
+mod protocol;
+mod server;
+mod stories;
+mod world;

@@ -1,0 +1,124 @@
+//! Charge first, then release: whatever fails, is late or happens twice, no more is released than fits, and
+//! nothing that fits is forgotten.
+
+use proptest::prelude::*;
+
+use super::server::NAMESPACE;
+use super::world::{Fault, Request, Step, Trouble, World};
+use crate::gate::Action;
+
+fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
+    let pod = 0..12u8;
+    let fault = prop_oneof![
+        8 => Just(Fault::None), 1 => Just(Fault::AnswerLost), 1 => Just(Fault::RequestLost), 1 => Just(Fault::Late),
+        1 => Just(Fault::Refused), 1 => Just(Fault::Busy)
+    ];
+    let special = match trouble {
+        Trouble::TwoLeaders | Trouble::Expiry => crashes().boxed(),
+        Trouble::ScribbledStatus => (0..9000u64).prop_map(|used| Step::Scribble { used }).boxed(),
+        Trouble::BusyAdmin => {
+            prop_oneof![crashes(), (0..6000u64).prop_map(|hard| Step::Hard { hard }), Just(Step::DeleteQuota)]
+                .boxed()
+        }
+    };
+    let step = prop_oneof![
+        8 => (pod.clone(), 1..40u64, 0..2i32)
+            .prop_map(|(pod, size, priority)| Step::Create { pod, milli_cpu: size * 50, priority }),
+        2 => pod.clone().prop_map(|pod| Step::Delete { pod }),
+        2 => pod.clone().prop_map(|pod| Step::Finish { pod }),
+        1 => pod.prop_map(|pod| Step::Touch { pod }),
+        20 => (any::<bool>(), 1..6u8).prop_map(|(replica, count)| Step::Deliver { replica, count }),
+        20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),
+        2 => special,
+        4 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
+    ];
+    proptest::collection::vec(step, 20..200)
+}
+
+fn crashes() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        any::<bool>().prop_map(|replica| Step::Crash { replica }),
+        any::<bool>().prop_map(|replica| Step::Lead { replica }),
+    ]
+}
+
+fn run(trouble: Trouble, steps: &[Step]) {
+    let mut world = World::new(trouble);
+    for step in steps {
+        world.step(step);
+    }
+    world.calm_down();
+    world.check_end();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+
+    /// With limits that never sink, the sum over running pods never passes them: not when processes crash at
+    /// any point, not when two of them believe to lead.
+    #[test]
+    fn two_leaders_never_release_more_than_hard(steps in steps(Trouble::TwoLeaders)) {
+        run(Trouble::TwoLeaders, &steps);
+    }
+
+    /// The same when leases work as they should.
+    #[test]
+    fn successive_leaders_never_release_more_than_hard(steps in steps(Trouble::Expiry)) {
+        run(Trouble::Expiry, &steps);
+    }
+
+    /// The status is output: whatever somebody writes there, no more is released, nobody is held up, and it is
+    /// put right.
+    #[test]
+    fn a_scribbled_status_releases_nothing_and_blocks_nobody(steps in steps(Trouble::ScribbledStatus)) {
+        run(Trouble::ScribbledStatus, &steps);
+    }
+
+    /// With limits that change and quotas that come and go, everything settles: what fits is released, the
+    /// status is true, and nothing is written any more.
+    #[test]
+    fn it_settles_whatever_the_admin_does(steps in steps(Trouble::BusyAdmin)) {
+        run(Trouble::BusyAdmin, &steps);
+    }
+}
+
+#[test]
+fn the_model_notices_a_release_without_a_charge() {
+    // The same world, but with a second controller that knows nothing of the first one's charges: the check
+    // must fail, else it checks nothing.
+    let outcome = std::panic::catch_unwind(|| {
+        let mut world = World::new(Trouble::TwoLeaders);
+        for pod in 0..2 {
+            world.server.create_pod(&format!("p{pod}"), 2000, 0);
+        }
+        world.deliver(0, usize::MAX);
+        world.plan();
+        world.answer(0, Fault::None);
+        world.plan();
+        let forged: Vec<_> = world.replicas[0]
+            .state
+            .index()
+            .0
+            .iter()
+            .map(|(id, record)| crate::gate::Release {
+                pod: id,
+                namespace: NAMESPACE.into(),
+                name: record.name.clone(),
+                uid: record.uid.clone(),
+                version: record.version,
+            })
+            .collect();
+        world.requests.clear();
+        for release in forged {
+            world.requests.push(Request {
+                replica: 0,
+                life: 0,
+                action: Action::Release(release),
+                begun_ms: 0,
+            });
+        }
+        world.answer(0, Fault::None);
+        world.answer(0, Fault::None);
+    });
+    assert!(outcome.is_err());
+}

@@ -1,0 +1,208 @@
+//! A server in memory with the few rules the gate relies on: versions, preconditions, watch logs.
+//!
+//! It is not a fake Kubernetes: the suites in `dev/e2e` run against a real one. Here the point is to interleave
+//! events, answers and crashes in ways a real one would need years for.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use sluice_engine::Quantity;
+use sluice_index::wire::{PodWire, QuotaWire};
+
+use crate::gate::{Answer, Record, Release};
+
+pub const GATE: &str = "ApplicationAwareQuotaGate";
+pub const NAMESPACE: &str = "team";
+pub const QUOTA: &str = "compute";
+
+#[derive(Clone, Debug)]
+pub struct Pod {
+    pub uid: u64,
+    pub version: u64,
+    pub milli_cpu: u64,
+    pub priority: i32,
+    pub created: i64,
+    pub gated: bool,
+    pub finished: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Quota {
+    pub uid: u64,
+    pub version: u64,
+    pub hard: u64,
+    pub status: Option<(String, String)>,
+    pub charges: i64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    Pod(serde_json::Value),
+    PodGone(serde_json::Value),
+    Quota(serde_json::Value),
+    QuotaGone(serde_json::Value),
+}
+
+#[derive(Debug, Default)]
+pub struct Server {
+    pub version: u64,
+    pub now_s: i64,
+    pub pods: BTreeMap<String, Pod>,
+    pub quota: Option<Quota>,
+    pub log: Vec<Change>,
+    pub writes: usize,
+}
+
+impl Server {
+    fn next(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    pub fn pod_json(name: &str, pod: &Pod) -> serde_json::Value {
+        let gates = if pod.gated { json!([{"name": GATE}]) } else { json!([]) };
+        json!({
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid),
+                "resourceVersion": pod.version.to_string(),
+                "creationTimestamp": jiff::Timestamp::from_second(pod.created).unwrap().to_string(),
+            },
+            "spec": {
+                "priority": pod.priority, "schedulingGates": gates,
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": format!("{}m", pod.milli_cpu)}}}],
+            },
+            "status": {"phase": if pod.finished { "Succeeded" } else { "Pending" }},
+        })
+    }
+
+    pub fn quota_json(quota: &Quota) -> serde_json::Value {
+        let status = quota.status.as_ref().map_or_else(
+            || json!({}),
+            |(hard, used)| json!({"hard": {"requests.cpu": hard}, "used": {"requests.cpu": used}, "charges": quota.charges}),
+        );
+        json!({
+            "metadata": {
+                "name": QUOTA, "namespace": NAMESPACE, "uid": format!("quota-{}", quota.uid),
+                "resourceVersion": quota.version.to_string(),
+            },
+            "spec": {"hard": {"requests.cpu": format!("{}m", quota.hard)}},
+            "status": status,
+        })
+    }
+
+    pub fn create_pod(&mut self, name: &str, milli_cpu: u64, priority: i32) {
+        if self.pods.contains_key(name) {
+            return;
+        }
+        let version = self.next();
+        let created = self.now_s;
+        self.put_pod(
+            name,
+            Pod { uid: version, version, milli_cpu, priority, created, gated: true, finished: false },
+        );
+    }
+
+    fn put_pod(&mut self, name: &str, pod: Pod) {
+        self.log.push(Change::Pod(Self::pod_json(name, &pod)));
+        self.pods.insert(name.to_owned(), pod);
+    }
+
+    pub fn delete_pod(&mut self, name: &str) {
+        if let Some(mut pod) = self.pods.remove(name) {
+            pod.version = self.next();
+            self.log.push(Change::PodGone(Self::pod_json(name, &pod)));
+        }
+    }
+
+    pub fn finish_pod(&mut self, name: &str) {
+        if let Some(mut pod) = self.pods.get(name).cloned().filter(|pod| !pod.gated && !pod.finished) {
+            pod.version = self.next();
+            pod.finished = true;
+            self.put_pod(name, pod);
+        }
+    }
+
+    pub fn touch_pod(&mut self, name: &str) {
+        if let Some(mut pod) = self.pods.get(name).cloned() {
+            pod.version = self.next();
+            self.put_pod(name, pod);
+        }
+    }
+
+    pub fn set_hard(&mut self, hard: u64) {
+        let version = self.next();
+        let quota = match self.quota.take() {
+            Some(quota) => Quota { version, hard, ..quota },
+            None => Quota { uid: version, version, hard, status: None, charges: 0 },
+        };
+        self.put_quota(quota);
+    }
+
+    pub fn scribble_status(&mut self, used: u64) {
+        if let Some(mut quota) = self.quota.clone() {
+            quota.version = self.next();
+            quota.status = Some((format!("{}m", quota.hard), format!("{used}m")));
+            self.put_quota(quota);
+        }
+    }
+
+    fn put_quota(&mut self, quota: Quota) {
+        self.log.push(Change::Quota(Self::quota_json(&quota)));
+        self.quota = Some(quota);
+    }
+
+    pub fn delete_quota(&mut self) {
+        if let Some(mut quota) = self.quota.take() {
+            quota.version = self.next();
+            self.log.push(Change::QuotaGone(Self::quota_json(&quota)));
+        }
+    }
+
+    /// What pods without gates take, in thousandths of a CPU.
+    pub fn taken(&self) -> u64 {
+        self.pods.values().filter(|pod| !pod.gated && !pod.finished).map(|pod| pod.milli_cpu).sum()
+    }
+
+    pub fn record(&mut self, record: &Record) -> Answer<QuotaWire> {
+        let Some(quota) = self.quota.clone() else { return Answer::Stale(None) };
+        let matches = quota.uid == number(&record.uid.to_string())
+            && record.version.precondition() == Some(quota.version.to_string());
+        if !matches {
+            return Answer::Stale(Some(wire(Self::quota_json(&quota))));
+        }
+        let text = |list: &[(String, Quantity)]| {
+            list.iter().find(|(key, _)| key == "requests.cpu").map(|(_, value)| value.to_string()).unwrap()
+        };
+        let status = Some((text(&record.target.hard), text(&record.target.used)));
+        if status != quota.status || record.charges != quota.charges {
+            self.writes += 1;
+            let version = self.next();
+            self.put_quota(Quota { version, status, charges: record.charges, ..quota });
+        }
+        Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
+    }
+
+    pub fn release(&mut self, release: &Release) -> Answer<PodWire> {
+        let name = release.name.to_string();
+        let Some(mut pod) = self.pods.get(&name).cloned() else { return Answer::Stale(None) };
+        let matches = pod.uid == number(&release.uid.to_string())
+            && release.version.precondition() == Some(pod.version.to_string())
+            && pod.gated;
+        if matches {
+            self.writes += 1;
+            pod.version = self.next();
+            pod.gated = false;
+            self.put_pod(&name, pod.clone());
+            return Answer::Done(wire(Self::pod_json(&name, &pod)));
+        }
+        Answer::Stale(Some(wire(Self::pod_json(&name, &pod))))
+    }
+}
+
+fn number(uid: &str) -> u64 {
+    uid.rsplit('-').next().unwrap().parse().unwrap()
+}
+
+pub fn wire<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}

@@ -1,0 +1,319 @@
+//! Short stories, one behaviour each.
+
+use sluice_index::Targeting;
+use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+
+use super::server::{GATE, NAMESPACE, Server, wire};
+use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
+
+fn at(ms: u64) -> Moment {
+    Moment { mono_ms: ms, unix_s: i64::try_from(ms / 1000).unwrap() }
+}
+
+struct Story {
+    server: Server,
+    state: State,
+    cursor: usize,
+    told: Vec<Tell>,
+}
+
+impl Story {
+    fn begin() -> Self {
+        let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
+        let targeting = Targeting::new(kube::core::Selector::default(), "sluice-system");
+        let mut state = State::new(config, targeting);
+        let namespace: NamespaceWire =
+            wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}));
+        state.see_namespace(&namespace, at(0));
+        Self { server: Server::default(), state, cursor: 0, told: Vec::new() }
+    }
+
+    fn led() -> Self {
+        let mut story = Self::begin();
+        story.state.lead(at(0));
+        story
+    }
+
+    fn see_all(&mut self, now: Moment) {
+        for change in self.server.log.split_off(self.cursor) {
+            use super::server::Change::{Pod, PodGone, Quota, QuotaGone};
+            match change {
+                Pod(pod) => self.state.see_pod(&wire::<PodWire>(pod), now),
+                PodGone(pod) => self.state.lose_pod(&wire::<PodWire>(pod)),
+                Quota(quota) => self.state.see_quota(&wire::<QuotaWire>(quota), now),
+                QuotaGone(quota) => self.state.lose_quota(&wire::<QuotaWire>(quota), now),
+            }
+        }
+    }
+
+    /// Does everything that is asked for until nothing is.
+    fn run(&mut self, now: Moment) {
+        loop {
+            self.see_all(now);
+            let actions = self.state.plan(now);
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                let outcome = match action {
+                    Action::Record(record) => {
+                        let answer = self.server.record(&record);
+                        Outcome::Recorded(record.quota, record.uid, answer)
+                    }
+                    Action::Release(release) => {
+                        let answer = self.server.release(&release);
+                        Outcome::Released(release.pod, release.uid, answer)
+                    }
+                    Action::ListQuotas(namespace, _) => {
+                        let list =
+                            self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
+                        Outcome::Listed(namespace, Answer::Done(list))
+                    }
+                    Action::Tell(tell) => {
+                        self.told.push(tell);
+                        continue;
+                    }
+                };
+                self.state.settle(outcome, now);
+            }
+        }
+    }
+
+    fn gated(&self) -> Vec<&str> {
+        self.server.pods.iter().filter(|(_, pod)| pod.gated).map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+#[test]
+fn the_charge_is_recorded_before_the_gate_goes() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 400, 0);
+    story.see_all(at(0));
+    let first = story.state.plan(at(0));
+    assert!(matches!(first.as_slice(), [Action::Record(_)]), "{first:?}");
+    assert!(story.state.plan(at(1)).is_empty(), "nothing is released before the charge is recorded");
+    let Some(Action::Record(record)) = first.into_iter().next() else { unreachable!() };
+    let answer = story.server.record(&record);
+    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(2));
+    let second = story.state.plan(at(2));
+    assert!(matches!(second.as_slice(), [Action::Release(_)]), "{second:?}");
+}
+
+#[test]
+fn a_held_pod_is_told_once_with_sorted_amounts() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 800, 0);
+    story.run(at(0));
+    story.server.create_pod("b", 300, 0);
+    story.run(at(1000));
+    story.run(at(2000));
+    let told: Vec<_> = story.told.iter().map(|tell| (&*tell.name, tell.message.as_str())).collect();
+    assert_eq!(
+        told,
+        [(
+            "b",
+            "exceeded quota: compute, requested: requests.cpu=300m, used: requests.cpu=800m, limited: requests.cpu=1"
+        )]
+    );
+}
+
+#[test]
+fn a_smaller_pod_passes_until_the_head_has_waited_long() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("running", 600, 0);
+    story.run(at(0));
+    story.server.now_s = 1;
+    story.server.create_pod("head", 800, 0);
+    story.run(at(1000));
+    story.server.now_s = 2;
+    story.server.create_pod("small", 100, 0);
+    story.run(at(2000));
+    assert_eq!(story.gated(), ["head"]);
+    story.server.now_s = 90;
+    story.server.create_pod("late", 100, 0);
+    story.run(at(90_000));
+    assert_eq!(story.gated(), ["head", "late"], "room is kept for the head now");
+    assert!(
+        story.told.iter().any(|tell| &*tell.name == "late" && tell.message.contains("kept for pod head"))
+    );
+    story.server.delete_pod("running");
+    story.run(at(91_000));
+    assert_eq!(story.gated(), Vec::<&str>::new(), "the head fits, and beside it the late one");
+}
+
+#[test]
+fn a_pod_that_can_never_fit_holds_nobody_up() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("giant", 5000, 10);
+    story.run(at(0));
+    story.server.now_s = 600;
+    story.server.create_pod("small", 900, 0);
+    story.run(at(600_000));
+    assert_eq!(story.gated(), ["giant"]);
+    story.server.set_hard(6000);
+    story.run(at(601_000));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn what_a_predecessor_recorded_is_honoured_for_a_while() {
+    let mut story = Story::begin();
+    story.server.set_hard(1000);
+    story.server.scribble_status(700);
+    story.server.create_pod("a", 500, 0);
+    story.see_all(at(0));
+    story.state.lead(at(0));
+    story.run(at(0));
+    assert_eq!(story.gated(), ["a"]);
+    story.run(at(29_000));
+    assert_eq!(story.gated(), ["a"]);
+    story.run(at(30_000));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_quota_created_just_before_the_pod_is_not_missed() {
+    let mut story = Story::led();
+    story.server.set_hard(100);
+    // Only the pod is seen: the quota's watch is late.
+    story.cursor = story.server.log.len();
+    story.server.log.clear();
+    story.cursor = 0;
+    story.server.create_pod("a", 400, 0);
+    story.run(at(0));
+    assert_eq!(story.gated(), ["a"]);
+}
+
+#[test]
+fn without_a_quota_pods_go() {
+    let mut story = Story::led();
+    story.server.create_pod("a", 400, 0);
+    story.run(at(0));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_namespace_that_is_no_longer_targeted_lets_its_pods_go() {
+    let mut story = Story::led();
+    story.server.set_hard(100);
+    story.server.create_pod("a", 400, 0);
+    story.run(at(0));
+    assert_eq!(story.gated(), ["a"]);
+    let label = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
+        match_labels: Some([("gate".to_owned(), "yes".to_owned())].into()),
+        ..Default::default()
+    };
+    story.state.retarget(Targeting::new(label.try_into().unwrap(), "sluice-system"), at(1));
+    story.run(at(1));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_pod_whose_release_is_refused_holds_nobody_else_up() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 1);
+    story.server.create_pod("b", 600, 0);
+    story.see_all(at(0));
+    let mut recorded = story.state.plan(at(0));
+    while let Some(action) = recorded.pop() {
+        match action {
+            Action::Record(record) => {
+                let answer = story.server.record(&record);
+                story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(0));
+            }
+            Action::Release(release) => {
+                assert_eq!(&*release.name, "a");
+                let refused = Answer::Refused("a policy says no".to_owned());
+                story.state.settle(Outcome::Released(release.pod, release.uid, refused), at(0));
+                break;
+            }
+            _ => {}
+        }
+        recorded.extend(story.state.plan(at(0)));
+    }
+    story.run(at(50));
+    assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
+    assert!(story.told.iter().any(|tell| tell.message.contains("a policy says no")));
+}
+
+#[test]
+fn limits_are_enforced_before_any_status_is_written() {
+    let mut story = Story::led();
+    story.server.set_hard(300);
+    story.server.create_pod("a", 400, 0);
+    story.run(at(0));
+    assert_eq!(story.gated(), ["a"]);
+    assert_eq!(story.server.quota.as_ref().unwrap().status, Some(("300m".into(), "0".into())));
+}
+
+/// Has one charge recorded, with the answer lost; returns the request.
+fn charge_with_lost_answer(story: &mut Story) -> crate::gate::Record {
+    story.see_all(at(0));
+    let Some(Action::Record(record)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
+    let _ = story.server.record(&record);
+    let lost = Answer::Unknown("connection lost".to_owned());
+    story.state.settle(Outcome::Recorded(record.quota, record.uid.clone(), lost), at(0));
+    record
+}
+
+#[test]
+fn a_leader_knows_its_own_record_when_the_answer_was_lost() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 400, 0);
+    charge_with_lost_answer(&mut story);
+    story.run(at(200));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+    story.server.create_pod("b", 600, 0);
+    story.run(at(300));
+    assert_eq!(story.gated(), Vec::<&str>::new(), "no room is lost to the charge that was not answered");
+}
+
+#[test]
+fn an_equal_record_of_another_leader_is_not_taken_for_the_own() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 0);
+    story.see_all(at(0));
+    let Some(Action::Record(record)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
+    // Another leader charges the same amount for a pod of its own; our request and its answer are lost.
+    let theirs = crate::gate::Record { charges: record.charges + 1, ..record.clone() };
+    let _ = story.server.record(&theirs);
+    let lost = Answer::Unknown("connection lost".to_owned());
+    story.state.settle(Outcome::Recorded(record.quota, record.uid, lost), at(0));
+    story.run(at(200));
+    assert_eq!(story.gated(), ["a"], "the other leader's release is awaited");
+    story.run(at(31_000));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn freed_room_is_given_away_at_once_after_a_restart() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 0);
+    story.run(at(0));
+    story.server.create_pod("b", 600, 0);
+    story.run(at(10));
+    let server = std::mem::take(&mut story.server);
+    let mut next = Story::begin();
+    next.server = server;
+    // A new process lists.
+    let quota = next.server.quota.clone().unwrap();
+    next.state.see_quota(&wire::<QuotaWire>(Server::quota_json(&quota)), at(20));
+    for (name, pod) in &next.server.pods {
+        next.state.see_pod(&wire::<PodWire>(Server::pod_json(name, pod)), at(20));
+    }
+    next.cursor = next.server.log.len();
+    next.state.lead(at(20));
+    next.run(at(20));
+    assert_eq!(next.gated(), ["b"]);
+    next.server.delete_pod("a");
+    next.run(at(30));
+    assert_eq!(next.gated(), Vec::<&str>::new());
+}

@@ -1,0 +1,196 @@
+//! What the plan looks at: both configurations, the `AAQ`, the authority.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use sluice_api::names;
+use sluice_index::wire::AaqWire;
+use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch as watch_kind};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::certificates::observe::{Seen, follow_one};
+
+/// Which of the two configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutating,
+    Validating,
+}
+
+/// A configuration as far as the plan reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Configuration {
+    pub(super) kind: Kind,
+    pub(super) resource_version: String,
+    /// In the object's order.
+    pub(super) webhooks: Vec<Webhook>,
+}
+
+/// One webhook of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Webhook {
+    pub(super) name: String,
+    pub(super) ca_bundle: Vec<u8>,
+    pub(super) namespace_selector: Option<LabelSelector>,
+}
+
+/// Everything that the plan depends on; `None` means not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct World {
+    pub(super) mutating: Option<Configuration>,
+    pub(super) validating: Option<Configuration>,
+    /// PEM.
+    pub(super) bundle: Option<Vec<u8>>,
+    /// The inner `None`: no `AAQ` says anything, the default holds.
+    pub(super) selector: Option<Option<LabelSelector>>,
+}
+
+/// The watches that fill a [`World`].
+pub(super) struct Sources {
+    client: Client,
+    namespace: String,
+    seen: watch::Sender<World>,
+}
+
+impl Sources {
+    pub(super) fn new(client: Client, namespace: &str, seen: watch::Sender<World>) -> Self {
+        Self { client, namespace: namespace.to_owned(), seen }
+    }
+
+    /// Follows all of it until `cancel`.
+    pub(super) async fn follow(self, cancel: CancellationToken) {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        tokio::join!(
+            self.follow_into(
+                Api::all(self.client.clone()),
+                names::MUTATING_CONFIG,
+                &cancel,
+                |world, object| {
+                    world.mutating = object.map(mutating);
+                }
+            ),
+            self.follow_into(
+                Api::all(self.client.clone()),
+                names::VALIDATING_CONFIG,
+                &cancel,
+                |world, object| {
+                    world.validating = object.map(validating);
+                }
+            ),
+            self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
+                // An authority that is missing is about to be made; until then the old ones stay trusted.
+                world.bundle = secret.and_then(bundle);
+            }),
+            self.follow_aaqs(cancel.clone()),
+        );
+    }
+
+    async fn follow_into<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        cancel: &CancellationToken,
+        store: impl Fn(&mut World, Option<&K>),
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let (found, mut changes) = watch::channel(Seen::Unknown);
+        let pass_on = async {
+            while changes.changed().await.is_ok() {
+                let seen = changes.borrow_and_update();
+                let object = match &*seen {
+                    Seen::Present(object) => Some(object),
+                    Seen::Absent | Seen::Unknown => None,
+                };
+                self.change(|world| store(world, object));
+            }
+        };
+        tokio::join!(follow_one(api, name, found, cancel.clone()), pass_on);
+    }
+
+    async fn follow_aaqs(&self, cancel: CancellationToken) {
+        let mut aaqs: BTreeMap<String, AaqWire> = BTreeMap::new();
+        let mut listing = false;
+        let sink = |delta: Delta<AaqWire>| {
+            match delta {
+                Delta::ListBegin => {
+                    listing = true;
+                    aaqs.clear();
+                }
+                Delta::ListEnd => listing = false,
+                Delta::Listed(aaq) | Delta::Applied(aaq) => {
+                    aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
+                }
+                Delta::Deleted(aaq) => {
+                    aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default());
+                }
+            }
+            if !listing {
+                let selector = chosen(aaqs.values());
+                self.change(|world| world.selector = Some(selector));
+            }
+        };
+        let api: Api<AaqWire> = Api::all(self.client.clone());
+        watch_kind(api, WatchOptions::default(), sink, WatchHealth::new("AAQ"), cancel).await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut World)) {
+        self.seen.send_if_modified(|world| {
+            let before = world.clone();
+            change(world);
+            *world != before
+        });
+    }
+}
+
+/// What the `AAQ` says. Should there be several, the oldest is the one that was allowed.
+pub(super) fn chosen<'a>(aaqs: impl Iterator<Item = &'a AaqWire>) -> Option<LabelSelector> {
+    let age = |aaq: &&AaqWire| {
+        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, aaq.metadata.name.clone())
+    };
+    aaqs.min_by_key(age).and_then(|aaq| aaq.spec.namespace_selector.clone())
+}
+
+fn bundle(secret: &Secret) -> Option<Vec<u8>> {
+    let bundle = secret.data.as_ref()?.get(names::CA_BUNDLE)?;
+    (!bundle.0.is_empty()).then(|| bundle.0.clone())
+}
+
+fn version(metadata: &ObjectMeta) -> String {
+    metadata.resource_version.clone().unwrap_or_default()
+}
+
+fn mutating(object: &MutatingWebhookConfiguration) -> Configuration {
+    let webhooks = object.webhooks.iter().flatten().map(|webhook| Webhook {
+        name: webhook.name.clone(),
+        ca_bundle: webhook.client_config.ca_bundle.clone().map(|bundle| bundle.0).unwrap_or_default(),
+        namespace_selector: webhook.namespace_selector.clone(),
+    });
+    Configuration {
+        kind: Kind::Mutating,
+        resource_version: version(&object.metadata),
+        webhooks: webhooks.collect(),
+    }
+}
+
+fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
+    let webhooks = object.webhooks.iter().flatten().map(|webhook| Webhook {
+        name: webhook.name.clone(),
+        ca_bundle: webhook.client_config.ca_bundle.clone().map(|bundle| bundle.0).unwrap_or_default(),
+        namespace_selector: webhook.namespace_selector.clone(),
+    });
+    Configuration {
+        kind: Kind::Validating,
+        resource_version: version(&object.metadata),
+        webhooks: webhooks.collect(),
+    }
+}

@@ -1,0 +1,5 @@
+//! The control loops: each observes, plans with a pure function, and applies.
+
+pub mod certificates;
+pub mod gate;
+pub mod hooks;

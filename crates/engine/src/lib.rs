@@ -1,0 +1,32 @@
+//! Pure quota arithmetic and decisions: no I/O, no async, no Kubernetes types.
+//!
+//! ```text
+//!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ Book (who may be released)
+//!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
+//! ```
+
+mod account;
+pub mod book;
+pub mod charge;
+mod classes;
+pub mod ledger;
+pub mod pod;
+pub mod quantity;
+pub mod queue;
+pub mod quota_spec;
+pub mod resource;
+pub mod scope;
+pub mod status;
+mod uid;
+
+pub use book::{Book, Decision};
+pub use charge::{Amount, Charge};
+pub use ledger::{Claim, Excess, Ledger};
+pub use pod::{ChargeRules, PodInput, pod_charge};
+pub use quantity::{Format, Quantity};
+pub use queue::{ClassId, PodId, QuotaId, Reason, WaitClass, WaitKey};
+pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
+pub use resource::{KeyKind, Resource};
+pub use scope::{ScopeFacts, Scopes};
+pub use status::{StatusTarget, status_target};
+pub use uid::Uid;

@@ -1,0 +1,98 @@
+//! The order in which pods wait, and the classes they wait in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::charge::Charge;
+use crate::ledger::Excess;
+use crate::uid::Uid;
+
+/// A pod, by a handle of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodId(pub u32);
+
+/// A quota, by a handle of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuotaId(pub u32);
+
+/// A class of waiting pods, see [`WaitClass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassId(pub(crate) u32);
+
+/// A pod's place in the order: priority, then creation time, then uid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WaitKey {
+    /// Higher `spec.priority` comes first.
+    pub priority: Reverse<i32>,
+    /// `metadata.creationTimestamp` in seconds since the epoch.
+    pub created: i64,
+    /// Settles ties, so that the same input always gives the same order.
+    pub uid: Uid,
+}
+
+/// Why pods of a class are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The first quota, in the order of ids, that has no room.
+    pub quota: QuotaId,
+    /// What it has too little of.
+    pub excess: Vec<Excess>,
+    /// There would be room, but it is kept for a pod that has waited longer.
+    pub behind: Option<PodId>,
+}
+
+impl Reason {
+    /// Whether a person would be told the same: the amounts in use change all the time and do not matter.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.quota == other.quota
+            && self.behind.is_some() == other.behind.is_some()
+            && self.excess.len() == other.excess.len()
+            && self.excess.iter().zip(&other.excess).all(|(a, b)| a.resource == b.resource)
+    }
+}
+
+/// Waiting pods that take the same from the same quotas.
+///
+/// They fit or do not fit together, so a decision looks at the first of them only: its cost depends on how
+/// many *different* charges wait, not on how many pods.
+#[derive(Debug)]
+pub struct WaitClass {
+    pub(crate) charge: Arc<Charge>,
+    pub(crate) quotas: Arc<[QuotaId]>,
+    pub(crate) pods: BTreeMap<WaitKey, PodId>,
+    pub(crate) reason: Option<Reason>,
+    /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
+    /// nor does it reserve any.
+    pub(crate) possible: bool,
+}
+
+impl WaitClass {
+    /// What each pod of the class takes.
+    #[must_use]
+    pub fn charge(&self) -> &Arc<Charge> {
+        &self.charge
+    }
+
+    /// The quotas the pods take it from, in the order of ids.
+    #[must_use]
+    pub fn quotas(&self) -> &Arc<[QuotaId]> {
+        &self.quotas
+    }
+
+    /// The pods in their order.
+    pub fn pods(&self) -> impl ExactSizeIterator<Item = PodId> {
+        self.pods.values().copied()
+    }
+
+    /// Why they are held, once it was looked at.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.reason.as_ref()
+    }
+
+    pub(crate) fn head(&self) -> Option<(&WaitKey, PodId)> {
+        self.pods.first_key_value().map(|(key, pod)| (key, *pod))
+    }
+}

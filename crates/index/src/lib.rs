@@ -1,0 +1,21 @@
+//! Narrow wire types and the in-memory state of pods, namespaces and quotas; synchronous, no client.
+//!
+//! ```text
+//!  watch event ──▶ wire (decoded narrowly) ──▶ PodFacts ──▶ Pods ─┐
+//!                                              Namespaces ────────┼──▶ the gate's state (controllers)
+//!                                              Quotas ────────────┘
+//! ```
+//! A watch event is decoded into a narrow type, turned into a compact record and dropped.
+
+mod facts;
+mod namespaces;
+mod pods;
+mod quotas;
+mod version;
+pub mod wire;
+
+pub use facts::PodFacts;
+pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
+pub use pods::{Gates, PodRecord, Pods, Sighting, push_tightly};
+pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded};
+pub use version::Version;

@@ -1,0 +1,294 @@
+//! Quotas: what they want and what their status says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sluice_engine::quota_spec::compile;
+use sluice_engine::status::enforced;
+use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequirementText, Uid};
+
+use crate::namespaces::{NamespaceId, Namespaces};
+use crate::version::Version;
+use crate::wire::{QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
+
+/// What a quota's status says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// `status.hard`.
+    pub hard: Quantities,
+    /// `status.used`, as `hard`.
+    pub used: Quantities,
+    /// `status.requests`, for people.
+    pub requests: Option<String>,
+    /// `status.limits`, for people.
+    pub limits: Option<String>,
+    /// `status.held`, for people.
+    pub held: Option<i64>,
+    /// `status.charges`: grows with each charge, so that a charge that leaves the sums as they were (one pod
+    /// for another that has ended) still makes another version.
+    pub charges: i64,
+}
+
+impl Recorded {
+    /// Reads a status.
+    #[must_use]
+    pub fn read(status: &QuotaStatusWire) -> Self {
+        Self {
+            hard: Quantities::read(&status.hard),
+            used: Quantities::read(&status.used),
+            requests: status.requests.clone(),
+            limits: status.limits.clone(),
+            held: status.held,
+            charges: status.charges.unwrap_or(0),
+        }
+    }
+}
+
+/// Quantities by key, sorted; small, since every quota has two of them. An absent map and an empty one are the
+/// same: nobody can tell them apart in the API either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quantities(Box<[(Box<str>, Option<Quantity>)]>);
+
+impl Quantities {
+    fn read(texts: &ResourceTexts) -> Self {
+        let mut list: Vec<_> = texts
+            .iter()
+            .map(|(key, text)| (key.as_str().into(), Quantity::parse_json_text(&text.0).ok()))
+            .collect();
+        list.sort_by(|(a, _): &(Box<str>, _), (b, _)| a.cmp(b));
+        Self(list.into_boxed_slice())
+    }
+
+    /// Keys and amounts; `None` where the text is not a quantity.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Option<Quantity>)> {
+        self.0.iter().map(|(key, quantity)| (&**key, *quantity))
+    }
+
+    /// The amount of a key, if it is there and can be read.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Quantity> {
+        let at = self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
+        self.0.get(at).and_then(|(_, quantity)| *quantity)
+    }
+
+    /// Whether these are exactly the given amounts, as numbers.
+    #[must_use]
+    pub fn are(&self, wanted: &[(String, Quantity)]) -> bool {
+        self.0.len() == wanted.len() && wanted.iter().all(|(key, quantity)| self.get(key) == Some(*quantity))
+    }
+}
+
+/// A quota.
+#[derive(Debug)]
+pub struct QuotaRecord {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its namespace.
+    pub namespace: NamespaceId,
+    /// Its identity.
+    pub uid: Uid,
+    /// The version that the rest was read from, or that our last write made.
+    pub version: Version,
+    /// `metadata.creationTimestamp`, in seconds since the epoch.
+    pub created: i64,
+    /// What is wanted, ready for use; `Err` names the fields that are wrong.
+    pub compiled: Compiled,
+    /// What the status says.
+    pub recorded: Recorded,
+    mark: u32,
+}
+
+/// A specification ready for use, or what is wrong with it.
+type Compiled = Result<Arc<CompiledQuota>, Arc<str>>;
+
+/// What a sighting of a quota changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaSighting {
+    /// It was not known, or one of the same name with another uid was: that one has to go first.
+    Added(QuotaId),
+    /// Its limits are different, for the same resources and scopes.
+    Limits(QuotaId),
+    /// It counts other resources or other pods than before.
+    Meaning(QuotaId),
+    /// Only its status is different.
+    Status(QuotaId),
+    /// Nothing that matters changed, or the sighting is older than what is known.
+    Same,
+}
+
+/// All quotas.
+#[derive(Debug, Default)]
+pub struct Quotas {
+    records: HashMap<QuotaId, QuotaRecord>,
+    by_name: HashMap<(NamespaceId, Arc<str>), QuotaId>,
+    next: u32,
+    mark: u32,
+}
+
+impl Quotas {
+    /// A quota by its handle.
+    #[must_use]
+    pub fn get(&self, id: QuotaId) -> Option<&QuotaRecord> {
+        self.records.get(&id)
+    }
+
+    /// A quota by its handle, to note what a write has recorded.
+    pub fn get_mut(&mut self, id: QuotaId) -> Option<&mut QuotaRecord> {
+        self.records.get_mut(&id)
+    }
+
+    /// A quota by its name.
+    #[must_use]
+    pub fn find(&self, namespace: NamespaceId, name: &str) -> Option<QuotaId> {
+        self.by_name.get(&(namespace, Arc::from(name))).copied()
+    }
+
+    /// All quotas with their handles.
+    pub fn iter(&self) -> impl Iterator<Item = (QuotaId, &QuotaRecord)> {
+        self.records.iter().map(|(id, record)| (*id, record))
+    }
+
+    /// How many quotas there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// A list of quotas begins.
+    pub fn begin_list(&mut self) {
+        self.mark = self.mark.wrapping_add(1);
+    }
+
+    /// The list is complete. Returns the quotas that were not in it; they are still to be removed.
+    #[must_use]
+    pub fn end_list(&self) -> Vec<QuotaId> {
+        self.iter().filter(|(_, record)| record.mark != self.mark).map(|(id, _)| id).collect()
+    }
+
+    /// The quota that a sighting would replace: same name, another uid.
+    #[must_use]
+    pub fn replaced_by(&self, wire: &QuotaWire, namespaces: &Namespaces) -> Option<QuotaId> {
+        let namespace = namespaces.id(wire.metadata.namespace.as_deref()?)?;
+        let id = self.find(namespace, wire.metadata.name.as_deref()?)?;
+        let known = self.get(id)?;
+        let version = Version::parse(wire.metadata.resource_version.as_deref());
+        let same = known.uid == Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
+        (!same && !version.is_older_than(known.version)).then_some(id)
+    }
+
+    /// A quota was seen. [`Self::replaced_by`] has to be asked and obeyed before.
+    pub fn upsert(&mut self, wire: &QuotaWire, namespaces: &mut Namespaces) -> QuotaSighting {
+        let name = wire.metadata.name.as_deref().unwrap_or_default();
+        let namespace = namespaces.intern(wire.metadata.namespace.as_deref().unwrap_or_default());
+        let version = Version::parse(wire.metadata.resource_version.as_deref());
+        let fresh = compiled(&wire.spec);
+        let recorded = wire.status.as_ref().map(Recorded::read).unwrap_or_default();
+        let mark = self.mark;
+        let Some(id) = self.find(namespace, name) else {
+            return QuotaSighting::Added(self.insert(wire, namespace, namespaces, fresh, recorded));
+        };
+        let Some(known) = self.records.get_mut(&id) else { return QuotaSighting::Same };
+        known.mark = mark;
+        if version.is_older_than(known.version) || (version == known.version && version != Version::default())
+        {
+            return QuotaSighting::Same;
+        }
+        known.version = version;
+        let status_changed = known.recorded != recorded;
+        known.recorded = recorded;
+        if known.compiled == fresh {
+            return if status_changed { QuotaSighting::Status(id) } else { QuotaSighting::Same };
+        }
+        let same_meaning = match (&known.compiled, &fresh) {
+            (Ok(old), Ok(new)) => counts_the_same(old, new),
+            _ => false,
+        };
+        known.compiled = fresh;
+        if same_meaning { QuotaSighting::Limits(id) } else { QuotaSighting::Meaning(id) }
+    }
+
+    /// A quota is gone.
+    pub fn remove(&mut self, id: QuotaId, namespaces: &mut Namespaces) -> Option<QuotaRecord> {
+        let record = self.records.remove(&id)?;
+        self.by_name.remove(&(record.namespace, Arc::clone(&record.name)));
+        if let Some(namespace) = namespaces.get_mut(record.namespace) {
+            namespace.quotas.retain(|other| *other != id);
+        }
+        namespaces.forget_if_empty(record.namespace);
+        Some(record)
+    }
+
+    fn insert(
+        &mut self,
+        wire: &QuotaWire,
+        namespace: NamespaceId,
+        namespaces: &mut Namespaces,
+        compiled: Compiled,
+        recorded: Recorded,
+    ) -> QuotaId {
+        let id = QuotaId(self.next);
+        self.next = self.next.wrapping_add(1);
+        let name: Arc<str> = wire.metadata.name.as_deref().unwrap_or_default().into();
+        self.by_name.insert((namespace, Arc::clone(&name)), id);
+        if let Some(namespace) = namespaces.get_mut(namespace) {
+            namespace.quotas.push(id);
+            namespace.quotas.sort_unstable();
+        }
+        let record = QuotaRecord {
+            name,
+            namespace,
+            uid: Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default()),
+            version: Version::parse(wire.metadata.resource_version.as_deref()),
+            created: wire.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            compiled,
+            recorded,
+            mark: self.mark,
+        };
+        self.records.insert(id, record);
+        id
+    }
+}
+
+fn compiled(spec: &QuotaSpecWire) -> Compiled {
+    compile(&raw_spec(spec)?).map(Arc::new).map_err(|errors| {
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.join("; ").into()
+    })
+}
+
+/// Whether two specifications count the same resources of the same pods, so that sums stay right.
+fn counts_the_same(old: &CompiledQuota, new: &CompiledQuota) -> bool {
+    old.scopes == new.scopes
+        && enforced(old).map(|(resource, _)| resource).eq(enforced(new).map(|(resource, _)| resource))
+}
+
+fn raw_spec(spec: &QuotaSpecWire) -> Result<RawQuotaSpec, Arc<str>> {
+    let mut hard = BTreeMap::new();
+    for (key, text) in &spec.hard {
+        let quantity = Quantity::parse_json_text(&text.0)
+            .map_err(|error| Arc::from(format!("spec.hard[{key}]: {error}")))?;
+        hard.insert(key.clone(), quantity);
+    }
+    Ok(RawQuotaSpec {
+        hard,
+        scopes: spec.scopes.clone().unwrap_or_default(),
+        scope_selector: spec.scope_selector.as_ref().map(|selector| {
+            selector
+                .match_expressions
+                .iter()
+                .flatten()
+                .map(|requirement| ScopeRequirementText {
+                    scope_name: requirement.scope_name.clone(),
+                    operator: requirement.operator.clone(),
+                    values: requirement.values.clone().unwrap_or_default(),
+                })
+                .collect()
+        }),
+    })
+}

@@ -1,0 +1,85 @@
+//! An `ApplicationAwareResourceQuota` as it is decoded.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use sluice_api::ApplicationAwareResourceQuota;
+
+use super::quantity::{ResourceTexts, resource_list};
+
+/// A quota with its texts as the user wrote them.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = ApplicationAwareResourceQuota)]
+pub struct QuotaWire {
+    /// Name, namespace, uid and version; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: QuotaSpecWire,
+    /// What was last recorded.
+    #[serde(default)]
+    pub status: Option<QuotaStatusWire>,
+}
+
+/// `spec` of a quota.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaSpecWire {
+    /// Limits by resource name.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub hard: ResourceTexts,
+    /// Scopes that all have to match.
+    #[serde(default)]
+    pub scopes: Option<Vec<String>>,
+    /// Further scopes, with operators.
+    #[serde(default)]
+    pub scope_selector: Option<ScopeSelectorWire>,
+}
+
+/// `spec.scopeSelector` of a quota.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeSelectorWire {
+    /// Requirements that all have to match.
+    #[serde(default)]
+    pub match_expressions: Option<Vec<ScopeRequirementWire>>,
+}
+
+/// One requirement of a scope selector.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeRequirementWire {
+    /// The scope's name.
+    #[serde(default)]
+    pub scope_name: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    #[serde(default)]
+    pub operator: String,
+    /// Values for `In` and `NotIn`.
+    #[serde(default)]
+    pub values: Option<Vec<String>>,
+}
+
+/// `status` of a quota.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaStatusWire {
+    /// Limits that were last enforced.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub hard: ResourceTexts,
+    /// What is taken.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub used: ResourceTexts,
+    /// For people: `used/hard` of the requests.
+    #[serde(default)]
+    pub requests: Option<String>,
+    /// For people: `used/hard` of the limits.
+    #[serde(default)]
+    pub limits: Option<String>,
+    /// How many pods wait for this quota.
+    #[serde(default)]
+    pub held: Option<i64>,
+    /// Grows with each charge; the last six digits tell which process made it.
+    #[serde(default)]
+    pub charges: Option<i64>,
+}

@@ -1,0 +1,186 @@
+//! The index of pods against a plain map, over arbitrary sequences of sightings, deletions and relists.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_engine::ChargeRules;
+use sluice_index::wire::PodWire;
+use sluice_index::{Gates, Namespaces, PodFacts, Pods, Sighting, Targeting, Version};
+
+const GATE: &str = "gate";
+
+#[derive(Clone, Debug)]
+enum Step {
+    See {
+        namespace: u8,
+        name: u8,
+        uid: u8,
+        milli_cpu: u8,
+        gated: bool,
+    },
+    /// An event from before what is known.
+    SeeOld {
+        namespace: u8,
+        name: u8,
+    },
+    Lose {
+        namespace: u8,
+        name: u8,
+    },
+    /// A list that leaves out every pod of one namespace.
+    Relist {
+        without: u8,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (namespace, name) = (0..4u8, 0..6u8);
+    prop_oneof![
+        6 => (namespace.clone(), name.clone(), 0..3u8, 1..9u8, any::<bool>()).prop_map(
+            |(namespace, name, uid, milli_cpu, gated)| Step::See { namespace, name, uid, milli_cpu, gated }
+        ),
+        1 => (namespace.clone(), name.clone()).prop_map(|(namespace, name)| Step::SeeOld { namespace, name }),
+        2 => (namespace.clone(), name).prop_map(|(namespace, name)| Step::Lose { namespace, name }),
+        1 => namespace.prop_map(|without| Step::Relist { without }),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    uid: u8,
+    version: u64,
+    milli_cpu: u8,
+    gated: bool,
+}
+
+type Model = BTreeMap<(u8, u8), Known>;
+
+fn facts(at: (u8, u8), known: &Known) -> PodFacts {
+    let gates = if known.gated { json!([{"name": GATE}]) } else { json!([]) };
+    let cpu = format!("{}m", u32::from(known.milli_cpu));
+    let wire: PodWire = serde_json::from_value(json!({
+        "metadata": {
+            "namespace": format!("ns{}", at.0), "name": format!("pod{}", at.1), "uid": format!("uid{}", known.uid),
+            "resourceVersion": known.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "annotations": {"a": "b"},
+        },
+        "spec": {
+            "schedulingGates": gates, "nodeName": null,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}, "env": [{"name": "E"}]}],
+        },
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }))
+    .unwrap();
+    PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0)
+}
+
+fn see(pods: &mut Pods, namespaces: &mut Namespaces, at: (u8, u8), known: &Known) {
+    if let Sighting::Replaced(old, _) = pods.upsert(facts(at, known), namespaces) {
+        assert_eq!(*old.name, *format!("pod{}", at.1), "the pod that is gone has the name of the new one");
+    }
+}
+
+fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
+    assert_eq!(pods.len(), model.len());
+    let mut listed: BTreeSet<(u8, u8)> = BTreeSet::new();
+    for (at, known) in model {
+        let namespace = namespaces.id(&format!("ns{}", at.0)).unwrap();
+        let id = pods.find(namespace, &format!("pod{}", at.1)).unwrap();
+        let record = pods.get(id).unwrap();
+        assert_eq!(record.uid.to_string(), format!("uid{}", known.uid));
+        assert_eq!(record.version, Version::parse(Some(&known.version.to_string())));
+        assert_eq!(record.gates, if known.gated { Gates::Ours } else { Gates::None });
+        let cpu = record.charge.as_ref().unwrap().get(&sluice_engine::Resource::Cpu).unwrap();
+        assert_eq!(cpu.nanos(), i128::from(known.milli_cpu) * 1_000_000);
+        assert!(namespaces.get(namespace).unwrap().pods().contains(&id));
+        listed.insert(*at);
+    }
+    let in_namespaces: usize = namespaces.iter().map(|(_, namespace)| namespace.pods().len()).sum();
+    assert_eq!(in_namespaces, listed.len(), "namespaces list exactly the pods that are in them");
+}
+
+fn run(steps: &[Step]) {
+    let targeting = Targeting::new(kube::core::Selector::default(), "install");
+    let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
+    let mut model = Model::new();
+    for (turn, step) in steps.iter().enumerate() {
+        let version = turn as u64 + 10;
+        match *step {
+            Step::See { namespace, name, uid, milli_cpu, gated } => {
+                let known = Known { uid, version, milli_cpu, gated };
+                see(&mut pods, &mut namespaces, (namespace, name), &known);
+                model.insert((namespace, name), known);
+            }
+            Step::SeeOld { namespace, name } => {
+                if model.contains_key(&(namespace, name)) {
+                    let old = Known { uid: 9, version: 1, milli_cpu: 99, gated: true };
+                    see(&mut pods, &mut namespaces, (namespace, name), &old);
+                }
+            }
+            Step::Lose { namespace, name } => {
+                if model.remove(&(namespace, name)).is_some() {
+                    let at = namespaces.id(&format!("ns{namespace}")).unwrap();
+                    let id = pods.find(at, &format!("pod{name}")).unwrap();
+                    pods.remove(id, &mut namespaces).unwrap();
+                }
+            }
+            Step::Relist { without } => {
+                pods.begin_list();
+                for (at, known) in model.iter().filter(|(at, _)| at.0 != without) {
+                    let sighting = pods.upsert(facts(*at, known), &mut namespaces);
+                    assert!(matches!(sighting, Sighting::Same), "what did not change wakes nobody");
+                }
+                for id in pods.end_list() {
+                    pods.remove(id, &mut namespaces).unwrap();
+                }
+                model.retain(|at, _| at.0 != without);
+            }
+        }
+        check(&pods, &namespaces, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_index_is_what_was_seen(steps in proptest::collection::vec(step(), 1..80)) {
+        run(&steps);
+    }
+}
+
+#[test]
+fn a_pod_with_an_unreadable_quantity_names_the_field() {
+    let wire: PodWire = serde_json::from_value(json!({
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": "1e999"}}}]},
+    }))
+    .unwrap();
+    let facts = PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0);
+    let error = facts.charge.unwrap_err();
+    assert!(error.starts_with("spec.containers[main].resources.limits[memory]: "), "{error}");
+}
+
+#[test]
+fn a_deleted_pod_stops_counting_after_its_grace() {
+    let wire: PodWire = serde_json::from_value(json!({
+        "metadata": {
+            "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5",
+            "deletionTimestamp": "1970-01-01T00:01:40Z", "deletionGracePeriodSeconds": 30,
+        },
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 1}}}]},
+    }))
+    .unwrap();
+    let targeting = Targeting::new(kube::core::Selector::default(), "install");
+    let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
+    let facts = PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 100);
+    let Sighting::Added(id) = pods.upsert(facts, &mut namespaces) else { unreachable!() };
+    assert_eq!(pods.next_overdue(), Some(131));
+    assert!(pods.take_overdue(130).is_empty());
+    assert_eq!(pods.take_overdue(131), [id]);
+    let charge = pods.get(id).unwrap().charge.clone().unwrap();
+    assert_eq!(charge.get(&sluice_engine::Resource::Cpu), None);
+    assert_eq!(pods.next_overdue(), None);
+}

@@ -1,0 +1,280 @@
+//! The Kubernetes client: one place for connection settings, deadlines and the server's version.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderValue, Response, StatusCode, header};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tower::util::MapResponseLayer;
+use tower::{BoxError, ServiceBuilder};
+
+/// How to reach the API server.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Kubeconfig file. `None`: the in-cluster environment when there is one, else `KUBECONFIG` or `~/.kube/config`.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; `None` is its current context.
+    pub context: Option<String>,
+    /// `User-Agent` of every request; API Priority and Fairness and audit logs show it.
+    pub user_agent: String,
+    /// Limit for establishing a TCP connection.
+    pub connect_timeout: Duration,
+    /// User to impersonate (`--as`).
+    pub impersonate: Option<String>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            context: None,
+            user_agent: concat!("sluice/", env!("CARGO_PKG_VERSION")).to_owned(),
+            connect_timeout: Duration::from_secs(5),
+            impersonate: None,
+        }
+    }
+}
+
+/// Why a client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig file is missing or wrong.
+    #[error("cannot load kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// Where it was looked for.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// Neither a kubeconfig nor an in-cluster environment.
+    #[error("found no way to the API server (tried in-cluster, KUBECONFIG, ~/.kube/config): {0}")]
+    Infer(#[source] kube::config::InferConfigError),
+    /// The user agent has characters that a header cannot carry.
+    #[error("user agent {0:?} is not a valid header value; use printable ASCII")]
+    UserAgent(String),
+    /// A proxy is configured; this build has no proxy support.
+    #[error("cannot use proxy {0}: proxies are not supported; unset proxy-url and HTTPS_PROXY")]
+    Proxy(http::Uri),
+    /// TLS material or credentials cannot be used.
+    #[error("cannot build the client: {0}")]
+    Build(#[source] kube::Error),
+    /// The server did not answer or its version cannot be read.
+    #[error("cannot read the API server's version: {0}")]
+    Version(#[source] kube::Error),
+}
+
+/// Makes aws-lc-rs the process-wide TLS provider. Call it first in `main`; a second call changes nothing.
+pub fn install_crypto_provider() {
+    // The only failure is that a provider is already there, which is what the caller wants.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+/// Connects as `options` say. No request is sent yet.
+///
+/// Differs from kube's default stack in two points: `TCP_NODELAY` is on (small writes such as a lease renewal must not
+/// wait for a delayed ACK), and nothing is retried behind the caller's back, because each loop decides for itself
+/// whether a write may be repeated ([`crate::retry`]).
+pub async fn connect(options: &ClientOptions) -> Result<Client, ClientError> {
+    install_crypto_provider();
+    client_from(load(options).await?, options)
+}
+
+/// As [`connect`], from a configuration that the caller made (tests, several contexts).
+pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client, ClientError> {
+    let agent = HeaderValue::from_str(&options.user_agent)
+        .map_err(|_| ClientError::UserAgent(options.user_agent.clone()))?;
+    config.headers.push((header::USER_AGENT, agent));
+    config.default_retry = false;
+    if let Some(user) = &options.impersonate {
+        config.auth_info.impersonate = Some(user.clone());
+    }
+    if let Some(proxy) = config.proxy_url.take() {
+        return Err(ClientError::Proxy(proxy));
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(options.connect_timeout));
+    tcp.set_keepalive(Some(Duration::from_secs(30)));
+    let https = config.rustls_https_connector_with_connector(tcp).map_err(ClientError::Build)?;
+    let wire = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .build::<_, Body>(https);
+    let service = ServiceBuilder::new()
+        .layer(MapResponseLayer::new(keep_retry_after))
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(ClientError::Build)?)
+        .layer(config.extra_headers_layer().map_err(ClientError::Build)?)
+        .map_err(BoxError::from)
+        .service(wire);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+async fn load(options: &ClientOptions) -> Result<Config, ClientError> {
+    let selected = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(path) = &options.kubeconfig {
+        let wrong = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
+        let file = Kubeconfig::read_from(path).map_err(wrong)?;
+        return Config::from_custom_kubeconfig(file, &selected).await.map_err(wrong);
+    }
+    if options.context.is_some() {
+        return Config::from_kubeconfig(&selected).await.map_err(|source| ClientError::Kubeconfig {
+            path: "KUBECONFIG or ~/.kube/config".to_owned(),
+            source,
+        });
+    }
+    match Config::incluster() {
+        Ok(config) => Ok(config),
+        Err(_) => Config::infer().await.map_err(ClientError::Infer),
+    }
+}
+
+/// Carries the `Retry-After` header of a refused request into the status object.
+///
+/// kube hands out only the body of an error, and the refusal of API Priority and Fairness is plain text whose wait time
+/// is in the header alone.
+fn keep_retry_after<B>(response: Response<B>) -> Response<axum::body::Body>
+where
+    B: hyper::body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let seconds = response
+        .headers()
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.trim().parse::<u32>().ok());
+    let status = response.status();
+    let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let Some(seconds) = seconds.filter(|_| refused) else {
+        return response.map(axum::body::Body::new);
+    };
+    let reason =
+        if status == StatusCode::TOO_MANY_REQUESTS { "TooManyRequests" } else { "ServiceUnavailable" };
+    let body = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the server asks to retry later", "reason": reason,
+        "details": {"retryAfterSeconds": seconds}, "code": status.as_u16(),
+    });
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    Response::from_parts(parts, axum::body::Body::from(body.to_string()))
+}
+
+/// The call took longer than its deadline. The request may have been applied.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+pub struct DeadlineExceeded(pub Duration);
+
+/// Bounds one API call. After `deadline` the call is dropped and the error is one that
+/// [`crate::retry::classify`] reports as unknown.
+pub async fn with_deadline<T>(
+    deadline: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> kube::Result<T> {
+    match tokio::time::timeout(deadline, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(kube::Error::Service(Box::new(DeadlineExceeded(deadline)))),
+    }
+}
+
+/// Version of the API server, as in `/version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerVersion {
+    /// For example 1.
+    pub major: u32,
+    /// For example 36; suffixes such as `36+` are dropped.
+    pub minor: u32,
+}
+
+impl ServerVersion {
+    /// Asks the server.
+    pub async fn fetch(client: &Client) -> Result<Self, ClientError> {
+        let info = with_deadline(Duration::from_secs(10), client.apiserver_version())
+            .await
+            .map_err(ClientError::Version)?;
+        Ok(Self { major: leading_number(&info.major), minor: leading_number(&info.minor) })
+    }
+}
+
+fn leading_number(text: &str) -> u32 {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.get(..digits).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::{Failure, classify};
+
+    #[test]
+    fn versions_with_suffixes_are_read() {
+        assert_eq!(leading_number("36"), 36);
+        assert_eq!(leading_number("36+gke.1"), 36);
+        assert_eq!(leading_number(""), 0);
+        assert!(ServerVersion { major: 1, minor: 36 } < ServerVersion { major: 1, minor: 37 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_past_its_deadline_is_of_unknown_outcome() {
+        let never = std::future::pending::<kube::Result<()>>();
+        let error = with_deadline(Duration::from_secs(3), never).await.unwrap_err();
+        assert_eq!(classify(&error), Failure::Unknown);
+        assert!(error.to_string().contains("no answer within 3s"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_plain_text_refusal_keeps_its_wait_time() {
+        let service = tower::service_fn(|_: http::Request<Body>| async {
+            let refusal = Response::builder()
+                .status(429)
+                .header("retry-after", "7")
+                .body(Body::from(b"Too many requests, please try again later.".to_vec()))
+                .unwrap();
+            Ok::<_, std::convert::Infallible>(keep_retry_after(refusal))
+        });
+        let client = Client::new(service, "default");
+        let error = client.apiserver_version().await.unwrap_err();
+        assert_eq!(classify(&error), Failure::Throttled { retry_after: Some(Duration::from_secs(7)) });
+    }
+
+    #[tokio::test]
+    async fn requests_carry_the_user_agent_and_are_not_repeated_behind_the_callers_back() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let answer = move |headers: http::HeaderMap| async move {
+            assert_eq!(headers["user-agent"], "tester/1");
+            let version = r#"{"major":"1","minor":"36+","gitVersion":"","gitCommit":"","gitTreeState":"",
+                "buildDate":"","goVersion":"","compiler":"","platform":""}"#;
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+                _ => (StatusCode::OK, version),
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let app = axum::Router::new().route("/version", axum::routing::get(answer));
+        let server = tokio::spawn(async move { axum::serve(listener, app).await });
+        let options = ClientOptions { user_agent: "tester/1".to_owned(), ..ClientOptions::default() };
+        install_crypto_provider();
+        let client = client_from(Config::new(url.parse().unwrap()), &options).unwrap();
+        assert!(ServerVersion::fetch(&client).await.is_err(), "503 is for the caller to judge");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        let version = ServerVersion::fetch(&client).await.unwrap();
+        assert_eq!(version, ServerVersion { major: 1, minor: 36 });
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named() {
+        let options = ClientOptions { kubeconfig: Some("does/not/exist".into()), ..ClientOptions::default() };
+        let message = connect(&options).await.err().unwrap().to_string();
+        assert!(message.contains("does/not/exist"), "{message}");
+    }
+}

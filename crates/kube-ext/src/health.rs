@@ -1,0 +1,150 @@
+//! `/healthz`, `/readyz` and `/metrics`, served over plain HTTP on an admin port.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use parking_lot::RwLock;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What a check says: `Err` holds what is missing, in words for a human.
+pub type CheckResult = Result<(), String>;
+
+type Check = Arc<dyn Fn() -> CheckResult + Send + Sync>;
+
+/// Named checks. Cheap to clone; clones share the checks.
+#[derive(Clone, Default)]
+pub struct Checks {
+    named: Arc<RwLock<BTreeMap<String, Check>>>,
+}
+
+impl std::fmt::Debug for Checks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.named.read().keys()).finish()
+    }
+}
+
+impl Checks {
+    /// Adds a check, or replaces the one with this name. It runs on each probe, so it must be quick and must not block.
+    pub fn add(&self, name: impl Into<String>, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
+        self.named.write().insert(name.into(), Arc::new(check));
+    }
+
+    /// All that fail now, as `(name, what is missing)`.
+    pub fn failing(&self) -> Vec<(String, String)> {
+        let checks: Vec<_> =
+            self.named.read().iter().map(|(name, check)| (name.clone(), check.clone())).collect();
+        checks.into_iter().filter_map(|(name, check)| check().err().map(|missing| (name, missing))).collect()
+    }
+
+    fn respond(&self) -> (StatusCode, String) {
+        let failing: BTreeMap<_, _> = self.failing().into_iter().collect();
+        let mut text = String::new();
+        for name in self.named.read().keys() {
+            let _ = match failing.get(name) {
+                None => writeln!(text, "[+] {name} ok"),
+                Some(missing) => writeln!(text, "[-] {name}: {missing}"),
+            };
+        }
+        if failing.is_empty() {
+            text.push_str("ok\n");
+            (StatusCode::OK, text)
+        } else {
+            text.push_str("not ready\n");
+            (StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
+}
+
+/// The state behind the admin routes.
+#[derive(Debug, Clone, Default)]
+pub struct Admin {
+    /// Fails only when a restart would help.
+    pub live: Checks,
+    /// Fails until this process can do its work.
+    pub ready: Checks,
+    /// What `/metrics` shows; complete before serving starts.
+    pub registry: Arc<Registry>,
+}
+
+/// Routes `/healthz`, `/readyz` and `/metrics`.
+pub fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/healthz", get(|State(admin): State<Admin>| async move { admin.live.respond() }))
+        .route("/readyz", get(|State(admin): State<Admin>| async move { admin.ready.respond() }))
+        .route("/metrics", get(metrics))
+        .with_state(admin)
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &admin.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Serves `app` (see [`router`]) over plain HTTP until `cancel`. Fails only if the listener does.
+pub async fn serve_admin(
+    listener: TcpListener,
+    app: Router,
+    cancel: CancellationToken,
+) -> std::io::Result<()> {
+    axum::serve(listener, app).with_graceful_shutdown(async move { cancel.cancelled().await }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tower::ServiceExt;
+
+    async fn get_text(admin: &Admin, path: &str) -> (StatusCode, String) {
+        let request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let response = router(admin.clone()).oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_names_what_is_missing() {
+        let admin = Admin::default();
+        let synced = Arc::new(AtomicBool::new(false));
+        let seen = synced.clone();
+        admin.ready.add("pods", move || {
+            if seen.load(Ordering::Relaxed) { Ok(()) } else { Err("first list not finished".to_owned()) }
+        });
+        admin.ready.add("certificate", || Ok(()));
+        let (status, text) = get_text(&admin, "/readyz").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text, "[+] certificate ok\n[-] pods: first list not finished\nnot ready\n");
+        assert_eq!(get_text(&admin, "/healthz").await.0, StatusCode::OK, "not ready is not dead");
+        synced.store(true, Ordering::Relaxed);
+        assert_eq!(get_text(&admin, "/readyz").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_encoded() {
+        let mut registry = Registry::default();
+        let counter = prometheus_client::metrics::counter::Counter::<u64>::default();
+        counter.inc();
+        registry.register("seen", "things", counter);
+        let admin = Admin { registry: Arc::new(registry), ..Admin::default() };
+        let (status, text) = get_text(&admin, "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(text.contains("seen_total 1") && text.ends_with("# EOF\n"), "{text}");
+        assert_eq!(get_text(&admin, "/debug").await.0, StatusCode::NOT_FOUND);
+    }
+}

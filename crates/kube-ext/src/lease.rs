@@ -1,0 +1,379 @@
+//! Leader election over a `coordination.k8s.io/v1` Lease.
+//!
+//! Every write is a replace with the `resourceVersion` that was read, so the server lets one candidate win. A leader that
+//! cannot renew in time, or finds another holder, ends with an error; the process is expected to exit on it (see
+//! [`crate::shutdown::Tasks`]). What to do when is decided in [`plan`].
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::with_deadline;
+use crate::retry::{Failure, classify, mix, process_seed};
+
+pub mod plan;
+mod token;
+
+pub use plan::Timings;
+use plan::{Candidate, Record, Step};
+pub use token::WriteToken;
+
+/// Which lease, and as whom.
+#[derive(Debug, Clone)]
+pub struct LeaseOptions {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Our name; must differ between any two processes and any two starts. See [`unique_identity`].
+    pub identity: String,
+    /// Times.
+    pub timings: Timings,
+}
+
+impl LeaseOptions {
+    /// Default times and a fresh identity.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: unique_identity(),
+            timings: Timings::default(),
+        }
+    }
+}
+
+/// Pod or host name and 64 random bits: unique per process start, because two processes with one name would both hold.
+pub fn unique_identity() -> String {
+    let host = ["POD_NAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let mut random = [0_u8; 8];
+    let bits = match aws_lc_rs::rand::fill(&mut random) {
+        Ok(()) => u64::from_be_bytes(random),
+        Err(_) => process_seed(),
+    };
+    format!("{}_{bits:016x}", host.as_deref().unwrap_or("process"))
+}
+
+/// Who leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leadership {
+    /// Somebody else, or nobody that we know of.
+    Following {
+        /// The holder last seen.
+        leader: Option<String>,
+    },
+    /// We do.
+    Leading {
+        /// `leaseTransitions`: grows with each change of the holder.
+        term: i32,
+    },
+}
+
+impl Leadership {
+    /// We lead, as far as the last message says; before a write ask [`WriteToken::is_held`].
+    pub fn is_leading(&self) -> bool {
+        matches!(self, Self::Leading { .. })
+    }
+}
+
+/// Why an election ended. All but the first mean that the process must exit.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The times do not fit together.
+    #[error(
+        "lease times {0:?} are unsound; need retry < renew deadline < duration and a duration of at least 1s"
+    )]
+    Timings(Timings),
+    /// The lease could not be renewed in time.
+    #[error("lost lease {name}: could not renew it for {after:?}; last error: {last}")]
+    NotRenewed {
+        /// Namespace and name.
+        name: String,
+        /// The renew deadline.
+        after: Duration,
+        /// Last failure in words.
+        last: String,
+    },
+    /// Somebody else holds the lease that we held.
+    #[error("lost lease {name}: it is now held by {holder}")]
+    Taken {
+        /// Namespace and name.
+        name: String,
+        /// The new holder, empty if the holder was erased.
+        holder: String,
+    },
+}
+
+/// A candidate for one lease.
+pub struct Election {
+    api: Api<Lease>,
+    name: String,
+    full_name: String,
+    timings: Timings,
+    candidate: Candidate,
+    /// The object as last read or written; `None` means: read before the next decision.
+    fresh: Option<Option<Lease>>,
+    token: WriteToken,
+    leadership: watch::Sender<Leadership>,
+    last_error: String,
+    seed: u64,
+}
+
+impl std::fmt::Debug for Election {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Election")
+            .field("lease", &self.full_name)
+            .field("candidate", &self.candidate)
+            .finish()
+    }
+}
+
+impl Election {
+    /// Prepares a candidate; nothing is sent before [`Election::run`]. Give it a client that other writes do not keep busy.
+    pub fn new(client: Client, options: LeaseOptions) -> Result<Self, LeaseError> {
+        if !options.timings.are_sound() {
+            return Err(LeaseError::Timings(options.timings));
+        }
+        Ok(Self {
+            api: Api::namespaced(client, &options.namespace),
+            full_name: format!("{}/{}", options.namespace, options.name),
+            name: options.name,
+            timings: options.timings,
+            candidate: Candidate::new(options.identity, options.timings),
+            fresh: None,
+            token: WriteToken::new(),
+            leadership: watch::Sender::new(Leadership::Following { leader: None }),
+            last_error: "none".to_owned(),
+            seed: process_seed(),
+        })
+    }
+
+    /// The token that writers ask.
+    pub fn token(&self) -> WriteToken {
+        self.token.clone()
+    }
+
+    /// Changes of leadership.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
+    }
+
+    /// Competes for the lease and renews it until `cancel`; then releases it if it is held.
+    ///
+    /// Stop the writers before cancelling: the next leader starts as soon as the lease is released.
+    pub async fn run(mut self, cancel: CancellationToken) -> Result<(), LeaseError> {
+        let ended = loop {
+            let attempt = tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Ok(()),
+                attempt = self.attempt() => attempt,
+            };
+            let wait = match attempt {
+                Ok(wait) => self.within_hold(wait),
+                Err(lost) => break Err(lost),
+            };
+            tokio::select! {
+                () = cancel.cancelled() => break Ok(()),
+                () = tokio::time::sleep(wait) => {}
+            }
+        };
+        let led = self.leadership.borrow().is_leading();
+        self.token.revoke();
+        self.leadership.send_replace(Leadership::Following { leader: None });
+        if led && ended.is_ok() {
+            self.release().await;
+        }
+        ended
+    }
+
+    fn now(&self) -> Duration {
+        self.token.now()
+    }
+
+    fn is_leading(&self) -> bool {
+        self.candidate.held_until().is_some()
+    }
+
+    /// A leader must notice the end of its time when it comes, not a request or a pause later.
+    fn within_hold(&self, wait: Duration) -> Duration {
+        match self.candidate.held_until() {
+            Some(until) => wait.min(until.saturating_sub(self.now())),
+            None => wait,
+        }
+    }
+
+    /// Reads if needed, decides, writes. Returns the pause before the next attempt.
+    async fn attempt(&mut self) -> Result<Duration, LeaseError> {
+        if self.candidate.held_until().is_some_and(|until| self.now() >= until) {
+            return Err(LeaseError::NotRenewed {
+                name: self.full_name.clone(),
+                after: self.timings.renew_deadline,
+                last: self.last_error.clone(),
+            });
+        }
+        let limit = self.within_hold(self.timings.renew_deadline / 2);
+        let lease = match self.fresh.take() {
+            Some(lease) => lease,
+            None => match with_deadline(limit, self.api.get_opt(&self.name)).await {
+                Ok(lease) => {
+                    self.candidate.saw(lease.as_ref().map(record_of), self.now());
+                    lease
+                }
+                Err(error) => return Ok(self.note(&error)),
+            },
+        };
+        let Some(step) = self.candidate.next(self.now()) else {
+            return Ok(self.timings.retry);
+        };
+        match step {
+            Step::Wait { .. } | Step::Take { .. } if self.is_leading() => Err(LeaseError::Taken {
+                name: self.full_name.clone(),
+                holder: self.candidate.holder().unwrap_or_default().to_owned(),
+            }),
+            Step::Wait { until } => Ok(self.follow(until)),
+            step => Ok(self.write(step, lease, limit).await),
+        }
+    }
+
+    fn follow(&mut self, until: Duration) -> Duration {
+        let leader = self.candidate.holder().map(ToOwned::to_owned);
+        self.leadership.send_if_modified(|state| {
+            let next = Leadership::Following { leader };
+            let changed = *state != next;
+            *state = next;
+            changed
+        });
+        self.pause().min(until.saturating_sub(self.now()) + Duration::from_millis(1))
+    }
+
+    async fn write(&mut self, step: Step, lease: Option<Lease>, limit: Duration) -> Duration {
+        let wanted = self.claim(&step, lease);
+        let sent = self.now();
+        let params = PostParams::default();
+        let answer = match step {
+            Step::Create => with_deadline(limit, self.api.create(&params, &wanted)).await,
+            _ => with_deadline(limit, self.api.replace(&self.name, &params, &wanted)).await,
+        };
+        let written = match answer {
+            Ok(written) => written,
+            Err(error) => return self.note(&error),
+        };
+        self.candidate.wrote(record_of(&written), sent, self.now());
+        self.fresh = Some(Some(written));
+        if let Some(until) = self.candidate.held_until() {
+            self.token.hold_until(until);
+        }
+        let term = self.candidate.term();
+        let name = &self.full_name;
+        self.leadership.send_if_modified(|state| {
+            let changed = *state != Leadership::Leading { term };
+            if changed {
+                tracing::info!(lease = %name, term, "leading");
+            }
+            *state = Leadership::Leading { term };
+            changed
+        });
+        self.timings.retry
+    }
+
+    /// The object to write: what was read, with our claim in it.
+    fn claim(&self, step: &Step, lease: Option<Lease>) -> Lease {
+        let mut lease = lease.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+            spec: None,
+        });
+        let now = MicroTime(jiff::Timestamp::now());
+        let mut spec = lease.spec.take().unwrap_or_default();
+        match step {
+            Step::Take { version, transitions } => {
+                lease.metadata.resource_version = Some(version.clone());
+                spec.lease_transitions = Some(*transitions);
+                spec.acquire_time = Some(now.clone());
+            }
+            Step::Renew { version, transitions } => {
+                lease.metadata.resource_version = Some(version.clone());
+                spec.lease_transitions = Some(*transitions);
+            }
+            Step::Create | Step::Wait { .. } => {
+                // After a deletion the term goes on, so that it never repeats within one process.
+                let term = if self.is_leading() { self.candidate.term().saturating_add(1) } else { 0 };
+                spec.lease_transitions = Some(term);
+                spec.acquire_time = Some(now.clone());
+            }
+        }
+        spec.holder_identity = Some(self.candidate.me().to_owned());
+        spec.lease_duration_seconds = i32::try_from(self.timings.duration.as_secs()).ok();
+        spec.renew_time = Some(now);
+        lease.spec = Some(spec);
+        lease
+    }
+
+    /// Notes a failed call. Somebody else's write is looked at soon, anything else after the usual pause.
+    fn note(&mut self, error: &kube::Error) -> Duration {
+        self.fresh = None;
+        self.last_error = error.to_string();
+        let failure = classify(error);
+        if matches!(failure, Failure::Conflict | Failure::AlreadyExists | Failure::NotFound) {
+            tracing::debug!(lease = %self.full_name, %error, "lease changed meanwhile");
+            return self.pause() / 8;
+        }
+        tracing::warn!(lease = %self.full_name, %error, leading = self.is_leading(), "lease request failed");
+        match failure {
+            Failure::Throttled { retry_after: Some(wait) } if !self.is_leading() => self.pause().max(wait),
+            _ => self.pause(),
+        }
+    }
+
+    /// The retry pause; candidates other than the leader spread theirs over up to twice the time.
+    fn pause(&mut self) -> Duration {
+        if self.is_leading() {
+            return self.timings.retry;
+        }
+        self.seed = self.seed.wrapping_add(1);
+        let draw = u32::try_from(mix(self.seed) % 1024).unwrap_or(0);
+        self.timings.retry + self.timings.retry.mul_f64(f64::from(draw) / 1024.0)
+    }
+
+    /// Erases our name, so that the next leader need not wait for the lease to run out.
+    async fn release(&mut self) {
+        let limit = Duration::from_secs(3);
+        let outcome = with_deadline(limit, async {
+            // A renewal may have been cut off by the cancellation, so what we have in memory can be outdated.
+            let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+            let spec: &mut LeaseSpec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_deref() != Some(self.candidate.me()) {
+                return Ok(());
+            }
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(jiff::Timestamp::now()));
+            self.api.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
+        })
+        .await;
+        match outcome {
+            Ok(()) => tracing::info!(lease = %self.full_name, "released"),
+            Err(error) => {
+                tracing::warn!(lease = %self.full_name, %error, "could not release the lease; it will run out");
+            }
+        }
+    }
+}
+
+fn record_of(lease: &Lease) -> Record {
+    let spec = lease.spec.as_ref();
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+    Record {
+        version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+        transitions: spec.and_then(|spec| spec.lease_transitions).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

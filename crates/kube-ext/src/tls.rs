@@ -1,0 +1,136 @@
+//! The serving certificate: kept in memory, replaced while the server runs.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::health::CheckResult;
+
+mod files;
+mod secret;
+
+pub use files::watch_files;
+pub use secret::watch_secret;
+
+/// Why a certificate was refused. What was served before stays in use.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The chain is not PEM or empty.
+    #[error("certificate chain is not usable: {0}")]
+    Chain(String),
+    /// The key is not PEM or of an unknown kind.
+    #[error("private key is not usable: {0}")]
+    Key(String),
+    /// The key does not belong to the certificate.
+    #[error("private key does not belong to the certificate: {0}")]
+    Mismatch(#[source] rustls::Error),
+    /// The certificate ended its life.
+    #[error("certificate expired at {0}; issue a new one")]
+    Expired(Timestamp),
+    /// The files cannot be watched for changes.
+    #[error("cannot watch {path} for changes: {source}")]
+    Watch {
+        /// Directory of the file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: notify::Error,
+    },
+    /// The TLS configuration cannot be built.
+    #[error("cannot build the TLS configuration: {0}")]
+    Config(#[source] rustls::Error),
+}
+
+#[derive(Debug)]
+struct Loaded {
+    key: Arc<CertifiedKey>,
+    not_after: Timestamp,
+}
+
+/// The certificate that new handshakes get. Connections that exist keep theirs.
+#[derive(Debug, Default)]
+pub struct CertStore {
+    current: ArcSwapOption<Loaded>,
+}
+
+impl CertStore {
+    /// Holds no certificate; handshakes fail until [`CertStore::set_pem`].
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Replaces the certificate. Returns whether it differs from the one in use.
+    ///
+    /// Refuses, and keeps what is in use, if the chain or the key cannot be read, if they do not belong together, or if the
+    /// certificate has expired.
+    pub fn set_pem(&self, chain: &[u8], key: &[u8]) -> Result<bool, TlsError> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<_, _>>()
+            .map_err(|error| TlsError::Chain(error.to_string()))?;
+        let first = chain.first().ok_or_else(|| TlsError::Chain("it holds no certificate".to_owned()))?;
+        let not_after = expiry(first)?;
+        if not_after <= Timestamp::now() {
+            return Err(TlsError::Expired(not_after));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Key(error.to_string()))?;
+        let key =
+            aws_lc_rs::sign::any_supported_type(&key).map_err(|error| TlsError::Key(error.to_string()))?;
+        let certified = CertifiedKey::new(chain, key);
+        certified.keys_match().map_err(TlsError::Mismatch)?;
+        let same = self.current.load().as_ref().is_some_and(|loaded| loaded.key.cert == certified.cert);
+        if same {
+            return Ok(false);
+        }
+        self.current.store(Some(Arc::new(Loaded { key: Arc::new(certified), not_after })));
+        tracing::info!(%not_after, "serving certificate replaced");
+        Ok(true)
+    }
+
+    /// End of life of the certificate in use.
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.current.load().as_ref().map(|loaded| loaded.not_after)
+    }
+
+    /// A readiness check: fails without a certificate, or when it has expired.
+    pub fn check(&self) -> CheckResult {
+        match self.not_after() {
+            None => Err("no serving certificate yet".to_owned()),
+            Some(end) if end <= Timestamp::now() => Err(format!("serving certificate expired at {end}")),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl ResolvesServerCert for CertStore {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.load().as_ref().map(|loaded| loaded.key.clone())
+    }
+}
+
+fn expiry(certificate: &CertificateDer<'_>) -> Result<Timestamp, TlsError> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
+        .map_err(|error| TlsError::Chain(format!("its first certificate cannot be parsed: {error}")))?;
+    Timestamp::from_second(parsed.validity().not_after.timestamp())
+        .map_err(|error| TlsError::Chain(format!("its end date cannot be represented: {error}")))
+}
+
+/// TLS 1.2 and 1.3, ALPN `h2` and `http/1.1`, session tickets, certificate from `store`.
+pub fn server_config(store: Arc<CertStore>) -> Result<rustls::ServerConfig, TlsError> {
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Config)?
+        .with_no_client_auth()
+        .with_cert_resolver(store);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Config)?;
+    Ok(config)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

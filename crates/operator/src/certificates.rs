@@ -1,0 +1,84 @@
+//! The own certificate authority and the webhook's serving certificate (`reliability.md` §5.4).
+//!
+//! Order of a rotation: the new authority is published beside the old one, and only [`SETTLE`] later a serving
+//! certificate is issued from it, so no API server meets a certificate that it does not trust yet. An old
+//! authority stays in the bundle until it expires.
+
+mod inspect;
+mod issue;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use jiff::SignedDuration;
+
+pub use issue::{issue_serving, new_authority};
+pub use plan::{CertPlan, CertStep, plan};
+
+/// Lifetime of the authority.
+pub const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Age at which the authority is renewed.
+pub const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
+/// Lifetime of the serving certificate; it is renewed at half of it.
+pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+/// How far certificates are dated back, for servers whose clock is behind.
+pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+/// How long a new authority is published before a working serving certificate is replaced by one of its own.
+pub const SETTLE: SignedDuration = SignedDuration::from_mins(5);
+
+/// The authority as its Secret holds it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CaPair {
+    /// PEM of its certificate.
+    pub certificate: String,
+    /// PEM of its private key.
+    pub key: String,
+    /// PEM of all authorities that are trusted, its own first.
+    pub bundle: String,
+}
+
+/// The serving certificate as its Secret holds it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServingPair {
+    /// PEM of the certificate.
+    pub certificate: String,
+    /// PEM of its private key.
+    pub key: String,
+}
+
+/// Why a certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    /// Key generation or signing failed.
+    #[error("could not issue a certificate for {subject}")]
+    Issue {
+        /// Whom the certificate was for.
+        subject: String,
+        /// What the cryptography library said.
+        #[source]
+        source: rcgen::Error,
+    },
+}
+
+/// The names under which the API server calls the Service `service` in `namespace`.
+pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
+    vec![
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+        format!("{service}.{namespace}"),
+        service.to_owned(),
+    ]
+}
+
+// Keys must not reach a log by way of `{:?}`.
+impl std::fmt::Debug for CaPair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaPair").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ServingPair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServingPair").finish_non_exhaustive()
+    }
+}

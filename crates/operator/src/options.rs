@@ -1,0 +1,60 @@
+//! What may differ between installations.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use sluice_api::names;
+
+/// How the API server reaches the webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookClient {
+    /// Through the Service of the installation.
+    Service,
+    /// At this address, `https://host:port` without a path; for a webhook that runs outside of the cluster.
+    Url(String),
+}
+
+/// What may differ between installations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstallOptions {
+    /// Namespace of everything that has one.
+    pub namespace: String,
+    /// Image of both Deployments.
+    pub image: String,
+    /// Replicas of each Deployment.
+    pub replicas: u32,
+    /// How the API server reaches the webhook.
+    pub webhook_client: WebhookClient,
+    /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the controller's
+    /// leader fills it in, and until then the API server refuses what the webhook should see.
+    pub ca_bundle: Option<String>,
+    /// Namespaces whose pods are gated.
+    pub namespace_selector: LabelSelector,
+    /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
+    /// some clusters ask for one.
+    pub priority_class: Option<String>,
+}
+
+impl Default for InstallOptions {
+    fn default() -> Self {
+        Self {
+            namespace: names::INSTALL_NAMESPACE.to_owned(),
+            image: format!("localhost/sluice:{}", env!("CARGO_PKG_VERSION")),
+            replicas: 2,
+            webhook_client: WebhookClient::Service,
+            ca_bundle: None,
+            namespace_selector: default_namespace_selector(),
+            priority_class: Some("system-cluster-critical".to_owned()),
+        }
+    }
+}
+
+/// The namespaces whose pods are gated when the `AAQ` does not say which (`aaq.md` §2.1).
+pub fn default_namespace_selector() -> LabelSelector {
+    LabelSelector {
+        match_expressions: Some(vec![LabelSelectorRequirement {
+            key: names::TARGET_LABEL.to_owned(),
+            operator: "Exists".to_owned(),
+            values: None,
+        }]),
+        match_labels: None,
+    }
+}

@@ -1,0 +1,222 @@
+//! The Deployments and what belongs to them (`reliability.md` §5.2).
+
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use crate::options::InstallOptions;
+use crate::render::{labels, metadata, set};
+
+/// User and group of the containers; the image has an entry for them.
+const NON_ROOT: u32 = 65532;
+/// Seconds that a token is valid; kubelet renews it before.
+const TOKEN_SECONDS: u32 = 3600;
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// What differs between the two Deployments.
+struct Component {
+    name: &'static str,
+    arguments: Vec<String>,
+    ports: Vec<(&'static str, u16)>,
+    cpu: &'static str,
+    memory: &'static str,
+}
+
+pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
+    let mut objects = Vec::new();
+    objects.extend(critical_pods(options));
+    for component in [controller(), webhook()] {
+        objects.push(deployment(options, &component));
+        objects.push(json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata(options, component.name),
+            "spec": { "minAvailable": 1, "selector": { "matchLabels": labels(Some(component.name)) } },
+        }));
+    }
+    objects.push(service(options));
+    objects
+}
+
+fn admin_listen() -> String {
+    format!("--admin-listen=0.0.0.0:{}", names::ADMIN_PORT)
+}
+
+fn controller() -> Component {
+    Component {
+        name: names::CONTROLLER,
+        arguments: vec!["controller".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned(), admin_listen()],
+        ports: vec![("admin", names::ADMIN_PORT)],
+        cpu: "100m",
+        memory: "256Mi",
+    }
+}
+
+fn webhook() -> Component {
+    Component {
+        name: names::WEBHOOK,
+        arguments: vec![
+            "webhook".to_owned(),
+            "--namespace=$(POD_NAMESPACE)".to_owned(),
+            format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
+            admin_listen(),
+            format!("--tls-secret={}", names::SERVING_SECRET),
+        ],
+        ports: vec![("webhook", names::WEBHOOK_PORT), ("admin", names::ADMIN_PORT)],
+        cpu: "50m",
+        memory: "128Mi",
+    }
+}
+
+fn deployment(options: &InstallOptions, component: &Component) -> Value {
+    let labels = labels(Some(component.name));
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(options, component.name),
+        "spec": {
+            "replicas": options.replicas,
+            "selector": { "matchLabels": labels },
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
+            },
+            "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
+        },
+    })
+}
+
+fn pod(options: &InstallOptions, component: &Component) -> Value {
+    let mut spec = json!({
+        "serviceAccountName": component.name,
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": NON_ROOT,
+            "runAsGroup": NON_ROOT,
+            "fsGroup": NON_ROOT,
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 100,
+            "podAffinityTerm": {
+                "labelSelector": { "matchLabels": labels(Some(component.name)) },
+                "topologyKey": "kubernetes.io/hostname",
+            },
+        }]}},
+        "containers": [container(options, component)],
+        "volumes": [token_volume()],
+    });
+    if let Some(class) = &options.priority_class {
+        set(&mut spec, "priorityClassName", json!(class));
+    }
+    spec
+}
+
+fn container(options: &InstallOptions, component: &Component) -> Value {
+    let ports: Vec<Value> = component
+        .ports
+        .iter()
+        .map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }))
+        .collect();
+    json!({
+        "name": component.name,
+        "image": options.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": component.arguments,
+        "env": [{
+            "name": "POD_NAMESPACE",
+            "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
+        }, {
+            "name": "POD_NAME",
+            "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } },
+        }],
+        "ports": ports,
+        "livenessProbe": probe(names::PATH_HEALTHZ, 10, 3),
+        "readinessProbe": probe(names::PATH_READYZ, 5, 2),
+        "startupProbe": probe(names::PATH_HEALTHZ, 2, 30),
+        // No limit on CPU: throttling would add to the time each pod creation takes.
+        "resources": {
+            "requests": { "cpu": component.cpu, "memory": component.memory },
+            "limits": { "memory": component.memory },
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": { "drop": ["ALL"] },
+            "readOnlyRootFilesystem": true,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true }],
+    })
+}
+
+fn probe(path: &str, period: u32, failures: u32) -> Value {
+    json!({
+        "httpGet": { "path": path, "port": "admin" },
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": 2,
+    })
+}
+
+/// A short-lived token, mounted only where it is needed.
+fn token_volume() -> Value {
+    json!({
+        "name": "token",
+        "projected": { "sources": [
+            { "serviceAccountToken": { "path": "token", "expirationSeconds": TOKEN_SECONDS } },
+            { "configMap": {
+                "name": "kube-root-ca.crt",
+                "items": [{ "key": "ca.crt", "path": "ca.crt" }],
+            }},
+            // With the default that the API server adds inside of this list: without it each `kubectl apply` sees
+            // a difference.
+            { "downwardAPI": { "items": [{
+                "path": "namespace",
+                "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" },
+            }]}},
+        ]},
+    })
+}
+
+fn service(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(options, names::WEBHOOK),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": labels(Some(names::WEBHOOK)),
+            "ports": [{
+                "name": "webhook",
+                "port": names::WEBHOOK_SERVICE_PORT,
+                "targetPort": "webhook",
+                "protocol": "TCP",
+            }],
+        },
+    })
+}
+
+/// Some clusters allow the priority classes of the system only where a ResourceQuota names them.
+fn critical_pods(options: &InstallOptions) -> Option<Value> {
+    let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
+    let pods = options.replicas.saturating_mul(2).saturating_add(2).saturating_mul(2);
+    Some(json!({
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": "sluice-critical-pods",
+            "namespace": options.namespace,
+            "labels": labels(None),
+        },
+        "spec": {
+            "hard": { "pods": pods.to_string() },
+            "scopeSelector": { "matchExpressions": [{
+                "scopeName": "PriorityClass",
+                "operator": "In",
+                "values": [class],
+            }]},
+        },
+    }))
+}

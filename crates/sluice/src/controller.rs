@@ -1,0 +1,210 @@
+//! `sluice controller`: all replicas keep their caches warm, the one that holds the lease acts.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use prometheus_client::registry::Registry;
+use sluice_api::names;
+use sluice_controllers::certificates::{self, CertificateSettings};
+use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
+use sluice_controllers::hooks;
+use sluice_engine::ChargeRules;
+use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
+use sluice_kube_ext::events::{Recorder, Report, Severity, recorder};
+use sluice_kube_ext::health::{self, Admin, Checks};
+use sluice_kube_ext::lease::plan::Timings;
+use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
+use sluice_kube_ext::metrics::ApiWrites;
+use sluice_kube_ext::shutdown::{Tasks, on_signal};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What requests under way and the release of the lease get after a signal.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Flags of `sluice controller`.
+#[derive(Debug, clap::Args)]
+pub struct ControllerArgs {
+    /// Kubeconfig file; without it, the in-cluster environment or the usual places
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the installation: its lease and certificates are here, its pods are never held
+    #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
+    namespace: String,
+    /// Where probes and metrics are served, over HTTP
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
+    admin_listen: SocketAddr,
+    /// How long smaller pods may pass the first in the queue before room is kept for it, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    queue_patience: u32,
+    /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds;
+    /// at least 15, the duration of the lease, or a predecessor's last release may be counted too late
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    in_flight_grace: u32,
+    /// How many gates are removed at the same time
+    #[arg(long, value_name = "N", default_value_t = Concurrency::default().releases)]
+    concurrent_releases: usize,
+    /// How many other requests are under way at the same time
+    #[arg(long, value_name = "N", default_value_t = Concurrency::default().others)]
+    concurrent_writes: usize,
+    /// How long the lease is valid without renewal, such as `15s`: another replica takes over then
+    #[arg(long, value_name = "TIME", default_value = "15s")]
+    lease_duration: SignedDuration,
+    /// How long the leader tries to renew before it gives up and ends, such as `10s`
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    lease_renew_deadline: SignedDuration,
+    /// How often the lease is renewed or looked at, such as `2s`
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    lease_retry_period: SignedDuration,
+    /// A further name or address that the webhook's certificate is for, if it is not reached through its
+    /// Service; repeatable
+    #[arg(long, value_name = "NAME")]
+    webhook_san: Vec<String>,
+    /// Leave certificates and webhook configurations alone
+    #[arg(long)]
+    no_webhook_setup: bool,
+}
+
+/// Runs until a signal, the loss of the lease, or the end of a task.
+///
+/// # Errors
+/// When something needed from the start is missing, the lease is lost or a task ends early.
+pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
+    let cancel = on_signal().context("could not install signal handlers")?;
+    let options = |lane: &str| ClientOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        user_agent: format!("{}/{} {lane}", names::CONTROLLER, env!("CARGO_PKG_VERSION")),
+        ..ClientOptions::default()
+    };
+    let client = connect(&options("gate")).await?;
+    // Renewing the lease must never wait behind other requests.
+    let lease_client = connect(&options("lease")).await?;
+    let version = ServerVersion::fetch(&client).await?;
+    tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
+
+    let timings = lease_timings(&args)?;
+    let mut lease = LeaseOptions::new(&args.namespace, names::LEASE);
+    lease.timings = timings;
+    let identity = lease.identity.clone();
+    let election = Election::new(lease_client, lease)?;
+    let (token, leadership) = (election.token(), election.leadership());
+
+    let mut registry = Registry::default();
+    let metrics = GateMetrics::default();
+    metrics.register(&mut registry);
+    let writes = ApiWrites::default();
+    let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &identity);
+    {
+        let ours = registry.sub_registry_with_prefix("sluice");
+        writes.register(ours);
+        events.counts().register(ours);
+    }
+
+    let mut config = GateConfig::new(names::GATE, ChargeRules::for_minor(version.minor));
+    config.patience_s = i64::from(args.queue_patience);
+    config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
+    let gate = Gate::new(config, &args.namespace, metrics);
+    registry.register_collector(Box::new(QuotaCollector(gate.state())));
+
+    let ready = Checks::default();
+    for watch in gate.watches() {
+        ready.add(watch.kind().to_owned(), move || watch.check());
+    }
+    let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
+    let listener = TcpListener::bind(args.admin_listen)
+        .await
+        .with_context(|| format!("could not listen on {}", args.admin_listen))?;
+
+    let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
+    let tell = move |held: Tell| tell_pod(&events, held);
+    let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
+    let apply = Apply::new(client.clone(), token.clone(), writes, tell, concurrency, request_deadline);
+
+    // The lease is given back only after the last request is answered.
+    let stopped = CancellationToken::new();
+    let mut tasks = Tasks::new();
+    tasks.spawn("admin", health::serve_admin(listener, health::router(admin), cancel.clone()));
+    tasks.spawn("election", election.run(stopped.clone()));
+    tasks.spawn("events", fallible(writer.run(cancel.clone())));
+    tasks.spawn("watches", fallible(gate.clone().observe(client.clone(), cancel.clone())));
+    if !args.no_webhook_setup {
+        let may_write = |token: &WriteToken| {
+            let token = token.clone();
+            move || token.is_held()
+        };
+        let mut settings = CertificateSettings::new(&args.namespace);
+        settings.names.extend(args.webhook_san.iter().cloned());
+        let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
+        tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+        let (hooks_client, namespace) = (client.clone(), args.namespace.clone());
+        let (may_write, stop) = (may_write(&token), cancel.clone());
+        let hooks = async move { hooks::run(hooks_client, &namespace, may_write, stop).await };
+        tasks.spawn("hooks", once_leading(leadership.clone(), cancel.clone(), hooks));
+    }
+    let deciding = gate.decide(apply, leadership, cancel.clone());
+    tasks.spawn(
+        "gate",
+        fallible(async move {
+            deciding.await;
+            stopped.cancel();
+        }),
+    );
+    tasks.supervise(cancel, GRACE).await?;
+    Ok(())
+}
+
+fn lease_timings(args: &ControllerArgs) -> anyhow::Result<Timings> {
+    let time = |flag: &str, value: SignedDuration| {
+        Duration::try_from(value).with_context(|| format!("--{flag} must not be negative"))
+    };
+    Ok(Timings {
+        duration: time("lease-duration", args.lease_duration)?,
+        renew_deadline: time("lease-renew-deadline", args.lease_renew_deadline)?,
+        retry: time("lease-retry-period", args.lease_retry_period)?,
+    })
+}
+
+/// Starts `task` when this process begins to lead.
+async fn once_leading<E>(
+    mut leadership: watch::Receiver<Leadership>,
+    cancel: CancellationToken,
+    task: impl Future<Output = Result<(), E>>,
+) -> Result<(), E> {
+    tokio::select! {
+        () = cancel.cancelled() => return Ok(()),
+        leads = leadership.wait_for(Leadership::is_leading) => if leads.is_err() {
+            return Ok(());
+        },
+    }
+    task.await
+}
+
+async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {
+    task.await;
+    Ok(())
+}
+
+fn tell_pod(events: &Recorder, held: Tell) {
+    events.report(Report {
+        regarding: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(held.namespace.to_string()),
+            name: Some(held.name.to_string()),
+            uid: Some(held.uid.to_string()),
+            ..ObjectReference::default()
+        },
+        related: None,
+        severity: Severity::Warning,
+        reason: held.reason.to_owned(),
+        action: "Hold".to_owned(),
+        note: held.message,
+    });
+}

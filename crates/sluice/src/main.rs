@@ -1,0 +1,52 @@
+//! `sluice`: the server binary. Wiring only; what it does is in the crates.
+
+mod controller;
+mod crds;
+mod logging;
+mod webhook;
+
+use clap::{Parser, Subcommand};
+
+// Fast under fragmentation, and it gives memory back: a relist of a large cluster allocates a lot for a moment.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Quotas for Kubernetes clusters that run virtual machines.
+///
+/// Pods wait behind a scheduling gate until every ApplicationAwareResourceQuota of their namespace has room.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    logging: logging::LoggingArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Release pods that fit their quotas and keep the quotas' status
+    ///
+    /// Run two replicas: both keep their caches warm, the one that holds the lease writes.
+    #[command(args_override_self = true)]
+    Controller(Box<controller::ControllerArgs>),
+    /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
+    #[command(args_override_self = true)]
+    Webhook(Box<webhook::WebhookArgs>),
+    /// Print the custom resource definitions as YAML
+    Crds,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    cli.logging.init()?;
+    sluice_kube_ext::client::install_crypto_provider();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Controller(args) => controller::run(*args).await,
+            Command::Webhook(args) => webhook::run(*args).await,
+            Command::Crds => crds::print(),
+        }
+    })
+}

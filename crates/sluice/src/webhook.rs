@@ -1,0 +1,171 @@
+//! `sluice webhook`: the admission endpoints over HTTPS, wiring only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, ResourceExt as _};
+use prometheus_client::registry::Registry;
+use sluice_api::{AAQ, names};
+use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_kube_ext::health::{self, Admin, Checks};
+use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_kube_ext::shutdown::{Tasks, on_signal};
+use sluice_kube_ext::tls::{CertStore, watch_files, watch_secret};
+use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_webhook::{AaqSightings, App, Limits, Settings, WebhookMetrics};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What open requests get to finish after a signal; above the API server's own limit of 10 s.
+const GRACE: Duration = Duration::from_secs(12);
+
+/// Flags of `sluice webhook`.
+#[derive(Debug, clap::Args)]
+pub struct WebhookArgs {
+    /// Kubeconfig file; without it, the in-cluster environment or the usual places
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the installation, whose pods are never gated
+    #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
+    pub namespace: String,
+    /// Where admission requests are served, over HTTPS
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::WEBHOOK_PORT)))]
+    pub listen: SocketAddr,
+    /// Where probes and metrics are served, over HTTP
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
+    pub admin_listen: SocketAddr,
+    /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key)
+    #[arg(long, value_name = "NAME", default_value = names::SERVING_SECRET, conflicts_with = "tls_cert_file")]
+    pub tls_secret: String,
+    /// PEM file with the serving certificate, instead of a Secret
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// PEM file with the key of the serving certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_key_file: Option<PathBuf>,
+    /// A further username that may remove the gate from pods; repeatable
+    #[arg(long, value_name = "USERNAME")]
+    pub allowed_gate_remover: Vec<String>,
+    /// Largest request body, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
+    pub max_body_bytes: usize,
+    /// What all request bodies above 64 KiB may take together, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bodies)]
+    pub max_bodies_bytes: usize,
+    /// Time in which a request body must have arrived, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5_000)]
+    pub body_timeout_ms: u64,
+    /// Connections served at the same time
+    #[arg(long, value_name = "N", default_value_t = 1_024)]
+    pub max_connections: usize,
+}
+
+/// Serves until a signal or until a task dies.
+///
+/// # Errors
+/// When something that is needed from the start is missing, or a task ends early.
+pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
+    let cancel = on_signal().context("could not install signal handlers")?;
+    let client = connect(&ClientOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        user_agent: format!("{}/{}", names::WEBHOOK, env!("CARGO_PKG_VERSION")),
+        ..ClientOptions::default()
+    })
+    .await?;
+
+    let mut registry = Registry::default();
+    let metrics = WebhookMetrics::register(&mut registry);
+    let settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
+    let limits = Limits {
+        body: args.max_body_bytes,
+        bodies: args.max_bodies_bytes,
+        body_time: Duration::from_millis(args.body_timeout_ms),
+    };
+    let app = App::new(settings, limits, metrics);
+
+    let mut tasks = Tasks::new();
+    let ready = Checks::default();
+    watch_aaqs(&mut tasks, client.clone(), Arc::clone(&app), cancel.clone());
+    serve_reviews(&mut tasks, &args, client, app, &ready, &mut registry, &cancel).await?;
+
+    let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
+    let listener = bind(args.admin_listen).await?;
+    tasks.spawn("admin", health::serve_admin(listener, health::router(admin), cancel.clone()));
+    tasks.supervise(cancel, GRACE).await?;
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+}
+
+/// Keeps the endpoints told whether an `AAQ` exists. Not part of readiness: pods are judged without it.
+fn watch_aaqs(tasks: &mut Tasks, client: Client, app: Arc<App>, cancel: CancellationToken) {
+    let api: Api<PartialObjectMeta<AAQ>> = Api::all(client);
+    let mut aaqs = AaqSightings::default();
+    let sink = move |delta| {
+        match delta {
+            Delta::ListBegin => aaqs.list_started(),
+            Delta::Listed(aaq) => aaqs.listed(name_of(&aaq)),
+            Delta::ListEnd => aaqs.list_finished(),
+            Delta::Applied(aaq) => aaqs.seen(name_of(&aaq)),
+            Delta::Deleted(aaq) => aaqs.gone(&name_of(&aaq)),
+        }
+        app.set_aaq(aaqs.presence());
+    };
+    tasks.spawn("watch aaqs", async move {
+        watch(api, WatchOptions::default(), sink, WatchHealth::new(names::AAQS), cancel).await;
+        Ok::<_, std::convert::Infallible>(())
+    });
+}
+
+fn name_of(aaq: &PartialObjectMeta<AAQ>) -> String {
+    aaq.name_any()
+}
+
+/// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes; not ready before the first
+/// one is loaded.
+async fn serve_reviews(
+    tasks: &mut Tasks,
+    args: &WebhookArgs,
+    client: Client,
+    app: Arc<App>,
+    ready: &Checks,
+    registry: &mut Registry,
+    cancel: &CancellationToken,
+) -> anyhow::Result<()> {
+    let certs = Arc::new(CertStore::empty());
+    let loaded = Arc::clone(&certs);
+    ready.add("certificate", move || loaded.check());
+    match (&args.tls_cert_file, &args.tls_key_file) {
+        (Some(cert), Some(key)) => {
+            tasks.spawn(
+                "certificate files",
+                watch_files(cert.clone(), key.clone(), Arc::clone(&certs), cancel.clone()),
+            );
+        }
+        _ => {
+            let (namespace, name) = (args.namespace.clone(), args.tls_secret.clone());
+            let (store, cancel) = (Arc::clone(&certs), cancel.clone());
+            tasks.spawn("certificate secret", async move {
+                watch_secret(client, &namespace, &name, store, WatchHealth::new("secrets"), cancel).await;
+                Ok::<_, std::convert::Infallible>(())
+            });
+        }
+    }
+    let metrics = ServeMetrics::default();
+    metrics.register(registry.sub_registry_with_prefix("sluice_webhook"));
+    let listener = bind(args.listen).await?;
+    let limits = ServeLimits {
+        max_connections: args.max_connections,
+        body_limit_bytes: args.max_body_bytes,
+        ..ServeLimits::default()
+    };
+    let service = sluice_webhook::router(app);
+    tasks.spawn("admission", serve(listener, certs, service, limits, metrics, cancel.clone()));
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! The admission endpoints: pure verdicts under a thin HTTP adapter.
+//!
+//! Each endpoint is one file with one function `fn(&Review, &Settings) -> Verdict` that neither reads nor
+//! writes anything. [`router`] is the only place that knows of HTTP.
+
+pub mod aaq_presence;
+pub mod aaq_single;
+pub mod body;
+pub mod metrics;
+pub mod pod;
+pub mod pod_gate;
+pub mod pod_guard;
+pub mod pod_identity;
+pub mod quota_validate;
+pub mod review;
+pub mod router;
+pub mod settings;
+pub mod verdict;
+
+pub use aaq_presence::AaqSightings;
+pub use metrics::WebhookMetrics;
+pub use review::{Operation, Review, ReviewError};
+pub use router::{App, Limits, router};
+pub use settings::{AaqPresence, Settings};
+pub use verdict::{PatchOp, Verdict};

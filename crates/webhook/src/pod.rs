@@ -1,0 +1,129 @@
+//! The few fields of a pod that the pod endpoints look at.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use sluice_api::names;
+
+use crate::review::nullable;
+use crate::verdict::Verdict;
+
+/// Set by a kubelet on the API object of a static pod.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// A pod, narrowed.
+#[derive(Debug, Deserialize)]
+pub struct PodView<'a> {
+    /// `None` when absent or null.
+    #[serde(default)]
+    pub metadata: Option<Metadata>,
+    /// `None` when absent or null.
+    #[serde(default, borrow)]
+    pub spec: Option<PodSpec<'a>>,
+}
+
+/// `metadata`, narrowed.
+#[derive(Debug, Default, Deserialize)]
+pub struct Metadata {
+    /// `None` when absent or null.
+    #[serde(default)]
+    pub annotations: Option<Annotations>,
+}
+
+/// `spec`, narrowed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec<'a> {
+    /// `None` when absent or null.
+    #[serde(default, borrow)]
+    pub scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
+    /// Empty when the scheduler is to choose.
+    #[serde(default, deserialize_with = "nullable")]
+    pub node_name: String,
+}
+
+/// An item of `spec.schedulingGates`.
+#[derive(Debug, Deserialize)]
+pub struct SchedulingGate<'a> {
+    /// Its only field.
+    #[serde(default, borrow)]
+    pub name: Cow<'a, str>,
+}
+
+/// What is kept of `metadata.annotations`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// Value of the identity stamp.
+    pub created_by: Option<String>,
+    /// Whether the pod says that it is the mirror of a static pod.
+    pub mirror: bool,
+    /// Bytes of all keys and values without the stamp, as the API server counts them against its limit.
+    pub other_bytes: usize,
+}
+
+impl<'a> PodView<'a> {
+    /// Reads the object of a review; `field` is its name in messages (`object`, `oldObject`).
+    ///
+    /// # Errors
+    /// A verdict that refuses the request when the object is absent or no pod.
+    pub fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
+        let Some(raw) = raw else {
+            return Err(Verdict::malformed(format!("admission request has no {field}: expected a pod")));
+        };
+        serde_json::from_str(raw.get()).map_err(|error| {
+            Verdict::malformed(format!("could not read {field} of the admission request as a pod: {error}"))
+        })
+    }
+
+    /// Whether the pod carries Sluice's gate.
+    pub fn is_gated(&self) -> bool {
+        let gates = self.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();
+        gates.iter().any(|gate| gate.name == names::GATE)
+    }
+
+    /// The annotations, if the pod has the field.
+    pub fn annotations(&self) -> Option<&Annotations> {
+        self.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref())
+    }
+
+    /// The identity stamp, if the pod has one.
+    pub fn created_by(&self) -> Option<&str> {
+        self.annotations().and_then(|annotations| annotations.created_by.as_deref())
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnnotationsVisitor)
+    }
+}
+
+struct AnnotationsVisitor;
+
+impl<'de> Visitor<'de> for AnnotationsVisitor {
+    type Value = Annotations;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of annotations")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+        let mut found = Annotations::default();
+        while let Some((Text(key), Text(value))) = map.next_entry::<Text<'de>, Text<'de>>()? {
+            if key == names::CREATED_BY_ANNOTATION {
+                found.created_by = Some(value.into_owned());
+                continue;
+            }
+            found.mirror |= key == MIRROR_ANNOTATION;
+            found.other_bytes = found.other_bytes.saturating_add(key.len()).saturating_add(value.len());
+        }
+        Ok(found)
+    }
+}
+
+/// A string that is borrowed from the body unless it contains escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,48 @@
+//! Pod CREATE and UPDATE, after all mutation: the identity stamp says the truth and stays (design §4.1).
+
+use sluice_api::names;
+
+use crate::pod::PodView;
+use crate::review::{Operation, Review};
+use crate::settings::Settings;
+use crate::verdict::Verdict;
+
+const CONSISTENT: &str = "Pod creator is recorded correctly";
+
+/// Decides whether the stamp of a pod may be what it is.
+pub fn pod_identity(review: &Review<'_>, _settings: &Settings) -> Verdict {
+    let verdict = match &review.operation {
+        Operation::Create => created(review),
+        Operation::Update => updated(review),
+        Operation::Delete | Operation::Connect => Ok(()),
+        Operation::Unknown(operation) => {
+            Err(Verdict::malformed(format!("operation \"{operation}\" on a pod is not known")))
+        }
+    };
+    verdict.map_or_else(|refused| refused, |()| Verdict::allow(CONSISTENT))
+}
+
+fn created(review: &Review<'_>) -> Result<(), Verdict> {
+    let pod = PodView::decode("object", review.object)?;
+    match pod.created_by() {
+        Some(stamp) if stamp != review.username => Err(Verdict::deny(format!(
+            "metadata.annotations[{}] is \"{stamp}\" but the pod is created by \"{}\": leave the annotation out, \
+             it is set at admission",
+            names::CREATED_BY_ANNOTATION,
+            review.username
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn updated(review: &Review<'_>) -> Result<(), Verdict> {
+    let old = PodView::decode("oldObject", review.old_object)?;
+    let new = PodView::decode("object", review.object)?;
+    if old.created_by() == new.created_by() {
+        return Ok(());
+    }
+    Err(Verdict::deny(format!(
+        "metadata.annotations[{}] records who created the pod: it cannot be added, changed or removed later",
+        names::CREATED_BY_ANNOTATION
+    )))
+}

@@ -1,0 +1,195 @@
+//! ApplicationAwareResourceQuota CREATE and UPDATE: the rules of core ResourceQuota (aaq.md §2.2 item 3).
+//!
+//! Upstream asks the API server with a dry-run create of a ResourceQuota; here the same rules are applied in
+//! place, so a full quota on `resourcequotas` or a foreign webhook cannot get in the way.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sluice_engine::quantity::Quantity;
+use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
+use sluice_engine::resource::{KeyKind, key_kind};
+
+use crate::review::{Operation, Review, nullable};
+use crate::settings::Settings;
+use crate::verdict::Verdict;
+
+const VALID: &str = "ApplicationAwareResourceQuota request is valid";
+/// More than this many warnings are summed up in one.
+const MAX_WARNINGS: usize = 10;
+/// The API server cuts warnings at 256 characters; a name is cut before that, so that the remedy stays.
+const MAX_NAME_IN_WARNING: usize = 120;
+
+/// Decides on the creation or the change of a quota.
+pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
+    match &review.operation {
+        Operation::Create | Operation::Update => {}
+        Operation::Delete | Operation::Connect => return Verdict::allow(VALID),
+        Operation::Unknown(operation) => {
+            return Verdict::malformed(format!("operation \"{operation}\" on a quota is not known"));
+        }
+    }
+    match check(review) {
+        Ok(warnings) => Verdict { warnings, ..Verdict::allow(VALID) },
+        Err(refused) => refused,
+    }
+}
+
+/// The warnings about a valid quota.
+fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
+    let quota = QuotaView::decode("object", review.object)?;
+    if review.operation == Operation::Update && is_left_alone(&quota, review)? {
+        return Ok(Vec::new());
+    }
+    let wire: SpecWire = match quota.spec {
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", &error))?,
+        None => SpecWire::default(),
+    };
+    let (spec, mut errors) = raw_spec(wire);
+    errors.extend(validate(&spec).iter().map(ToString::to_string));
+    if errors.is_empty() { Ok(warnings(&spec)) } else { Err(Verdict::deny(aggregate(errors))) }
+}
+
+/// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
+/// labelled, and loses its finalizers.
+fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Verdict> {
+    let old = QuotaView::decode("oldObject", review.old_object)?;
+    let deleting = quota.metadata.deletion_timestamp.is_some();
+    Ok(deleting || quota.spec.map(RawValue::get) == old.spec.map(RawValue::get))
+}
+
+/// One error as it is, several as core joins them: `[a, b]`, without repetitions.
+fn aggregate(errors: Vec<String>) -> String {
+    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn warnings(spec: &RawQuotaSpec) -> Vec<String> {
+    let mut uncounted = spec.hard.keys().filter(|key| key_kind(key) == KeyKind::Other);
+    let mut warnings: Vec<String> = uncounted
+        .by_ref()
+        .take(MAX_WARNINGS)
+        .map(|key| {
+            let name: String = key.chars().take(MAX_NAME_IN_WARNING).collect();
+            format!("spec.hard[{name}] is not counted by this version, use a ResourceQuota for it")
+        })
+        .collect();
+    let more = uncounted.count();
+    if more > 0 {
+        warnings.push(format!("{more} more keys of spec.hard are not counted by this version"));
+    }
+    warnings
+}
+
+/// The engine's form of a spec, and an error for each amount that is no quantity.
+fn raw_spec(wire: SpecWire) -> (RawQuotaSpec, Vec<String>) {
+    let mut hard = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (key, amount) in wire.hard {
+        let text = amount.map_or_else(|| "0".to_owned(), Amount::into_text);
+        match Quantity::parse_json_text(&text) {
+            Ok(quantity) => {
+                hard.insert(key, quantity);
+            }
+            Err(error) => {
+                let shown: String = text.chars().take(64).collect();
+                errors.push(format!("spec.hard[{key}]: Invalid value: {shown:?}: {error}"));
+            }
+        }
+    }
+    let scope_selector = wire.scope_selector.map(|selector| {
+        let expressions = selector.match_expressions.into_iter();
+        expressions.map(ScopeRequirementText::from).collect()
+    });
+    (RawQuotaSpec { hard, scopes: wire.scopes, scope_selector }, errors)
+}
+
+fn unreadable(field: &str, error: &serde_json::Error) -> Verdict {
+    Verdict::malformed(format!("could not read {field} of the admission request as a quota: {error}"))
+}
+
+/// A quota, narrowed.
+#[derive(Deserialize)]
+struct QuotaView<'a> {
+    #[serde(default, deserialize_with = "nullable")]
+    metadata: Metadata,
+    #[serde(default, borrow)]
+    spec: Option<&'a RawValue>,
+}
+
+impl<'a> QuotaView<'a> {
+    fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
+        let Some(raw) = raw else {
+            return Err(Verdict::malformed(format!("admission request has no {field}: expected a quota")));
+        };
+        serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWire {
+    #[serde(default, deserialize_with = "nullable")]
+    hard: BTreeMap<String, Option<Amount>>,
+    #[serde(default, deserialize_with = "nullable")]
+    scopes: Vec<String>,
+    #[serde(default)]
+    scope_selector: Option<SelectorWire>,
+}
+
+/// A quantity may be written as a string or as a number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+impl Amount {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SelectorWire {
+    #[serde(default, deserialize_with = "nullable")]
+    match_expressions: Vec<ExpressionWire>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExpressionWire {
+    #[serde(default, deserialize_with = "nullable")]
+    scope_name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    operator: String,
+    #[serde(default, deserialize_with = "nullable")]
+    values: Vec<String>,
+}
+
+impl From<ExpressionWire> for ScopeRequirementText {
+    fn from(wire: ExpressionWire) -> Self {
+        Self { scope_name: wire.scope_name, operator: wire.operator, values: wire.values }
+    }
+}

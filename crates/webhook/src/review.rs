@@ -1,0 +1,180 @@
+//! The part of an AdmissionReview that the endpoints look at.
+//!
+//! Everything else is skipped without being stored, and the objects stay the bytes they arrived as until an
+//! endpoint asks for the few fields it needs. Skipping is iterative: depth costs no stack.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Why a body is no usable AdmissionReview (texts of aaq.md §2.2). All of them answer 400.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewError {
+    /// Nothing was sent.
+    #[error("admission request body is empty")]
+    Empty,
+    /// Not UTF-8.
+    #[error("could not parse admission review request: {0}")]
+    NotUtf8(#[from] std::str::Utf8Error),
+    /// Not JSON, or a field of another type than AdmissionReview says.
+    #[error("could not parse admission review request: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// Some other object.
+    #[error(
+        "could not parse admission review request: got kind \"{kind}\" of apiVersion \"{api_version}\", want AdmissionReview of admission.k8s.io/v1 or admission.k8s.io/v1beta1"
+    )]
+    NotAReview {
+        /// As received.
+        api_version: String,
+        /// As received.
+        kind: String,
+    },
+    /// `request` is absent or null.
+    #[error("admission review can't be used: request field is nil")]
+    NoRequest,
+    /// Without a uid no answer can be attributed.
+    #[error("admission review can't be used: request.uid is empty")]
+    NoUid,
+}
+
+/// What the client does to the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `CREATE`
+    Create,
+    /// `UPDATE`, which includes patches and server-side apply.
+    Update,
+    /// `DELETE`
+    Delete,
+    /// `CONNECT`
+    Connect,
+    /// Anything else, as received.
+    Unknown(String),
+}
+
+impl From<String> for Operation {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "CREATE" => Self::Create,
+            "UPDATE" => Self::Update,
+            "DELETE" => Self::Delete,
+            "CONNECT" => Self::Connect,
+            _ => Self::Unknown(text),
+        }
+    }
+}
+
+/// One admission request, v1 or v1beta1 (the two do not differ in these fields).
+#[derive(Clone, Debug)]
+pub struct Review<'a> {
+    /// Echoed in the answer; never empty.
+    pub uid: String,
+    /// `request.kind.kind`, the only thing endpoints are chosen by, as upstream does.
+    pub kind: String,
+    /// What is being done.
+    pub operation: Operation,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Empty when the server is to generate it.
+    pub name: String,
+    /// No verdict depends on it: verdicts have no side effects.
+    pub dry_run: bool,
+    /// The authenticated requester.
+    pub username: String,
+    /// The requester's groups.
+    pub groups: Vec<String>,
+    /// The object after the operation.
+    pub object: Option<&'a RawValue>,
+    /// The object before the operation.
+    pub old_object: Option<&'a RawValue>,
+}
+
+impl<'a> Review<'a> {
+    /// Reads a request body.
+    ///
+    /// # Errors
+    /// Whatever keeps the body from being an AdmissionReview that can be answered.
+    pub fn decode(body: &'a [u8]) -> Result<Self, ReviewError> {
+        if body.is_empty() {
+            return Err(ReviewError::Empty);
+        }
+        let envelope: Envelope<'a> = serde_json::from_str(std::str::from_utf8(body)?)?;
+        let known_version =
+            matches!(envelope.api_version.as_str(), "" | "admission.k8s.io/v1" | "admission.k8s.io/v1beta1");
+        if !known_version || !matches!(envelope.kind.as_str(), "" | "AdmissionReview") {
+            return Err(ReviewError::NotAReview { api_version: envelope.api_version, kind: envelope.kind });
+        }
+        let request = envelope.request.ok_or(ReviewError::NoRequest)?;
+        if request.uid.is_empty() {
+            return Err(ReviewError::NoUid);
+        }
+        Ok(Self {
+            uid: request.uid,
+            kind: request.kind.kind,
+            operation: request.operation.into(),
+            namespace: request.namespace,
+            name: request.name,
+            dry_run: request.dry_run,
+            username: request.user_info.username,
+            groups: request.user_info.groups,
+            object: request.object,
+            old_object: request.old_object,
+        })
+    }
+}
+
+/// Go's decoder takes `null` for "not set"; so does this.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    #[serde(default, deserialize_with = "nullable")]
+    api_version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    kind: String,
+    #[serde(default, borrow)]
+    request: Option<Request<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    #[serde(default, deserialize_with = "nullable")]
+    uid: String,
+    #[serde(default, deserialize_with = "nullable")]
+    kind: Kind,
+    #[serde(default, deserialize_with = "nullable")]
+    operation: String,
+    #[serde(default, deserialize_with = "nullable")]
+    namespace: String,
+    #[serde(default, deserialize_with = "nullable")]
+    name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    dry_run: bool,
+    #[serde(default, deserialize_with = "nullable")]
+    user_info: UserInfo,
+    #[serde(default, borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    old_object: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Kind {
+    #[serde(default, deserialize_with = "nullable")]
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct UserInfo {
+    #[serde(default, deserialize_with = "nullable")]
+    username: String,
+    #[serde(default, deserialize_with = "nullable")]
+    groups: Vec<String>,
+}

@@ -1,0 +1,222 @@
+//! The HTTP contract of aaq.md §2.2: bodies in, verdicts out. Nothing about quotas is decided here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use sluice_api::names;
+
+use crate::aaq_single::aaq_single;
+use crate::body::{BodyError, BodyReader};
+use crate::metrics::WebhookMetrics;
+use crate::pod_gate::pod_gate;
+use crate::pod_guard::pod_guard;
+use crate::pod_identity::pod_identity;
+use crate::quota_validate::quota_validate;
+use crate::review::{Operation, Review};
+use crate::settings::{AaqPresence, Settings};
+use crate::verdict::Verdict;
+
+/// The endpoint label of requests that never became a review.
+const NO_REVIEW: &str = "none";
+
+/// What one request may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Size of one body, in bytes. A review carries two objects of up to 1.5 MiB each and their escapes.
+    pub body: usize,
+    /// What all bodies being held may take together, in bytes, beyond a small part that each has free.
+    pub bodies: usize,
+    /// Time in which a body must have arrived.
+    pub body_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body: 8 << 20, bodies: 48 << 20, body_time: Duration::from_secs(5) }
+    }
+}
+
+/// What the handlers share.
+#[derive(Debug)]
+pub struct App {
+    settings: ArcSwap<Settings>,
+    metrics: WebhookMetrics,
+    bodies: BodyReader,
+    body_time: Duration,
+}
+
+impl App {
+    /// An application that starts with `settings`.
+    pub fn new(settings: Settings, limits: Limits, metrics: WebhookMetrics) -> Arc<Self> {
+        Arc::new(Self {
+            settings: ArcSwap::from_pointee(settings),
+            metrics,
+            bodies: BodyReader::new(limits.body, limits.bodies),
+            body_time: limits.body_time,
+        })
+    }
+
+    /// Tells all later verdicts whether an `AAQ` exists.
+    pub fn set_aaq(&self, aaq: AaqPresence) {
+        self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
+    }
+}
+
+/// The HTTP service: the paths of the webhook configurations, and upstream's `/healthz`.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route(names::PATH_SERVE, post(serve))
+        .route(names::PATH_POD_IDENTITY, post(identify))
+        .route("/healthz", get(async || "OK"))
+        .with_state(app)
+}
+
+async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
+    handle(&app, request, choose_by_kind).await
+}
+
+async fn identify(State(app): State<Arc<App>>, request: Request) -> Response {
+    handle(&app, request, choose_identity).await
+}
+
+/// An endpoint: its name in metrics and logs, and its decision.
+type Endpoint = (&'static str, fn(&Review<'_>, &Settings) -> Verdict);
+
+/// Upstream's dispatch: on `request.kind.kind` alone, and for pods on the operation.
+fn choose_by_kind(review: &Review<'_>) -> Endpoint {
+    match (review.kind.as_str(), &review.operation) {
+        ("Pod", Operation::Create) => ("pod_gate", pod_gate),
+        ("Pod", _) => ("pod_guard", pod_guard),
+        ("ApplicationAwareResourceQuota", _) => ("quota_validate", quota_validate),
+        ("AAQ", _) => ("aaq_single", aaq_single),
+        _ => ("unknown", unknown_kind),
+    }
+}
+
+fn choose_identity(review: &Review<'_>) -> Endpoint {
+    match review.kind.as_str() {
+        "Pod" => ("pod_identity", pod_identity),
+        _ => ("unknown", unknown_kind),
+    }
+}
+
+/// A kind that no webhook configuration of ours sends here.
+fn unknown_kind(review: &Review<'_>, _settings: &Settings) -> Verdict {
+    Verdict::malformed(format!(
+        "could not generate admission response: AAQ webhook doesn't recognize request: kind \"{}\", operation {:?}",
+        review.kind, review.operation
+    ))
+}
+
+/// The answer to one request, and what is counted about it.
+struct Answer {
+    endpoint: &'static str,
+    allowed: bool,
+    code: u16,
+    response: Response,
+}
+
+/// A request that never became a review: an HTTP error in plain text.
+struct Refusal {
+    status: StatusCode,
+    message: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl ToString) -> Self {
+        Self { status, message: message.to_string() }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(Refusal { status, message }: Refusal) -> Self {
+        let code = status.as_u16();
+        tracing::warn!(code, %message, "admission request refused");
+        let response = (status, format!("{message}\n")).into_response();
+        Self { endpoint: NO_REVIEW, allowed: false, code, response }
+    }
+}
+
+async fn handle(app: &App, request: Request, choose: fn(&Review<'_>) -> Endpoint) -> Response {
+    let started = Instant::now();
+    let answer = read_and_decide(app, request, choose).await.unwrap_or_else(Answer::from);
+    app.metrics.observe(answer.endpoint, answer.allowed, answer.code, started.elapsed());
+    answer.response
+}
+
+async fn read_and_decide(
+    app: &App,
+    request: Request,
+    choose: fn(&Review<'_>) -> Endpoint,
+) -> Result<Answer, Refusal> {
+    require_json(request.headers())?;
+    let body = tokio::time::timeout(app.body_time, app.bodies.read(request.into_body()))
+        .await
+        .map_err(|_| {
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, "admission request body did not arrive in time")
+        })?
+        .map_err(|error| Refusal::new(body_status(&error), error))?;
+    decide(&body.bytes, &app.settings.load(), choose)
+}
+
+/// `application/json`, with or without parameters.
+fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let value = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let value = value.unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = format!("Content-Type: \"{value}\" should be \"application/json\"");
+    Err(Refusal::new(StatusCode::BAD_REQUEST, message))
+}
+
+fn body_status(error: &BodyError) -> StatusCode {
+    match error {
+        BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn decide(body: &[u8], settings: &Settings, choose: fn(&Review<'_>) -> Endpoint) -> Result<Answer, Refusal> {
+    let review = Review::decode(body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
+    let (endpoint, verdict_of) = choose(&review);
+    let verdict = verdict_of(&review, settings);
+    log(endpoint, &review, &verdict);
+    let bytes = verdict.encode(&review.uid).map_err(|error| {
+        let message = format!("could not generate admission response: {error}");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    })?;
+    let response = ([(CONTENT_TYPE, "application/json")], bytes).into_response();
+    Ok(Answer { endpoint, allowed: verdict.allowed, code: verdict.code, response })
+}
+
+fn log(endpoint: &'static str, review: &Review<'_>, verdict: &Verdict) {
+    let Review { uid, namespace, name, username, dry_run, .. } = review;
+    let Verdict { allowed, code, message, .. } = verdict;
+    if *allowed {
+        tracing::debug!(
+            endpoint,
+            uid,
+            namespace,
+            name,
+            username,
+            dry_run,
+            allowed,
+            code,
+            "admission answered"
+        );
+    } else {
+        tracing::info!(
+            endpoint, uid, namespace, name, username, dry_run, allowed, code, %message, "admission answered"
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! What a verdict may depend on besides the review itself.
+
+use std::collections::BTreeSet;
+
+use sluice_api::names;
+
+/// Whether the cluster has an `AAQ` object, as far as the webhook knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AaqPresence {
+    /// The list of `AAQ` objects has not been seen yet.
+    #[default]
+    Unknown,
+    /// There is none.
+    Absent,
+    /// There is at least one, possibly one that is being deleted.
+    Present,
+}
+
+/// The configuration of the endpoints; a value, replaced as a whole when it changes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace Sluice runs in; its pods are never gated.
+    pub install_namespace: String,
+    /// Usernames that may remove the gate from a pod.
+    pub gate_removers: BTreeSet<String>,
+    /// Whether an `AAQ` exists.
+    pub aaq: AaqPresence,
+}
+
+impl Settings {
+    /// Settings of an installation in `install_namespace`, whose controller may remove gates, and so may
+    /// the usernames in `extra_removers`.
+    pub fn new(install_namespace: &str, extra_removers: impl IntoIterator<Item = String>) -> Self {
+        let mut gate_removers: BTreeSet<String> = extra_removers.into_iter().collect();
+        gate_removers.insert(names::controller_username(install_namespace));
+        Self { install_namespace: install_namespace.to_owned(), gate_removers, aaq: AaqPresence::Unknown }
+    }
+}

@@ -1,0 +1,95 @@
+//! Reviews as the API server sends them.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+
+use axum::body::{Body, Bytes};
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use sluice_webhook::{App, Limits, Review, Settings, Verdict, WebhookMetrics, router};
+use tower::ServiceExt as _;
+
+pub const GATE: &str = "ApplicationAwareQuotaGate";
+pub const STAMP: &str = "quota.sluice.dev/created-by";
+pub const TENANT: &str = "alice";
+pub const CONTROLLER: &str = "system:serviceaccount:sluice-system:sluice-controller";
+
+pub fn settings() -> Settings {
+    Settings::new("sluice-system", [String::from("break-glass")])
+}
+
+/// A review as kube-apiserver 1.36 writes it.
+pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Value) -> Value {
+    let (group, version, resource) = match kind {
+        "Pod" => ("", "v1", "pods"),
+        "AAQ" => ("aaq.kubevirt.io", "v1alpha1", "aaqs"),
+        _ => ("aaq.kubevirt.io", "v1alpha1", "applicationawareresourcequotas"),
+    };
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": group, "version": version, "kind": kind},
+            "resource": {"group": group, "version": version, "resource": resource},
+            "requestKind": {"group": group, "version": version, "kind": kind},
+            "requestResource": {"group": group, "version": version, "resource": resource},
+            "name": "a",
+            "namespace": "team-a",
+            "operation": operation,
+            "userInfo": {"username": user, "uid": "u", "groups": ["system:authenticated"], "extra": {"k": ["v"]}},
+            "object": object,
+            "oldObject": old,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    })
+}
+
+pub fn pod_create(user: &str, pod: &Value) -> Value {
+    review("Pod", "CREATE", user, pod, &Value::Null)
+}
+
+pub fn pod_update(user: &str, old: &Value, new: &Value) -> Value {
+    review("Pod", "UPDATE", user, new, old)
+}
+
+/// The verdict of one endpoint on a review.
+pub fn judge(endpoint: fn(&Review<'_>, &Settings) -> Verdict, review: &Value) -> Verdict {
+    judge_with(endpoint, review, &settings())
+}
+
+pub fn judge_with(
+    endpoint: fn(&Review<'_>, &Settings) -> Verdict,
+    review: &Value,
+    settings: &Settings,
+) -> Verdict {
+    let body = serde_json::to_vec(review).unwrap();
+    endpoint(&Review::decode(&body).unwrap(), settings)
+}
+
+/// The object after the verdict's patch.
+pub fn patched(object: &Value, verdict: &Verdict) -> Value {
+    let patch: json_patch::Patch =
+        serde_json::from_value(serde_json::to_value(&verdict.patch).unwrap()).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).expect("the patch applies");
+    object
+}
+
+pub const SERVE: &str = "/serve-path";
+pub const IDENTITY: &str = sluice_api::names::PATH_POD_IDENTITY;
+
+pub fn service() -> axum::Router {
+    router(App::new(settings(), Limits::default(), WebhookMetrics::default()))
+}
+
+pub fn request(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).header("content-type", "application/json").body(body.into()).unwrap()
+}
+
+pub async fn send(service: axum::Router, request: Request<Body>) -> (StatusCode, String, Bytes) {
+    let response = service.oneshot(request).await.unwrap();
+    let status = response.status();
+    let kind = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_owned());
+    (status, kind.unwrap_or_default(), response.into_body().collect().await.unwrap().to_bytes())
+}

@@ -1,0 +1,152 @@
+//! Pod CREATE: what is patched, what is refused, what is left alone.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{GATE, STAMP, TENANT, judge, patched, pod_create};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_webhook::pod_gate::pod_gate;
+
+fn gates(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({ "name": name })).collect()
+}
+
+#[rstest]
+#[case::no_gates(json!({}), &[GATE])]
+#[case::null_gates(json!({"schedulingGates": null}), &[GATE])]
+#[case::empty_gates(json!({"schedulingGates": []}), &[GATE])]
+#[case::foreign_gate(json!({"schedulingGates": gates(&["testSg"])}), &["testSg", GATE])]
+#[case::order_is_kept(json!({"schedulingGates": gates(&["z", "a"])}), &["z", "a", GATE])]
+#[case::own_gate_last(json!({"schedulingGates": gates(&["a", GATE])}), &["a", GATE])]
+#[case::own_gate_first(json!({"schedulingGates": gates(&[GATE, "a"])}), &[GATE, "a"])]
+#[case::other_case(json!({"schedulingGates": gates(&["applicationawarequotagate"])}), &["applicationawarequotagate", GATE])]
+#[case::escaped_gate(json!({"schedulingGates": gates(&["a\"\\b"])}), &["a\"\\b", GATE])]
+#[case::empty_node_name(json!({"nodeName": ""}), &[GATE])]
+fn the_gate_is_appended_once(#[case] spec: Value, #[case] expected: &[&str]) {
+    let pod = json!({"metadata": {"name": "a"}, "spec": spec});
+    let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
+    assert_eq!((verdict.allowed, verdict.code), (true, 202));
+    assert_eq!(verdict.message, "Pod has successfully gated");
+    let after = patched(&pod, &verdict);
+    assert_eq!(after["spec"]["schedulingGates"], gates(expected));
+    assert_eq!(after["metadata"]["annotations"][STAMP], TENANT);
+    // A second pass, by reinvocation or by a second replica of the configuration, changes nothing.
+    let again = judge(pod_gate, &pod_create(TENANT, &after));
+    assert_eq!((again.allowed, again.patch.len()), (true, 0));
+}
+
+#[rstest]
+#[case::no_metadata(json!({"spec": {}}), json!({STAMP: TENANT}))]
+#[case::null_metadata(json!({"metadata": null, "spec": {}}), json!({STAMP: TENANT}))]
+#[case::no_annotations(json!({"metadata": {}, "spec": {}}), json!({STAMP: TENANT}))]
+#[case::null_annotations(json!({"metadata": {"annotations": null}, "spec": {}}), json!({STAMP: TENANT}))]
+#[case::others_stay(json!({"metadata": {"annotations": {"a/b~c": "d"}}, "spec": {}}), json!({"a/b~c": "d", STAMP: TENANT}))]
+#[case::forged(json!({"metadata": {"annotations": {STAMP: "system:admin"}}, "spec": {}}), json!({STAMP: TENANT}))]
+#[case::forged_empty(json!({"metadata": {"annotations": {STAMP: ""}}, "spec": {}}), json!({STAMP: TENANT}))]
+fn the_stamp_names_the_requester(#[case] pod: Value, #[case] expected: Value) {
+    let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
+    assert!(verdict.allowed, "{verdict:?}");
+    assert_eq!(patched(&pod, &verdict)["metadata"]["annotations"], expected);
+}
+
+#[rstest]
+#[case("")]
+#[case("CN=Zoë \"z\"\\ , O=a/b~c\u{0}\u{2028}")]
+#[case("system:serviceaccount:kube-system:replicaset-controller")]
+fn any_username_is_stamped_verbatim(#[case] user: &str) {
+    let pod = json!({"metadata": {}, "spec": {}});
+    let verdict = judge(pod_gate, &pod_create(user, &pod));
+    assert_eq!(patched(&pod, &verdict)["metadata"]["annotations"][STAMP], user);
+}
+
+#[test]
+fn the_patch_does_not_grow_with_the_pod() {
+    let size = |gates: usize| {
+        let list: Value = (0..gates).map(|n| json!({ "name": format!("example.com/{n}") })).collect();
+        let pod =
+            json!({"metadata": {"annotations": {"a": "x".repeat(gates)}}, "spec": {"schedulingGates": list}});
+        let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
+        assert_eq!(patched(&pod, &verdict)["spec"]["schedulingGates"].as_array().unwrap().len(), gates + 1);
+        serde_json::to_vec(&verdict.patch).unwrap().len()
+    };
+    assert_eq!(size(1), size(10_000));
+}
+
+#[rstest]
+#[case::fits(0, json!({}), true)]
+#[case::fits_to_the_byte(0, json!({STAMP: "forged"}), true)]
+#[case::one_byte_over(1, json!({}), false)]
+#[case::one_byte_over_forged(1, json!({STAMP: "forged"}), false)]
+fn annotations_at_their_limit_stay_legal(#[case] over: usize, #[case] own: Value, #[case] stamped: bool) {
+    let filler = 256 * 1024 - 1 - STAMP.len() - TENANT.len() + over;
+    let mut annotations = own;
+    annotations["k"] = Value::from("x".repeat(filler));
+    let pod = json!({"metadata": {"annotations": annotations}, "spec": {}});
+    let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
+    assert!(verdict.allowed);
+    let after = patched(&pod, &verdict);
+    let expected = if stamped { Some(TENANT) } else { None };
+    assert_eq!(after["metadata"]["annotations"].get(STAMP).and_then(Value::as_str), expected);
+    assert_eq!(after["spec"]["schedulingGates"], gates(&[GATE]));
+}
+
+#[rstest]
+#[case::tenant(TENANT, json!({}), "node-1")]
+#[case::tenant_says_mirror(TENANT, json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
+#[case::node_without_mirror("system:node:node-1", json!({}), "node-1")]
+#[case::other_node("system:node:node-2", json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
+#[case::node_prefix("system:node:", json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
+#[case::controller(common::CONTROLLER, json!({}), "node-1")]
+fn a_pod_that_names_its_node_is_refused_with_a_remedy(
+    #[case] user: &str,
+    #[case] annotations: Value,
+    #[case] node: &str,
+) {
+    let pod = json!({"metadata": {"annotations": annotations}, "spec": {"nodeName": node}});
+    let verdict = judge(pod_gate, &pod_create(user, &pod));
+    assert_eq!((verdict.allowed, verdict.code), (false, 403));
+    for part in ["spec.nodeName", "node-1", "spec.nodeSelector", "kubernetes.io/hostname", "namespace"] {
+        assert!(verdict.message.contains(part), "{part} is missing in: {}", verdict.message);
+    }
+    assert!(verdict.patch.is_empty());
+}
+
+#[test]
+fn a_mirror_pod_of_the_node_itself_is_left_alone() {
+    let annotations = json!({"kubernetes.io/config.mirror": "hash", "kubernetes.io/config.source": "file"});
+    let pod = json!({"metadata": {"annotations": annotations}, "spec": {"nodeName": "node-1"}});
+    let verdict = judge(pod_gate, &pod_create("system:node:node-1", &pod));
+    assert_eq!((verdict.allowed, verdict.code, verdict.patch.len()), (true, 202, 0));
+}
+
+#[test]
+fn pods_of_the_install_namespace_are_left_alone() {
+    let pod = json!({"metadata": {}, "spec": {"nodeName": "node-1"}});
+    let mut review = pod_create(TENANT, &pod);
+    review["request"]["namespace"] = Value::from("sluice-system");
+    let verdict = judge(pod_gate, &review);
+    assert_eq!((verdict.allowed, verdict.code, verdict.patch.len()), (true, 202, 0));
+}
+
+#[test]
+fn a_dry_run_gets_the_same_answer() {
+    let mut review = pod_create(TENANT, &json!({"metadata": {}, "spec": {}}));
+    let real = judge(pod_gate, &review);
+    review["request"]["dryRun"] = Value::from(true);
+    assert_eq!(judge(pod_gate, &review), real);
+}
+
+#[rstest]
+#[case::null(Value::Null, "no object")]
+#[case::no_spec(json!({"metadata": {}}), "no spec")]
+#[case::string(json!("pod"), "object")]
+#[case::gates_are_text(json!({"spec": {"schedulingGates": "x"}}), "object")]
+#[case::gate_name_is_number(json!({"spec": {"schedulingGates": [{"name": 1}]}}), "object")]
+#[case::annotation_is_number(json!({"metadata": {"annotations": {"a": 1}}, "spec": {}}), "object")]
+#[case::node_name_is_list(json!({"spec": {"nodeName": []}}), "object")]
+fn what_is_no_pod_is_refused(#[case] pod: Value, #[case] part: &str) {
+    let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
+    assert_eq!((verdict.allowed, verdict.code), (false, 400));
+    assert!(verdict.message.contains(part), "{}", verdict.message);
+}

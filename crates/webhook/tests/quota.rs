@@ -1,0 +1,145 @@
+//! Quotas and the AAQ singleton (aaq.md §9, 15–18 and 20).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{TENANT, judge, judge_with, review, settings};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_webhook::aaq_single::aaq_single;
+use sluice_webhook::quota_validate::quota_validate;
+use sluice_webhook::{AaqPresence, Settings, Verdict};
+
+const VALID: &str = "ApplicationAwareResourceQuota request is valid";
+
+fn quota(spec: Value) -> Value {
+    json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "ApplicationAwareResourceQuota",
+           "metadata": {"name": "q", "namespace": "team-a"}, "spec": spec})
+}
+
+fn create(spec: Value) -> Verdict {
+    judge(
+        quota_validate,
+        &review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota(spec), &Value::Null),
+    )
+}
+
+fn update(old: Value, new: Value) -> Verdict {
+    judge(quota_validate, &review("ApplicationAwareResourceQuota", "UPDATE", TENANT, &new, &old))
+}
+
+#[rstest]
+#[case::empty(json!({}))]
+#[case::null_hard(json!({"hard": null}))]
+#[case::milli_bytes(json!({"hard": {"limits.memory": "1m"}}))]
+#[case::two(json!({"hard": {"limits.memory": "1m", "limits.cpu": "1m"}}))]
+#[case::number(json!({"hard": {"pods": 3, "cpu": 0.5}}))]
+#[case::null_amount(json!({"hard": {"pods": null}}))]
+#[case::vmi(json!({"hard": {"requests.instances/vmi": "4", "cpu/vmi": "8", "memory/vmi": "1Gi"}}))]
+#[case::custom(json!({"hard": {"example.com/license": "4"}}))]
+#[case::scopes(json!({"hard": {"pods": "3"}, "scopes": ["BestEffort", "NotTerminating"]}))]
+#[case::null_scopes(json!({"hard": {"pods": "3"}, "scopes": null, "scopeSelector": null}))]
+#[case::selector(json!({"hard": {"pods": "3"}, "scopeSelector": {"matchExpressions":
+    [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}))]
+fn valid(#[case] spec: Value) {
+    let verdict = create(spec);
+    assert_eq!((verdict.allowed, verdict.code, &*verdict.message), (true, 202, VALID));
+    assert_eq!(verdict.warnings, Vec::<String>::new());
+}
+
+#[rstest]
+#[case::illegal_name(json!({"hard": {"illegalName": "1m"}}), "spec.hard[illegalName]: Invalid value")]
+#[case::negative(json!({"hard": {"pods": "-1"}}), "spec.hard[pods]: Invalid value")]
+#[case::fraction(json!({"hard": {"pods": "500m"}}), "spec.hard[pods]: Invalid value")]
+#[case::no_quantity(json!({"hard": {"pods": "many"}}), "spec.hard[pods]: Invalid value: \"many\"")]
+#[case::hostile_exponent(json!({"hard": {"cpu": "1e2147483648"}}), "spec.hard[cpu]: Invalid value")]
+#[case::contradicting(json!({"hard": {"pods": "1"}, "scopes": ["BestEffort", "NotBestEffort"]}), "spec.scopes")]
+#[case::scope_of_nothing(json!({"hard": {"pods": "1"}, "scopes": ["Nonsense"]}), "spec.scopes")]
+#[case::scope_and_key(json!({"hard": {"cpu": "1"}, "scopes": ["BestEffort"]}), "spec.scopes")]
+#[case::in_without_values(json!({"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions":
+    [{"scopeName": "PriorityClass", "operator": "In"}]}}), "spec.scopeSelector")]
+fn invalid(#[case] spec: Value, #[case] start: &str) {
+    let verdict = create(spec);
+    assert_eq!((verdict.allowed, verdict.code), (false, 403), "{}", verdict.message);
+    assert!(verdict.message.trim_start_matches('[').starts_with(start), "{}", verdict.message);
+}
+
+#[test]
+fn one_error_stands_alone_and_several_are_a_list() {
+    let one = create(json!({"hard": {"illegalName": "1"}}));
+    assert!(
+        one.message.starts_with("spec.hard[illegalName]") && !one.message.ends_with(']'),
+        "{}",
+        one.message
+    );
+    let two = create(json!({"hard": {"illegalA": "1", "illegalB": "1"}}));
+    assert!(two.message.starts_with("[spec.hard[illegalA]"), "{}", two.message);
+    assert!(two.message.contains(", spec.hard[illegalB]") && two.message.ends_with(']'), "{}", two.message);
+}
+
+#[test]
+fn a_megabyte_of_digits_is_cut_in_the_message() {
+    let verdict = create(json!({"hard": {"cpu": "1".repeat(1 << 20)}}));
+    assert!(!verdict.allowed);
+    assert!(verdict.message.len() < 1024, "{} bytes", verdict.message.len());
+}
+
+#[test]
+fn keys_that_are_not_counted_are_warned_about() {
+    let verdict = create(json!({"hard": {"services": "1", "pods": "1", "count/secrets": "1"}}));
+    assert!(verdict.allowed);
+    assert_eq!(
+        verdict.warnings,
+        [
+            "spec.hard[count/secrets] is not counted by this version, use a ResourceQuota for it",
+            "spec.hard[services] is not counted by this version, use a ResourceQuota for it",
+        ]
+    );
+    let many: serde_json::Map<String, Value> =
+        (0..100).map(|n| (format!("count/things{n}.example.com"), json!("1"))).collect();
+    let verdict = create(json!({"hard": many}));
+    assert_eq!(verdict.warnings.len(), 11);
+    assert!(verdict.warnings[10].starts_with("90 more"), "{}", verdict.warnings[10]);
+}
+
+#[test]
+fn an_update_is_checked_for_what_it_changes() {
+    let bad = || quota(json!({"hard": {"illegalName": "1"}}));
+    let good = || quota(json!({"hard": {"pods": "1"}}));
+    assert_eq!(update(good(), bad()).code, 403);
+    assert!(update(bad(), good()).allowed);
+    assert!(update(quota(json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]})), good()).allowed);
+    assert!(update(bad(), bad()).allowed, "a label can still be changed");
+    let mut deleting = quota(json!({"hard": {"illegalOther": "1"}}));
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(update(bad(), deleting).allowed, "finalizers can still be removed");
+}
+
+#[rstest]
+#[case::no_object(Value::Null)]
+#[case::text(json!("x"))]
+#[case::hard_is_a_list(quota(json!({"hard": []})))]
+#[case::amount_is_a_map(quota(json!({"hard": {"pods": {}}})))]
+#[case::scopes_is_text(quota(json!({"scopes": "BestEffort"})))]
+#[case::spec_is_text(quota(json!("x")))]
+fn what_is_no_quota_is_refused(#[case] object: Value) {
+    let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
+    let verdict = judge(quota_validate, &request);
+    assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
+}
+
+#[rstest]
+#[case(AaqPresence::Absent, true, 202)]
+#[case(AaqPresence::Present, false, 403)]
+#[case(AaqPresence::Unknown, false, 503)]
+fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {
+    let settings = Settings { aaq, ..settings() };
+    let object = json!({"metadata": {"name": "aaq"}, "spec": {}});
+    let verdict = judge_with(aaq_single, &review("AAQ", "CREATE", "admin", &object, &Value::Null), &settings);
+    assert_eq!((verdict.allowed, verdict.code), (allowed, code));
+    if aaq == AaqPresence::Present {
+        assert_eq!(verdict.message, "only a single AAQ CR instance is allowed");
+    }
+    let update = judge_with(aaq_single, &review("AAQ", "UPDATE", "admin", &object, &object), &settings);
+    assert!(update.allowed);
+}

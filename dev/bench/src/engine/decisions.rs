@@ -1,0 +1,148 @@
+//! A full quota with many waiting pods: one pod ends, and the decision gives its room to another.
+
+use std::cmp::Reverse;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use sluice_engine::{Amount, Book, Charge, Claim, Decision, Ledger, PodId, QuotaId, Resource, Uid, WaitKey};
+
+use crate::report::{median, quantile, round, say};
+
+/// Different charges that wait, where only the number of pods is to vary.
+const CLASSES: u32 = 10;
+
+/// What was measured for one length of the queue.
+pub(super) struct Row {
+    pub(super) waiting: u32,
+    pub(super) classes: u32,
+    pub(super) event_ns: f64,
+    pub(super) event_p99_ns: f64,
+    pub(super) queue_ns: f64,
+}
+
+impl Row {
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "waiting": self.waiting,
+            "different_charges": self.classes,
+            "ns": round(self.event_ns, 0),
+            "p99_ns": round(self.event_p99_ns, 0),
+            "queue_ns": round(self.queue_ns, 0),
+        })
+    }
+}
+
+/// Queues of 10, 1,000 and 100,000 pods with as many different charges in each; then one with more charges.
+pub(super) fn measure(quick: bool) -> Vec<Row> {
+    let events = if quick { 2_000 } else { 20_000 };
+    let shapes = [(10, CLASSES), (1_000, CLASSES), (100_000, CLASSES), (100_000, 1_000)];
+    shapes
+        .into_iter()
+        .map(|(waiting, classes)| {
+            say(&format!("engine: decisions with {waiting} waiting pods, {classes} different charges"));
+            // What is decided in a long queue of many charges looks at each of them.
+            Queue::new(waiting, classes).measure(if classes > CLASSES { events / 20 } else { events })
+        })
+        .collect()
+}
+
+/// How much more an event costs with the most pods than with the fewest, at equal numbers of charges.
+pub(super) fn growth(rows: &[Row]) -> Option<f64> {
+    let of = |waiting| {
+        rows.iter().find(|row| row.classes == CLASSES && row.waiting == waiting).map(|row| row.event_ns)
+    };
+    Some(of(100_000)? / of(10)?)
+}
+
+struct Queue {
+    book: Book,
+    quotas: Arc<[QuotaId]>,
+    charges: Vec<Arc<Charge>>,
+    classes: u32,
+    waiting: u32,
+    /// Moment of creation of the next pod that comes.
+    clock: i64,
+    /// The pod that runs and will end next, with what it takes.
+    runs: (PodId, Arc<Charge>),
+}
+
+impl Queue {
+    fn new(waiting: u32, classes: u32) -> Self {
+        let quota = QuotaId(1);
+        let mut book = Book::default();
+        // One place, and plenty of everything else: whoever is released fills the quota.
+        book.open(
+            quota,
+            Ledger::new([
+                (Resource::Pods, Amount::ONE),
+                (Resource::Cpu, Amount::from_nanos(1 << 80)),
+                (Resource::Memory, Amount::from_nanos(1 << 100)),
+            ]),
+        );
+        let charges: Vec<Arc<Charge>> = (0..classes).map(|class| Arc::new(charge(class))).collect();
+        let first = charges.first().cloned().unwrap_or_default();
+        let quotas: Arc<[QuotaId]> = Arc::from([quota]);
+        book.apply(Claim::Assumed, &quotas, &first);
+        let runs = (PodId(waiting), first);
+        let mut queue = Self { book, quotas, charges, classes, waiting, clock: 0, runs };
+        for pod in 0..waiting {
+            queue.join(PodId(pod));
+        }
+        queue.book.decide(i64::MAX);
+        queue
+    }
+
+    /// A pod comes and waits at the end. Returns how long that took, in nanoseconds.
+    fn join(&mut self, pod: PodId) -> f64 {
+        self.clock += 1;
+        let uid = Uid::Uuid(u128::from(pod.0).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        let key = WaitKey { priority: Reverse(0), created: self.clock, uid };
+        let charge = self.charges.get((pod.0 % self.classes) as usize).cloned().unwrap_or_default();
+        let quotas = Arc::clone(&self.quotas);
+        let begin = Instant::now();
+        self.book.wait(pod, key, charge, quotas);
+        let took = begin.elapsed();
+        took.as_secs_f64() * 1e9
+    }
+
+    fn measure(mut self, events: u32) -> Row {
+        let (mut event_ns, mut queue_ns) = (Vec::new(), Vec::new());
+        for event in 0..events {
+            let (ended, charge) = self.runs.clone();
+            let begin = Instant::now();
+            self.book.revert(Claim::Assumed, &self.quotas, &charge);
+            let decisions = black_box(self.book.decide(i64::MAX));
+            let took = begin.elapsed();
+            let released = decisions.into_iter().find_map(|decision| match decision {
+                Decision::Release { pod, charge, .. } => Some((pod, charge)),
+                Decision::Held { .. } => None,
+            });
+            let Some(released) = released else { break };
+            self.runs = released;
+            let queued = self.join(ended);
+            // The reasons of classes that have just come are not part of the next event.
+            self.book.decide(i64::MAX);
+            if event >= events / 10 {
+                event_ns.push(took.as_secs_f64() * 1e9);
+                queue_ns.push(queued);
+            }
+        }
+        Row {
+            waiting: self.waiting,
+            classes: self.classes,
+            event_p99_ns: quantile(&mut event_ns, 0.99),
+            event_ns: median(&mut event_ns),
+            queue_ns: median(&mut queue_ns),
+        }
+    }
+}
+
+fn charge(class: u32) -> Charge {
+    Charge::from_pairs([
+        (Resource::Pods, Amount::ONE),
+        (Resource::Cpu, Amount::from_nanos(100_000_000 + i128::from(class) * 1_000_000)),
+        (Resource::Memory, Amount::from_nanos((1 << 60) + i128::from(class))),
+    ])
+}

@@ -1,0 +1,180 @@
+//! The control plane, and pods that wait on it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_e2e::{Controller, Installation, Setup, objects};
+use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_testbed::{Bed, BedOptions, wait};
+
+/// How long anything may take that is not measured.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pods created at a time.
+const CREATIONS: usize = 16;
+/// Label of every pod of the bench.
+pub(super) const LABEL: &str = "sluice-bench";
+
+/// How many pods in how many namespaces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) namespaces: usize,
+    pub(super) each: usize,
+}
+
+impl Shape {
+    pub(super) const fn pods(self) -> usize {
+        self.namespaces * self.each
+    }
+}
+
+/// A control plane with Sluice's objects; nothing of Sluice runs.
+pub(super) struct Site {
+    bed: &'static Bed,
+    installation: Installation<'static>,
+    /// The bench as administrator.
+    pub(super) admin: Client,
+    /// The bench with the controller's own account and client: whoever compares with the controller must be treated
+    /// by the API server as it is.
+    pub(super) as_controller: Client,
+    kubeconfig: std::path::PathBuf,
+}
+
+/// Namespaces of one shape.
+pub(super) struct Plot {
+    pub(super) shape: Shape,
+    pub(super) namespaces: Vec<String>,
+}
+
+impl Plot {
+    /// Where the pod of this number goes: namespaces in turn.
+    pub(super) fn namespace(&self, number: usize) -> anyhow::Result<&str> {
+        let at = number % self.namespaces.len().max(1);
+        self.namespaces.get(at).map(String::as_str).context("a plot without namespaces")
+    }
+}
+
+impl Site {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        // No scheduler and no nodes: a released pod causes no further work that would be measured too.
+        let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
+        let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await?));
+        let setup = Setup { controller_args: vec!["--no-webhook-setup".to_owned()], without_webhook: true };
+        let installation = Installation::apply(bed, setup).await?;
+        let admin = client(bed.admin_kubeconfig()).await?;
+        let account = bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await?;
+        let as_controller = client(account.kubeconfig()).await?;
+        Ok(Self { bed, installation, admin, as_controller, kubeconfig: account.kubeconfig().to_owned() })
+    }
+
+    pub(super) async fn server_constants(&self) -> anyhow::Result<Value> {
+        let version = self.admin.apiserver_version().await.context("asking for the server's version")?;
+        Ok(json!({
+            "kubernetes": version.git_version, "go": version.go_version, "etcd": etcd_version(),
+            "etcd_fsync": false, "nodes": 0, "scheduler": false, "audit_log": false, "webhook": false,
+        }))
+    }
+
+    /// Fresh namespaces for pods of a shape.
+    pub(super) async fn plot(&self, shape: Shape) -> anyhow::Result<Plot> {
+        let fresh = futures::stream::iter(0..shape.namespaces)
+            .map(|_| self.bed.namespace("bench", objects::TARGETED));
+        let namespaces: Vec<_> = fresh.buffered(CREATIONS).try_collect().await?;
+        Ok(Plot { shape, namespaces: namespaces.into_iter().map(|namespace| namespace.name).collect() })
+    }
+
+    /// Quotas with room for all.
+    pub(super) async fn create_quotas(&self, plot: &Plot) -> anyhow::Result<()> {
+        let roomy = objects::quota(
+            "bench",
+            &[("pods", "100k"), ("requests.cpu", "100k"), ("requests.memory", "1Pi")],
+        );
+        let creations =
+            plot.namespaces.iter().map(|namespace| objects::create(&self.admin, namespace, &roomy));
+        futures::stream::iter(creations).buffer_unordered(CREATIONS).try_collect::<Vec<_>>().await?;
+        Ok(())
+    }
+
+    /// Creates as many gated pods as the shape says; returns them as the server answered.
+    pub(super) async fn create_pods(&self, plot: &Plot) -> anyhow::Result<Vec<Pod>> {
+        let creations = (0..plot.shape.pods()).map(|number| async move {
+            let pod = gated_pod(&format!("pod-{number:04}"));
+            anyhow::Ok(objects::create(&self.admin, plot.namespace(number)?, &pod).await?)
+        });
+        let created = futures::stream::iter(creations).buffer_unordered(CREATIONS).try_collect().await;
+        created.context("creating pods")
+    }
+
+    /// Removes all pods and quotas of the plot; returns when they are gone.
+    pub(super) async fn clear(&self, plot: &Plot) -> anyhow::Result<()> {
+        let clear = |namespace: &String| {
+            let (client, namespace) = (self.admin.clone(), namespace.clone());
+            async move {
+                let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+                let quotas: Api<ApplicationAwareResourceQuota> = Api::namespaced(client, &namespace);
+                let now = DeleteParams::default().grace_period(0);
+                pods.delete_collection(&now, &ListParams::default()).await?;
+                quotas.delete_collection(&now, &ListParams::default()).await?;
+                let one = ListParams::default().limit(1);
+                let gone = || async {
+                    let pods = pods.list_metadata(&one).await.ok()?;
+                    pods.items.is_empty().then_some(())
+                };
+                wait::eventually(PATIENCE, gone, "the pods to be gone").await
+            }
+        };
+        let all = futures::stream::iter(plot.namespaces.iter().map(clear)).buffer_unordered(CREATIONS);
+        all.try_collect::<Vec<()>>().await.context("removing pods")?;
+        Ok(())
+    }
+
+    /// Starts a controller; it may not lead yet when this returns.
+    pub(super) async fn controller(&self) -> anyhow::Result<Controller> {
+        self.installation.controller_with(&self.kubeconfig, &[]).await
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // The bed itself is leaked so that the installation may refer to it; its keepers end it with this process.
+        for component in self.bed.processes().into_keys() {
+            self.bed.stop(component);
+        }
+    }
+}
+
+/// Stops a controller in an orderly way, so that the next one finds a free lease.
+pub(super) fn stop(controller: &Controller) {
+    tokio::task::block_in_place(|| controller.program.stop());
+}
+
+async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let options = ClientOptions { kubeconfig: Some(kubeconfig.to_owned()), ..ClientOptions::default() };
+    Ok(connect(&options).await?)
+}
+
+/// A pod behind our gate.
+pub(super) fn gated_pod(name: &str) -> Pod {
+    let mut pod = objects::pod(name, &[("cpu", "100m"), ("memory", "64Mi")]);
+    pod.metadata.labels = Some([(LABEL.to_owned(), "true".to_owned())].into());
+    if let Some(spec) = pod.spec.as_mut() {
+        spec.automount_service_account_token = Some(false);
+        let gate = k8s_openapi::api::core::v1::PodSchedulingGate { name: names::GATE.to_owned() };
+        spec.scheduling_gates = Some(vec![gate]);
+    }
+    pod
+}
+
+/// The version of etcd that the test bed is built with.
+fn etcd_version() -> Option<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/kubernetes/go.mod");
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.contains("go.etcd.io/etcd/server/v3"))?;
+    line.split_whitespace().find(|word| word.starts_with("v3.")).map(str::to_owned)
+}

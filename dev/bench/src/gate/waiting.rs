@@ -1,0 +1,175 @@
+//! Pods that wait already when the controller starts: how fast they are released, and how fast it could be.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::seen::{Seen, rate};
+use super::site::{LABEL, Plot, Shape, Site, stop};
+use super::{CONCURRENCY, raw};
+use crate::report::{median, ms, quantile, round, say};
+
+/// How long all pods of a run may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// One run, of the controller or of PATCHes only.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// From the beginning of the work (the controller's first decision, the first request) to the last gate seen
+    /// removed. What is seen first is no good beginning: a watch that is late with it makes any run look fast.
+    per_s: f64,
+    /// From the first to the last gate seen removed.
+    per_s_first_to_last: f64,
+    /// From the beginning to the release, over the pods.
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl Drain {
+    fn new(begin: Instant, moments: &HashMap<String, Instant>) -> Self {
+        let since = |moment: &Instant| ms(moment.saturating_duration_since(begin));
+        let mut latencies: Vec<f64> = moments.values().map(since).collect();
+        #[allow(clippy::cast_precision_loss)]
+        let count = moments.len() as f64;
+        Self {
+            per_s: count / quantile(&mut latencies, 1.0) * 1e3,
+            per_s_first_to_last: rate(moments.values()),
+            p50_ms: quantile(&mut latencies, 0.5),
+            p99_ms: quantile(&mut latencies, 0.99),
+        }
+    }
+}
+
+/// All runs of one shape.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) shape: Shape,
+    runs: Vec<(Drain, Drain)>,
+}
+
+impl Waiting {
+    /// Runs both in turns, each first as often as second, after one unmeasured round.
+    pub(super) async fn measure(site: &Site, plot: &Plot, repetitions: usize) -> anyhow::Result<Self> {
+        let shape = plot.shape;
+        let what = format!("{} × {} pods", shape.namespaces, shape.each);
+        say(&format!("gate: {what}: warming up"));
+        patch(site, plot).await?;
+        let mut runs = Vec::new();
+        for repetition in 1..=repetitions {
+            say(&format!("gate: {what}: controller and plain PATCHes, {repetition} of {repetitions}"));
+            runs.push(if repetition % 2 == 1 {
+                let patched = patch(site, plot).await?;
+                (release(site, plot).await?, patched)
+            } else {
+                let released = release(site, plot).await?;
+                (released, patch(site, plot).await?)
+            });
+        }
+        Ok(Self { shape, runs })
+    }
+
+    fn middle(&self, of: impl Fn(&(Drain, Drain)) -> f64) -> f64 {
+        median(&mut self.runs.iter().map(of).collect::<Vec<_>>())
+    }
+
+    pub(super) fn releases_per_s(&self) -> f64 {
+        self.middle(|(released, _)| released.per_s)
+    }
+
+    pub(super) fn raw_patch_per_s(&self) -> f64 {
+        self.middle(|(_, patched)| patched.per_s)
+    }
+
+    /// Of the medians.
+    pub(super) fn ratio(&self) -> f64 {
+        self.releases_per_s() / self.raw_patch_per_s()
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let runs: Vec<Value> = self
+            .runs
+            .iter()
+            .map(|(released, patched)| {
+                json!({
+                    "releases_per_s": round(released.per_s, 1),
+                    "releases_per_s_first_to_last": round(released.per_s_first_to_last, 1),
+                    "raw_patch_per_s": round(patched.per_s, 1),
+                    "raw_patch_per_s_first_to_last": round(patched.per_s_first_to_last, 1),
+                    "ratio": round(released.per_s / patched.per_s, 3),
+                })
+            })
+            .collect();
+        let first_to_last = self.middle(|(released, _)| released.per_s_first_to_last)
+            / self.middle(|(_, patched)| patched.per_s_first_to_last);
+        json!({
+            "run": "waiting",
+            "namespaces": self.shape.namespaces,
+            "pods": self.shape.pods(),
+            "pods_per_namespace": self.shape.each,
+            "releases_per_s": round(self.releases_per_s(), 1),
+            "raw_patch_per_s": round(self.raw_patch_per_s(), 1),
+            "ratio": round(self.ratio(), 3),
+            "ratio_first_to_last": round(first_to_last, 3),
+            "p50_ms": round(self.middle(|(released, _)| released.p50_ms), 1),
+            "p99_ms": round(self.middle(|(released, _)| released.p99_ms), 1),
+            "latency": "from the controller's first decision to the pod seen without gate: the time to drain what waited",
+            "concurrency": CONCURRENCY,
+            "repetitions": runs,
+            "measured": "medians of the repetitions; rates from the first decision (the first PATCH sent) to the last gate seen removed by the same watch",
+        })
+    }
+}
+
+/// The controller starts and finds pods waiting.
+async fn release(site: &Site, plot: &Plot) -> anyhow::Result<Drain> {
+    site.create_quotas(plot).await?;
+    let pods = site.create_pods(plot).await?.len();
+    let seen = Seen::releases(site.admin.clone(), LABEL).await?;
+    let clocks = (Instant::now(), Timestamp::now());
+    let controller = site.controller().await?;
+    let moments = seen.until(pods, LIMIT).await;
+    let log = controller.program.log();
+    let moments = moments.with_context(|| format!("log of the controller:\n{log}"))?;
+    let begin = decided(&log, clocks).context("the controller's log does not say when it began to decide")?;
+    stop(&controller);
+    site.clear(plot).await?;
+    Ok(Drain::new(begin, &moments))
+}
+
+/// When the controller says that it began to decide, given one moment on both clocks.
+fn decided(log: &str, (instant, timestamp): (Instant, Timestamp)) -> Option<Instant> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.into_iter().find(|line| line.get("message").is_some_and(|text| text == "deciding"))?;
+    let at: Timestamp = line.get("timestamp")?.as_str()?.parse().ok()?;
+    Some(instant + Duration::try_from(at.duration_since(timestamp)).ok()?)
+}
+
+/// The same pods, released by PATCHes only.
+async fn patch(site: &Site, plot: &Plot) -> anyhow::Result<Drain> {
+    site.create_quotas(plot).await?;
+    let pods = site.create_pods(plot).await?;
+    let count = pods.len();
+    let seen = Seen::releases(site.admin.clone(), LABEL).await?;
+    let begin = Instant::now();
+    raw::release_all(&site.as_controller, pods, CONCURRENCY).await?;
+    let moments = seen.until(count, LIMIT).await?;
+    site.clear(plot).await?;
+    Ok(Drain::new(begin, &moments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_decision_is_found_in_the_log() {
+        let log =
+            "no JSON\n{\"timestamp\":\"2026-01-01T00:00:01.250000Z\",\"message\":\"deciding\",\"held\":3}\n";
+        let clocks = (Instant::now(), "2026-01-01T00:00:01Z".parse().unwrap());
+        assert_eq!(decided(log, clocks).unwrap(), clocks.0 + Duration::from_millis(250));
+        assert_eq!(decided("", clocks), None);
+    }
+}

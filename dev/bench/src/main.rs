@@ -1,0 +1,142 @@
+//! Benches: what the engine, the index, the gate and the webhook cost. Prints tables, writes JSON.
+//!
+//! ```text
+//! cargo build --release -p sluice -p sluice-bench
+//! target/release/sluice-bench all            # or: engine, memory, gate, webhook; --quick for a short look
+//! ```
+//! Each bench runs in a process of its own, so that memory is only what it measures. `gate` and `webhook` drive the
+//! `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
+
+mod engine;
+mod gate;
+mod memory;
+mod pod_json;
+mod report;
+mod webhook;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use clap::{Parser, ValueEnum};
+
+// The product's allocator: memory and time are what it makes of them.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Names the `sluice` program that `gate` and `webhook` start.
+const SLUICE_BINARY: &str = "SLUICE_BINARY";
+
+#[derive(Debug, Parser)]
+#[command(name = "sluice-bench", about = "Measures Sluice; prints tables and writes JSON files")]
+struct Cli {
+    /// What to measure
+    #[arg(value_enum)]
+    bench: Bench,
+    /// Fewer repetitions and shorter runs: a look, not a figure
+    #[arg(long)]
+    quick: bool,
+    /// Where the JSON files go
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+    /// Measure in this process (the others start one with this flag)
+    #[arg(long, hide = true)]
+    inner: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bench {
+    /// Quantities, charges, ledger, decisions
+    Engine,
+    /// 150,000 pods in the index
+    Memory,
+    /// Releases on a real control plane, beside raw PATCHes
+    Gate,
+    /// Admission at 1,000 requests a second on one core
+    Webhook,
+    /// All of them
+    All,
+}
+
+impl Bench {
+    const EACH: [Self; 4] = [Self::Engine, Self::Memory, Self::Webhook, Self::Gate];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Memory => "memory",
+            Self::Gate => "gate",
+            Self::Webhook => "webhook",
+            Self::All => "all",
+        }
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    if cli.inner {
+        return measure(cli.bench, cli.quick, &cli.out);
+    }
+    if cfg!(debug_assertions) {
+        report::say("this is a debug build: its figures mean nothing, build with --release");
+    }
+    let benches: &[Bench] = if cli.bench == Bench::All { &Bench::EACH } else { &[cli.bench] };
+    let failed: Vec<&str> = benches
+        .iter()
+        .filter(|bench| {
+            start(**bench, &cli)
+                .map_err(|error| report::say(&format!("{}: {error:#}", bench.name())))
+                .is_err()
+        })
+        .map(|bench| bench.name())
+        .collect();
+    ensure!(failed.is_empty(), "without a result: {}", failed.join(", "));
+    Ok(())
+}
+
+/// Runs one bench in a process of its own and waits for it.
+fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
+    let own = std::env::current_exe().context("finding the own program")?;
+    let mut command = Command::new(&own);
+    command.args([bench.name(), "--inner", "--out"]).arg(&cli.out);
+    if cli.quick {
+        command.arg("--quick");
+    }
+    if matches!(bench, Bench::Gate | Bench::Webhook) {
+        command.env(SLUICE_BINARY, sluice_program(&own)?);
+        // What a user runs with: logs of every release would be measured too.
+        command.env("SLUICE_LOG", "info");
+    }
+    let status = command.status().context("starting the bench")?;
+    ensure!(status.success(), "the bench ended with {status}");
+    Ok(())
+}
+
+fn sluice_program(own: &Path) -> anyhow::Result<PathBuf> {
+    let program = match std::env::var_os(SLUICE_BINARY) {
+        Some(given) => PathBuf::from(given),
+        None => own.with_file_name("sluice"),
+    };
+    ensure!(
+        program.is_file(),
+        "no program {}: build it with `cargo build --release -p sluice`, or name one with {SLUICE_BINARY}",
+        program.display()
+    );
+    program.canonicalize().context("finding the sluice program")
+}
+
+fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
+    match bench {
+        Bench::Engine => engine::run(quick, out),
+        Bench::Memory => memory::run(quick, out),
+        Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
+        Bench::Webhook => webhook::run(quick, out),
+        Bench::All => Ok(()),
+    }
+}
+
+/// A runtime for benches that talk to other programs.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    sluice_kube_ext::client::install_crypto_provider();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
+}

@@ -1,0 +1,142 @@
+//! A client with a fixed rate over kept connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::SendRequest;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::reviews::Body;
+
+/// The name in the server's certificate.
+pub(super) const SERVER_NAME: &str = "webhook.sluice.test";
+
+/// No answer may take longer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Where to and whom to trust.
+#[derive(Clone)]
+pub(super) struct Target {
+    address: SocketAddr,
+    tls: TlsConnector,
+}
+
+impl Target {
+    pub(super) fn new(address: &str, trusted: &CertificateDer<'static>) -> anyhow::Result<Self> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(trusted.clone())?;
+        let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { address: address.parse()?, tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let tcp = TcpStream::connect(self.address).await.context("connecting to the webhook")?;
+        tcp.set_nodelay(true)?;
+        let tls = self
+            .tls
+            .connect(ServerName::try_from(SERVER_NAME)?, tcp)
+            .await
+            .context("TLS with the webhook")?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
+        // Ends when the sender is dropped; its errors show up at the sender.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}
+
+/// What a client saw.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) latencies_ms: Vec<f64>,
+    took: Duration,
+}
+
+impl Measured {
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn answered(&self) -> f64 {
+        self.latencies_ms.len() as f64
+    }
+
+    /// Answers per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.answered() / self.took.as_secs_f64()
+    }
+}
+
+/// Sends `rate` requests a second for `time`, in turns over the connections; all have to be admitted.
+pub(super) async fn run(
+    target: &Target,
+    bodies: &[Body],
+    rate: u32,
+    connections: u32,
+    time: Duration,
+) -> anyhow::Result<Measured> {
+    let total = u64::from(rate) * time.as_secs();
+    let spacing = Duration::from_secs(1) / rate;
+    let mut senders = Vec::new();
+    for _ in 0..connections {
+        senders.push(target.connect().await?);
+    }
+    let begin = Instant::now() + Duration::from_millis(20);
+    let mut lanes = JoinSet::new();
+    for (lane, sender) in senders.into_iter().enumerate() {
+        let turns = (lane as u64..total).step_by(connections as usize);
+        let due = turns.map(move |turn| (turn, begin + spacing * u32::try_from(turn).unwrap_or(u32::MAX)));
+        lanes.spawn(send(sender, bodies.to_vec(), due.collect()));
+    }
+    let mut latencies_ms = Vec::new();
+    while let Some(lane) = lanes.join_next().await {
+        latencies_ms.extend(lane??);
+    }
+    Ok(Measured { latencies_ms, took: begin.elapsed() })
+}
+
+/// One connection: each request at its time, or as soon as the one before is answered.
+async fn send(
+    mut sender: SendRequest<Full<Bytes>>,
+    bodies: Vec<Body>,
+    due: Vec<(u64, Instant)>,
+) -> anyhow::Result<Vec<f64>> {
+    let mut latencies = Vec::with_capacity(due.len());
+    for (turn, due) in due {
+        let late = Instant::now() > due;
+        sleep_until(due).await;
+        let Some(body) = bodies.get(usize::try_from(turn).unwrap_or(0) % bodies.len().max(1)) else { break };
+        let begin = if late { due } else { Instant::now() };
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(body.path)
+            .header("host", SERVER_NAME)
+            .header("content-type", "application/json")
+            .body(Full::new(body.bytes.clone()))?;
+        let answer = timeout(ANSWER, async {
+            sender.ready().await?;
+            let answer = sender.send_request(request).await?;
+            let status = answer.status();
+            anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
+        });
+        let (status, text) = answer.await.context("no answer in time")?.context("asking the webhook")?;
+        latencies.push(begin.elapsed().as_secs_f64() * 1e3);
+        let admitted = text.windows(ADMITTED.len()).any(|part| part == ADMITTED);
+        ensure!(
+            status == 200 && admitted,
+            "{} answered {status}: {}",
+            body.endpoint,
+            String::from_utf8_lossy(&text)
+        );
+    }
+    Ok(latencies)
+}
+
+const ADMITTED: &[u8] = b"\"allowed\":true";

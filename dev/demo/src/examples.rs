@@ -1,0 +1,120 @@
+//! The files of `examples/`, for any namespace.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, discovery};
+use serde_json::Value;
+
+/// The namespace that the files name.
+pub const NAMESPACE: &str = "team-a";
+/// The quota that the files create.
+pub const QUOTA: &str = "compute";
+/// Field manager of what is applied.
+const MANAGER: &str = "sluice-demo";
+/// How long one object may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+macro_rules! examples {
+    ($($name:ident = $file:literal;)*) => {
+        $(
+            #[doc = concat!("`examples/", $file, "`.")]
+            pub const $name: (&str, &str) = ($file, include_str!(concat!("../../../examples/", $file)));
+        )*
+        /// All of them, in the order in which `kubectl apply -f examples/` reads them.
+        #[cfg(test)]
+        const ALL: &[(&str, &str)] = &[$($name),*];
+    };
+}
+
+examples! {
+    TEAM = "00-namespace.yaml";
+    PRIORITY = "01-priority.yaml";
+    LIMITS = "10-quota.yaml";
+    WEB = "20-web.yaml";
+    REPORT = "21-report.yaml";
+    IMPORT = "30-import.yaml";
+    TRAIN = "31-train.yaml";
+    URGENT = "40-urgent.yaml";
+    HUGE = "50-huge.yaml";
+}
+
+/// The objects of a file, with `team-a` and names that start with `team-a-` replaced.
+///
+/// # Errors
+/// When the file is not YAML.
+pub fn objects((file, text): (&str, &str), namespace: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).with_context(|| format!("parsing examples/{file}"))?;
+    Ok(documents.into_iter().map(|document| renamed(document, namespace)).collect())
+}
+
+fn renamed(value: Value, namespace: &str) -> Value {
+    match value {
+        Value::String(text) => match text.strip_prefix(NAMESPACE) {
+            Some(rest) if rest.is_empty() || rest.starts_with('-') => {
+                Value::String(format!("{namespace}{rest}"))
+            }
+            _ => Value::String(text),
+        },
+        Value::Array(items) => items.into_iter().map(|item| renamed(item, namespace)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, field)| (name, renamed(field, namespace))).collect()
+        }
+        other => other,
+    }
+}
+
+/// Applies a file, as `kubectl apply --server-side` would.
+///
+/// # Errors
+/// When the API server refuses an object or does not answer.
+pub async fn apply(client: &Client, example: (&str, &str), namespace: &str) -> anyhow::Result<()> {
+    for object in objects(example, namespace)? {
+        let applied = tokio::time::timeout(PATIENCE, apply_one(client, &object)).await;
+        let applied = applied.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {PATIENCE:?}")));
+        applied.with_context(|| format!("applying examples/{}", example.0))?;
+    }
+    Ok(())
+}
+
+async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
+    let object: DynamicObject = serde_json::from_value(value.clone())?;
+    let types = object.types.context("an object without apiVersion and kind")?;
+    let name = object.metadata.name.context("an object without a name")?;
+    let kind = GroupVersionKind::try_from(&types)?;
+    let (resource, _) = discovery::pinned_kind(client, &kind).await?;
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    api.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(value)).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, PRIORITY, URGENT, objects};
+
+    #[test]
+    fn every_file_of_the_folder_is_played() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let names =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name != "README.md").collect();
+        names.sort();
+        assert_eq!(names, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_namespace_leaves_no_trace_of_the_first() {
+        for example in ALL {
+            let text = serde_json::to_string(&objects(*example, "other-1").unwrap()).unwrap();
+            assert!(!text.contains("team-a") && text.contains("other-1"), "{text}");
+        }
+        assert_eq!(objects(PRIORITY, "other-1").unwrap()[0]["metadata"]["name"], "other-1-urgent");
+        assert_eq!(objects(URGENT, "other-1").unwrap()[0]["spec"]["priorityClassName"], "other-1-urgent");
+    }
+}

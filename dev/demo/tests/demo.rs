@@ -1,0 +1,184 @@
+//! The demo as people start it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests are not seen as tests"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Api;
+use kube::api::ListParams;
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_e2e::{Installation, Setup};
+use sluice_testbed::{Bed, BedOptions, wait};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn demo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-demo"));
+    command.args(arguments).args(["--pace", "0"]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+async fn output(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The lines that the story must have, in this order.
+fn assert_story(text: &str) {
+    let lines = [
+        "A namespace whose pods together may ask for 4 CPUs.",
+        "web (2 × 1 CPU) and report (2 CPUs) fit",
+        "Five more pods come.",
+        "report ends",
+        "urgent               Released",
+        "The quota is raised to 8 CPUs",
+        "train                Released",
+        "8 pods, 5 were held, longest wait ",
+    ];
+    let mut rest = text;
+    for line in lines {
+        let found = rest.find(line).unwrap_or_else(|| panic!("{line:?} is missing or too early in:\n{text}"));
+        rest = &rest[found..];
+    }
+    assert!(
+        rest.contains(", never more than 4 of 4 CPUs in use, after the raise 8 of 8; huge still waits"),
+        "{text}"
+    );
+    let reason = "huge                 Held       exceeded quota: compute, requested: requests.cpu=10, used: requests.cpu=";
+    assert!(text.contains(reason), "{text}");
+    assert!(!text.contains('\x1b'), "escape sequences without a terminal:\n{text}");
+}
+
+/// Reads lines until one contains `text`.
+fn read_until(child: &mut Child, text: &str) -> BufReader<std::process::ChildStdout> {
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let (mut line, mut all) = (String::new(), String::new());
+    while !line.contains(text) {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "{text:?} did not come:\n{all}");
+        all.push_str(&line);
+    }
+    reader
+}
+
+fn interrupt(pid: u32) {
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::INT).unwrap();
+}
+
+async fn until_empty(dir: &Path) {
+    let empty = || async { std::fs::read_dir(dir).unwrap().next().is_none().then_some(()) };
+    wait::eventually(SOON, empty, "the bed's directory to disappear").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_story_comes_true_on_a_cluster_of_its_own() {
+    let beds = tempfile::tempdir().unwrap();
+    let mut command = demo(&[]);
+    command.env("SLUICE_BED_DIR", beds.path());
+    let output = output(command).await;
+    let text = told(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_story(&text);
+    assert!(text.contains("make demo KEEP=1"), "{text}");
+    until_empty(beds.path()).await;
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_nothing() {
+    let beds = tempfile::tempdir().unwrap();
+    let mut child = demo(&[]).env("SLUICE_BED_DIR", beds.path()).spawn().unwrap();
+    let mut reader = read_until(&mut child, "Five more pods come.");
+    interrupt(child.id());
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert!(!rest.contains("were held"), "a summary of half a story: {rest}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    until_empty(beds.path()).await;
+}
+
+#[tokio::test]
+async fn a_kept_cluster_stays_until_it_is_stopped() {
+    let beds = tempfile::tempdir().unwrap();
+    let mut command = demo(&["--keep"]);
+    command.env("SLUICE_BED_DIR", beds.path());
+    let output = output(command).await;
+    let text = told(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_story(&text);
+    let said = |before: &str| text.lines().find_map(|line| line.trim().strip_prefix(before)).unwrap();
+    let kubeconfig = said("export KUBECONFIG=");
+    let kubectl = said("alias kubectl='").split('\'').next().unwrap();
+    let (program, word) = kubectl.rsplit_once(' ').unwrap();
+    let mut pods = Command::new(program);
+    pods.args([word, "-n", "team-a", "get", "arq,pods"]).env("KUBECONFIG", kubeconfig);
+    let pods = pods.env("KUBECACHEDIR", beds.path().join("cache")).output().unwrap();
+    let pods = told(&pods);
+    assert!(pods.contains("requests.cpu: 8/8") && pods.contains("SchedulingGated"), "{pods}");
+    let _ = std::fs::remove_dir_all(beds.path().join("cache"));
+    let pid = said("kill ").split_whitespace().next().unwrap().parse().unwrap();
+    interrupt(pid);
+    until_empty(beds.path()).await;
+}
+
+/// Names of what the demo makes outside of its namespace.
+async fn leftovers(bed: &Bed) -> Vec<String> {
+    let (namespaces, classes): (Api<Namespace>, Api<PriorityClass>) =
+        (Api::all(bed.admin().unwrap()), Api::all(bed.admin().unwrap()));
+    let any = ListParams::default();
+    let namespaces = namespaces.list(&any).await.unwrap().items.into_iter().map(|item| item.metadata);
+    let classes = classes.list(&any).await.unwrap().items.into_iter().map(|item| item.metadata);
+    let names = namespaces.chain(classes).filter_map(|metadata| metadata.name);
+    names.filter(|name| name.starts_with("sluice-demo-")).collect()
+}
+
+/// Without nodes nothing runs: as on a real cluster, only releases can be relied on, and a pod ends by deletion.
+#[tokio::test]
+async fn the_story_comes_true_on_an_existing_cluster() {
+    let bed = Bed::start(BedOptions { kwok: false, ..BedOptions::default() }).await.unwrap();
+    let kubeconfig = bed.admin_kubeconfig().to_str().unwrap();
+
+    let refused = output(demo(&["--kubeconfig", kubeconfig, "--yes"])).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let text = told(&refused);
+    assert!(text.contains("Sluice is not installed on https://127.0.0.1:"), "{text}");
+    assert!(text.contains("kubectl apply -f deploy/install.yaml"), "{text}");
+
+    let (_installation, _controller, _webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
+    let unasked = output(demo(&["--kubeconfig", kubeconfig])).await;
+    assert_eq!(unasked.status.code(), Some(1));
+    assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
+
+    let mut child = demo(&["--kubeconfig", kubeconfig, "--yes"]).spawn().unwrap();
+    let _reader = read_until(&mut child, "Five more pods come.");
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(leftovers(&bed).await, Vec::<String>::new());
+
+    let whole = output(demo(&["--kubeconfig", kubeconfig, "--yes"])).await;
+    let text = told(&whole);
+    assert_eq!(whole.status.code(), Some(0), "{text}");
+    assert_story(&text);
+    assert!(text.contains("report               Deleted"), "{text}");
+    assert!(text.contains("and its PriorityClass are removed."), "{text}");
+    assert_eq!(leftovers(&bed).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_there_is_named() {
+    let missing = output(demo(&["--kubeconfig", "/nowhere/kubeconfig", "--yes"])).await;
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(told(&missing).contains("reading kubeconfig /nowhere/kubeconfig"), "{}", told(&missing));
+}

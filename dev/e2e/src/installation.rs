@@ -1,0 +1,215 @@
+//! An installation: the shipped objects on a control plane, and the programs beside it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+use sluice_api::names;
+use sluice_operator::{InstallOptions, WebhookClient, render};
+use sluice_testbed::{Bed, Program, wait};
+
+use crate::build;
+
+/// How long a program may take until it is ready.
+const READY: Duration = Duration::from_secs(20);
+
+/// Choices for an installation on a bed.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Further arguments of every controller.
+    pub controller_args: Vec<String>,
+    /// Leave the webhook configurations out: pods are created with the gate by whoever tests the controller.
+    pub without_webhook: bool,
+}
+
+/// Sluice's objects on a bed.
+pub struct Installation<'b> {
+    bed: &'b Bed,
+    setup: Setup,
+    webhook_port: u16,
+    started: AtomicU32,
+}
+
+/// A running controller.
+pub struct Controller {
+    /// The process.
+    pub program: Program,
+    /// Where it answers probes and metrics.
+    pub admin: String,
+}
+
+/// A running webhook.
+pub struct Webhook {
+    /// The process.
+    pub program: Program,
+    /// Where it answers probes and metrics.
+    pub admin: String,
+}
+
+impl<'b> Installation<'b> {
+    /// Applies what is shipped, but for the Deployments: their containers could not run here. The webhook is
+    /// reached at a loopback port.
+    ///
+    /// # Errors
+    /// When the API server refuses an object.
+    pub async fn apply(bed: &'b Bed, setup: Setup) -> anyhow::Result<Self> {
+        let webhook_port = free_port()?;
+        let options = InstallOptions {
+            webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{webhook_port}")),
+            ..InstallOptions::default()
+        };
+        let objects = render(&options);
+        // Webhook configurations come last: before the webhook answers they refuse every pod.
+        let (hooks, others): (Vec<Value>, Vec<Value>) =
+            objects.into_iter().filter(|object| object["kind"] != "Deployment").partition(|object| {
+                object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
+            });
+        bed.apply_objects(others).await?;
+        if !setup.without_webhook {
+            bed.apply_objects(hooks).await?;
+        }
+        Ok(Self { bed, setup, webhook_port, started: AtomicU32::new(0) })
+    }
+
+    /// Applies, and starts one controller and one webhook; returns when both are ready and pods are gated.
+    ///
+    /// # Errors
+    /// When something does not become ready.
+    pub async fn running(bed: &'b Bed, setup: Setup) -> anyhow::Result<(Self, Controller, Webhook)> {
+        let installation = Self::apply(bed, setup).await?;
+        let controller = installation.controller().await?;
+        let webhook = installation.webhook().await?;
+        installation.until_gating().await?;
+        Ok((installation, controller, webhook))
+    }
+
+    /// Further arguments of the controllers that are started from now on.
+    pub fn add_controller_args(&mut self, args: &[&str]) {
+        self.setup.controller_args.extend(args.iter().map(|arg| (*arg).to_owned()));
+    }
+
+    /// Starts a controller with the rights that are shipped.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn controller(&self) -> anyhow::Result<Controller> {
+        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await?;
+        self.controller_with(identity.kubeconfig(), &[]).await
+    }
+
+    /// Starts a controller that reaches the API server as `kubeconfig` says, for example through a proxy.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn controller_with(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Controller> {
+        let controller = self.spawn_controller(kubeconfig, args)?;
+        ready(&controller.admin, &controller.program).await?;
+        Ok(controller)
+    }
+
+    /// As [`Self::controller_with`], but does not wait until it is ready.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_controller(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Controller> {
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
+        all.extend(["--admin-listen".into(), admin.clone().into()]);
+        all.extend(["--webhook-san".into(), "127.0.0.1".into()]);
+        all.extend(self.setup.controller_args.iter().map(Into::into));
+        all.extend(args.iter().map(Into::into));
+        let program = self.bed.program(&self.name("controller"), build::sluice()?, all, log_settings())?;
+        Ok(Controller { program, admin })
+    }
+
+    /// Starts a webhook with the rights that are shipped.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn webhook(&self) -> anyhow::Result<Webhook> {
+        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await?;
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        let mut all: Vec<OsString> =
+            vec!["webhook".into(), "--kubeconfig".into(), identity.kubeconfig().into()];
+        all.extend(["--admin-listen".into(), admin.clone().into()]);
+        all.extend(["--listen".into(), format!("127.0.0.1:{}", self.webhook_port).into()]);
+        let program = self.bed.program(&self.name("webhook"), build::sluice()?, all, log_settings())?;
+        ready(&admin, &program).await?;
+        Ok(Webhook { program, admin })
+    }
+
+    /// Where the API server reaches the webhook.
+    #[must_use]
+    pub fn webhook_address(&self) -> String {
+        format!("127.0.0.1:{}", self.webhook_port)
+    }
+
+    /// Waits until a pod created in a targeted namespace is gated: certificate, trust bundle and selector are
+    /// all in force in the API server.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_gating(&self) -> anyhow::Result<()> {
+        let namespace = self.bed.namespace("gating", crate::objects::TARGETED).await?;
+        let client = self.bed.admin()?;
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::namespaced(client, &namespace.name);
+        let probe = crate::objects::pod("probe", &[]);
+        let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+        let gated = || async {
+            let created = pods.create(&dry, &probe).await.ok()?;
+            crate::objects::is_held(&created).then_some(())
+        };
+        wait::eventually(READY, gated, "new pods to be gated").await
+    }
+
+    fn name(&self, program: &str) -> String {
+        format!("sluice-{program}-{}", self.started.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+fn log_settings() -> Vec<(String, String)> {
+    let level = std::env::var("SLUICE_LOG").unwrap_or_else(|_| "info,sluice_controllers=debug".to_owned());
+    vec![("SLUICE_LOG".to_owned(), level)]
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    sluice_testbed::ports::free()
+}
+
+async fn ready(admin: &str, program: &Program) -> anyhow::Result<()> {
+    let probe = || async {
+        if !program.is_running() {
+            return Some(false);
+        }
+        let (status, _) = get(admin, names::PATH_READYZ).await.ok()?;
+        (status == 200).then_some(true)
+    };
+    let up = wait::eventually(READY, probe, &format!("{} to be ready", program.name())).await;
+    let up = up.with_context(|| format!("log of {}:\n{}", program.name(), tail(&program.log())))?;
+    ensure!(up, "{} ended; its log:\n{}", program.name(), tail(&program.log()));
+    Ok(())
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines.iter().skip(lines.len().saturating_sub(20)).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// A plain HTTP GET; status and body.
+///
+/// # Errors
+/// When nobody answers.
+pub async fn get(address: &str, path: &str) -> anyhow::Result<(u16, String)> {
+    let client: HttpClient<_, Empty<Bytes>> = HttpClient::builder(TokioExecutor::new()).build_http();
+    let answer = client.get(format!("http://{address}{path}").parse()?).await?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}

@@ -1,0 +1,12 @@
+//! Sluice on a test bed: what every suite, the demo and the benches need.
+//!
+//! The programs are the real ones, with exactly the RBAC that is shipped: the controller and the webhook run
+//! beside the control plane as processes with tokens of their own service accounts.
+
+pub mod build;
+pub mod call;
+pub mod installation;
+pub mod objects;
+pub mod wire;
+
+pub use installation::{Controller, Installation, Setup, Webhook};

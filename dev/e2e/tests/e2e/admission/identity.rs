@@ -1,0 +1,108 @@
+//! The stamp says who created a pod, whatever the pod itself says.
+
+use http::Method;
+use serde_json::{Value, json};
+use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
+use sluice_e2e::call::{Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
+use sluice_e2e::objects;
+
+use super::{gates, pods_path};
+use crate::context::{Team, shared};
+
+fn pod(name: &str, annotations: Value) -> Value {
+    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
+    pod["metadata"]["annotations"] = annotations;
+    pod
+}
+
+fn stamp(answer: &Answer) -> Option<&str> {
+    answer.body["metadata"]["annotations"][STAMP].as_str()
+}
+
+#[tokio::test]
+async fn the_stamp_names_the_creator_and_overwrites_a_forged_one() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "stamp").await;
+    let tenant = bed.tenant(&team.namespace).await.unwrap();
+    let client = tenant.client().unwrap();
+    let path = pods_path(&team.namespace.name);
+    for (name, annotations) in [
+        ("plain", json!({})),
+        ("forged", json!({STAMP: "system:serviceaccount:kubevirt:kubevirt-controller", "kept": "yes"})),
+        ("empty", json!({STAMP: ""})),
+    ] {
+        let created = post(&client, &path, &pod(name, annotations.clone())).await.unwrap();
+        assert_eq!(created.code, 201, "{created:?}");
+        assert_eq!(stamp(&created), Some(tenant.user()), "{name}");
+        assert_eq!(created.body["metadata"]["annotations"]["kept"], annotations["kept"], "{name}");
+        assert_eq!(gates(&created.body), [names::GATE]);
+    }
+}
+
+#[tokio::test]
+async fn the_stamp_cannot_be_changed_or_removed() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "stamp-stays").await;
+    let tenant = bed.tenant(&team.namespace).await.unwrap();
+    team.quota("none", &[("pods", "0")]).await;
+    let path = pods_path(&team.namespace.name);
+    let created = post(&tenant.client().unwrap(), &path, &pod("p", json!({}))).await.unwrap();
+    let path = format!("{path}/p");
+    let token = STAMP.replace('/', "~1");
+    let pointer = format!("/metadata/annotations/{token}");
+    let mut changed = created.body.clone();
+    changed["metadata"]["annotations"][STAMP] = json!("somebody else");
+    let mut removed = created.body.clone();
+    removed["metadata"].as_object_mut().unwrap().remove("annotations");
+    for body in [&mut changed, &mut removed] {
+        body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    }
+    let attempts = [
+        (Method::PATCH, JSON_PATCH, json!([{"op": "remove", "path": pointer}])),
+        (Method::PATCH, JSON_PATCH, json!([{"op": "replace", "path": pointer, "value": "x"}])),
+        (Method::PATCH, JSON_PATCH, json!([{"op": "remove", "path": "/metadata/annotations"}])),
+        (Method::PATCH, MERGE, json!({"metadata": {"annotations": {STAMP: null}}})),
+        (Method::PATCH, MERGE, json!({"metadata": {"annotations": {STAMP: "x"}}})),
+        (Method::PATCH, STRATEGIC, json!({"metadata": {"annotations": null}})),
+        (Method::PUT, JSON, changed),
+        (Method::PUT, JSON, removed),
+    ];
+    for client in [team.client.clone(), tenant.client().unwrap()] {
+        for (method, content_type, body) in &attempts {
+            let refused = call(&client, method.clone(), &path, content_type, body).await.unwrap();
+            assert_eq!(refused.code, 403, "{content_type} {body}: {refused:?}");
+            let message = refused.message();
+            assert!(message.contains(names::WEBHOOK_POD_IDENTITY) && message.contains(STAMP), "{message}");
+        }
+        let other = json!({"metadata": {"annotations": {"other": "x"}}});
+        let answer = call(&client, Method::PATCH, &path, MERGE, &other).await.unwrap();
+        assert_eq!(answer.code, 200, "other annotations are free: {answer:?}");
+    }
+    assert_eq!(stamp(&get(&team.client, &path).await.unwrap()), Some(tenant.user()));
+}
+
+#[tokio::test]
+async fn where_pods_are_not_gated_nobody_can_forge_a_stamp() {
+    let bed = shared().await.bed;
+    let namespace = bed.namespace("untargeted", &[]).await.unwrap();
+    let tenant = bed.tenant(&namespace).await.unwrap();
+    let path = pods_path(&namespace.name);
+    for client in [bed.admin().unwrap(), tenant.client().unwrap()] {
+        let forged = pod("forged", json!({STAMP: "system:serviceaccount:kubevirt:kubevirt-controller"}));
+        let refused = post(&client, &path, &forged).await.unwrap();
+        assert_eq!(refused.code, 403, "{refused:?}");
+        let message = refused.message();
+        assert!(message.contains(names::WEBHOOK_POD_IDENTITY), "{message}");
+        assert!(message.contains("leave the annotation out"), "{message}");
+    }
+    let client = tenant.client().unwrap();
+    let created = post(&client, &path, &pod("plain", json!({}))).await.unwrap();
+    assert_eq!((created.code, stamp(&created)), (201, None), "{created:?}");
+    assert!(gates(&created.body).is_empty());
+    let later = json!({"metadata": {"annotations": {STAMP: "x"}}});
+    let refused = call(&client, Method::PATCH, &format!("{path}/plain"), MERGE, &later).await.unwrap();
+    assert_eq!(refused.code, 403, "nor later: {refused:?}");
+    // Saying the truth is no forgery.
+    let honest = post(&client, &path, &pod("honest", json!({STAMP: tenant.user()}))).await.unwrap();
+    assert_eq!(honest.code, 201, "{honest:?}");
+}

@@ -1,0 +1,133 @@
+//! `deploy/install.yaml`, as it is in the repository, on a cluster of its own.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
+use sluice_api::names;
+use sluice_e2e::build;
+use sluice_testbed::{Bed, BedOptions, Program, wait};
+
+use crate::context::{SOON, kubectl_tries};
+
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
+const DEPLOYMENTS: [&str; 2] = [names::CONTROLLER, names::WEBHOOK];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_manifest_installs_on_a_real_cluster() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    bed.add_nodes(2, &[("cpu", "4"), ("memory", "8Gi")]).await.unwrap();
+    applies_and_applies_again(&bed).await;
+    its_pods_are_let_in_and_run(&bed).await;
+    the_binary_knows_the_arguments(&bed).await;
+    pods_are_refused_until_somebody_answers(&bed).await;
+}
+
+async fn applies_and_applies_again(bed: &Bed) {
+    let objects = std::fs::read_to_string(MANIFEST).unwrap();
+    let count = objects.lines().filter(|line| line.starts_with("kind:")).count();
+    let apply = ["apply", "--filename", MANIFEST];
+    let (done, first, stderr) = kubectl_tries(bed, &apply).await;
+    assert!(done, "{first}{stderr}");
+    assert_eq!(stderr, "", "no warnings, of Pod Security or other");
+    assert_eq!(first.lines().count(), count, "{first}");
+    assert!(first.lines().all(|line| line.ends_with(" created")), "{first}");
+    let before = generations(bed).await;
+    let (done, second, stderr) = kubectl_tries(bed, &apply).await;
+    assert!(done && stderr.is_empty(), "{second}{stderr}");
+    assert_eq!(second.lines().count(), count, "{second}");
+    // kubectl sends the selector of a PodDisruptionBudget each time, for it is replaced as a whole.
+    let changed = |line: &&str| !line.ends_with(" unchanged") && !line.starts_with("poddisruptionbudget");
+    assert_eq!(second.lines().filter(changed).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert_eq!(generations(bed).await, before);
+}
+
+/// What the API server counts as changes of a specification.
+async fn generations(bed: &Bed) -> String {
+    let columns = "--output=custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation";
+    let (done, stdout, stderr) = kubectl_tries(bed, &["get", "--filename", MANIFEST, columns]).await;
+    assert!(done, "{stdout}{stderr}");
+    stdout
+}
+
+/// Made by the real controller-manager under the namespace's Pod Security level, run by simulated kubelets.
+async fn its_pods_are_let_in_and_run(bed: &Bed) {
+    let client = bed.admin().unwrap();
+    let namespace = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
+    let labels = namespace.get(names::INSTALL_NAMESPACE).await.unwrap().metadata.labels.unwrap();
+    assert_eq!(labels.get("pod-security.kubernetes.io/enforce").map(String::as_str), Some("restricted"));
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    for name in DEPLOYMENTS {
+        wait::wait_for(&deployments, name, SOON, "two available replicas", |deployment| {
+            let status = deployment.and_then(|deployment| deployment.status.as_ref());
+            status.is_some_and(|status| status.available_replicas == Some(2))
+        })
+        .await
+        .unwrap();
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    let all =
+        wait::wait_for_all(&pods, watcher::Config::default(), SOON, "four pods", |pods| pods.len() == 4);
+    for pod in all.await.unwrap() {
+        let spec = pod.spec.as_ref().unwrap();
+        assert!(spec.scheduling_gates.is_none(), "{}", pod.name_any());
+        assert_eq!(spec.priority_class_name.as_deref(), Some("system-cluster-critical"));
+        assert!(DEPLOYMENTS.contains(&spec.service_account_name.as_deref().unwrap()), "{}", pod.name_any());
+    }
+    for name in DEPLOYMENTS {
+        let selector = ListParams::default().labels(&format!("app.kubernetes.io/component={name}"));
+        let nodes: std::collections::BTreeSet<_> = pods
+            .list(&selector)
+            .await
+            .unwrap()
+            .items
+            .into_iter()
+            .filter_map(|pod| pod.spec?.node_name)
+            .collect();
+        assert_eq!(nodes.len(), 2, "{name}: the replicas prefer different nodes");
+    }
+}
+
+/// The flags of the Deployments are flags of the binary: with them it gets as far as looking for its cluster.
+async fn the_binary_knows_the_arguments(bed: &Bed) {
+    let deployments: Api<Deployment> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
+    for name in DEPLOYMENTS {
+        let deployment = deployments.get(name).await.unwrap();
+        let pod = deployment.spec.template.spec.unwrap();
+        let mut args = pod.containers[0].args.clone().unwrap();
+        assert_eq!(pod.containers[0].command, None, "the image's entry point is the binary");
+        for arg in &mut args {
+            *arg = arg.replace("$(POD_NAMESPACE)", names::INSTALL_NAMESPACE);
+            assert!(!arg.contains("$("), "{arg}: not set in the container");
+        }
+        let exit = |args: Vec<String>, run: &str| {
+            let log = bed.dir().join(format!("{name}-{run}.log"));
+            Program::start(name, build::sluice().unwrap(), args, Vec::<(String, String)>::new(), log).unwrap()
+        };
+        let with = |more: &str| [args.clone(), vec![more.to_owned()]].concat();
+        let program = exit(with("--kubeconfig=/nonexistent/kubeconfig"), "known");
+        let ended = tokio::time::timeout(Duration::from_secs(20), program.wait()).await.unwrap();
+        assert_ne!(ended.code, 0);
+        assert!(program.log().contains("/nonexistent/kubeconfig"), "{name}: {}", program.log());
+        assert!(!program.log().contains("--help"), "{name}: {}", program.log());
+        // The same with a flag that does not exist: this test would see it.
+        let program = exit(with("--no-such-flag"), "unknown");
+        let ended = tokio::time::timeout(Duration::from_secs(20), program.wait()).await.unwrap();
+        assert_eq!(ended.code, 2, "{}", program.log());
+        assert!(program.log().contains("--help"), "{name}: {}", program.log());
+    }
+}
+
+/// Fail closed: the shipped webhook has no endpoint here (simulated pods do not answer).
+async fn pods_are_refused_until_somebody_answers(bed: &Bed) {
+    let namespace = bed.namespace("closed", sluice_e2e::objects::TARGETED).await.unwrap();
+    let pod = sluice_e2e::objects::pod("p", &[]);
+    let refused =
+        sluice_e2e::objects::create(&bed.admin().unwrap(), &namespace.name, &pod).await.unwrap_err();
+    assert!(refused.to_string().contains(names::WEBHOOK_GATER), "{refused}");
+    let free = bed.namespace("open", &[]).await.unwrap();
+    sluice_e2e::objects::create(&bed.admin().unwrap(), &free.name, &pod).await.unwrap();
+}

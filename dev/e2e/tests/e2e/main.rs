@@ -1,0 +1,16 @@
+//! Suites against a real control plane: one file per capability.
+//!
+//! Tests share one control plane with one controller and one webhook ([`context::shared`]) and have a namespace
+//! each; those that stop, slow or break something start their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod admission;
+mod api;
+mod certificates;
+mod context;
+mod gate;
+mod install;
+mod metrics;
+mod rbac;
+mod survive;
+mod targeting;

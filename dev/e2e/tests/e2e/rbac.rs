@@ -1,0 +1,326 @@
+//! Rights: enough for everything that the other suites do (they run with nothing else), and no more.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::call::{JSON, MERGE, call, get, post};
+use sluice_e2e::objects;
+use sluice_testbed::{Bed, Identity};
+
+use crate::context::{Team, shared};
+
+const OWN: &str = names::INSTALL_NAMESPACE;
+
+/// What somebody wants to do.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    verb: &'a str,
+    group: &'a str,
+    /// With a subresource after a slash.
+    resource: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Wish<'_> {
+    async fn is_granted(&self, client: &Client) -> bool {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        let review: SelfSubjectAccessReview = objects::from_json(json!({"spec": {"resourceAttributes": {
+            "verb": self.verb, "group": self.group, "resource": resource, "subresource": subresource,
+            "namespace": self.namespace, "name": self.name,
+        }}}));
+        let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+        api.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+    }
+}
+
+/// `verb group/resource namespace name`, with `-` for what is empty.
+fn wish(line: &str) -> Wish<'_> {
+    let mut words = line.split_whitespace().map(|word| if word == "-" { "" } else { word });
+    let verb = words.next().unwrap();
+    let (group, resource) = words.next().unwrap().split_once(':').unwrap();
+    Wish {
+        verb,
+        group,
+        resource,
+        namespace: words.next().unwrap_or_default(),
+        name: words.next().unwrap_or_default(),
+    }
+}
+
+async fn check(identity: &Identity, lines: &[&str], granted: bool) {
+    let client = identity.client().unwrap();
+    for line in lines {
+        assert_eq!(wish(line).is_granted(&client).await, granted, "{}: {line}", identity.user());
+    }
+}
+
+/// Every resource and subresource that the API server serves, as (group, resource).
+async fn served(bed: &Bed) -> Vec<(String, String)> {
+    let client = bed.admin().unwrap();
+    let groups = get(&client, "/apis").await.unwrap().body;
+    let mut paths = vec![(String::new(), "/api/v1".to_owned())];
+    for group in groups["groups"].as_array().unwrap() {
+        let name = group["name"].as_str().unwrap().to_owned();
+        for version in group["versions"].as_array().unwrap() {
+            paths.push((name.clone(), format!("/apis/{}", version["groupVersion"].as_str().unwrap())));
+        }
+    }
+    let mut all = BTreeSet::new();
+    for (group, path) in paths {
+        let list = get(&client, &path).await.unwrap().body;
+        for resource in list["resources"].as_array().unwrap() {
+            all.insert((group.clone(), resource["name"].as_str().unwrap().to_owned()));
+        }
+    }
+    assert!(all.len() > 100, "{all:?}");
+    all.into_iter().collect()
+}
+
+/// All that is granted in `namespace` (empty: everywhere) without a name.
+async fn granted(bed: &Bed, identity: &Identity, namespace: &str) -> BTreeSet<String> {
+    let client = identity.client().unwrap();
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let wishes = served(bed)
+        .await
+        .into_iter()
+        .flat_map(|(group, resource)| verbs.map(|verb| (verb, group.clone(), resource.clone())));
+    let asked = stream::iter(wishes).map(|(verb, group, resource)| {
+        let client = client.clone();
+        async move {
+            let wish = Wish { verb, group: &group, resource: &resource, namespace, name: "" };
+            wish.is_granted(&client).await.then(|| format!("{verb} {group}:{resource}"))
+        }
+    });
+    let all: BTreeSet<String> = asked.buffer_unordered(16).filter_map(async |line| line).collect().await;
+    // What everybody may: to ask who one is and what one may.
+    all.into_iter().filter(|line| !line.contains(":selfsubject")).collect()
+}
+
+fn set(lines: &[&str]) -> BTreeSet<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+const CONTROLLER_EVERYWHERE: &[&str] = &[
+    "get :pods",
+    "list :pods",
+    "watch :pods",
+    "patch :pods",
+    "get :namespaces",
+    "list :namespaces",
+    "watch :namespaces",
+    "get aaq.kubevirt.io:aaqs",
+    "list aaq.kubevirt.io:aaqs",
+    "watch aaq.kubevirt.io:aaqs",
+    "get aaq.kubevirt.io:applicationawareresourcequotas",
+    "list aaq.kubevirt.io:applicationawareresourcequotas",
+    "watch aaq.kubevirt.io:applicationawareresourcequotas",
+    "update aaq.kubevirt.io:applicationawareresourcequotas/status",
+    "patch aaq.kubevirt.io:applicationawareresourcequotas/status",
+    "create events.k8s.io:events",
+    "patch events.k8s.io:events",
+];
+
+#[tokio::test]
+async fn the_controller_has_exactly_these_rights() {
+    let bed = shared().await.bed;
+    let identity = bed.service_account(OWN, names::CONTROLLER).await.unwrap();
+    assert_eq!(granted(bed, &identity, "").await, set(CONTROLLER_EVERYWHERE));
+    let own = [CONTROLLER_EVERYWHERE, &["create coordination.k8s.io:leases", "create :secrets"]].concat();
+    assert_eq!(granted(bed, &identity, OWN).await, set(&own));
+}
+
+#[tokio::test]
+async fn the_webhook_has_exactly_these_rights() {
+    let bed = shared().await.bed;
+    let identity = bed.service_account(OWN, names::WEBHOOK).await.unwrap();
+    let reads = ["get aaq.kubevirt.io:aaqs", "list aaq.kubevirt.io:aaqs", "watch aaq.kubevirt.io:aaqs"];
+    assert_eq!(granted(bed, &identity, "").await, set(&reads));
+    assert_eq!(granted(bed, &identity, OWN).await, set(&reads));
+    check(
+        &identity,
+        &[
+            "get :secrets sluice-system sluice-webhook-cert",
+            "watch :secrets sluice-system sluice-webhook-cert",
+        ],
+        true,
+    )
+    .await;
+    let refused = [
+        "get :secrets sluice-system sluice-ca",
+        "update :secrets sluice-system sluice-webhook-cert",
+        "get :secrets default sluice-webhook-cert",
+        "get :pods default",
+        "create :resourcequotas default",
+        "update admissionregistration.k8s.io:mutatingwebhookconfigurations - gating-mutator",
+        "update coordination.k8s.io:leases sluice-system sluice-controller",
+    ];
+    check(&identity, &refused, false).await;
+}
+
+#[tokio::test]
+async fn the_controllers_rights_on_named_objects_end_with_these_names() {
+    let identity = shared().await.bed.service_account(OWN, names::CONTROLLER).await.unwrap();
+    let hooks = "admissionregistration.k8s.io:mutatingwebhookconfigurations";
+    let validating = "admissionregistration.k8s.io:validatingwebhookconfigurations";
+    let lease = "coordination.k8s.io:leases";
+    let granted = [
+        format!("patch {hooks} - gating-mutator"),
+        format!("watch {hooks} - gating-mutator"),
+        format!("patch {validating} - aaq-validator"),
+        format!("get {lease} {OWN} sluice-controller"),
+        format!("update {lease} {OWN} sluice-controller"),
+        format!("get :secrets {OWN} sluice-ca"),
+        format!("update :secrets {OWN} sluice-ca"),
+        format!("update :secrets {OWN} sluice-webhook-cert"),
+    ];
+    check(&identity, &granted.each_ref().map(String::as_str), true).await;
+    let refused = [
+        format!("patch {hooks} - somebody-elses"),
+        format!("patch {validating} - gating-mutator"),
+        format!("delete {hooks} - gating-mutator"),
+        format!("create {hooks}"),
+        format!("update {lease} {OWN} other"),
+        format!("delete {lease} {OWN} sluice-controller"),
+        format!("update {lease} kube-system sluice-controller"),
+        format!("get :secrets {OWN} other"),
+        format!("get :secrets {OWN}"),
+        format!("list :secrets {OWN}"),
+        "list :secrets".to_owned(),
+        format!("delete :secrets {OWN} sluice-ca"),
+        "get :secrets default sluice-ca".to_owned(),
+        "create :pods default".to_owned(),
+        "delete :pods default p".to_owned(),
+        "update :pods default p".to_owned(),
+        "create :pods/exec default p".to_owned(),
+        "create :pods/binding default p".to_owned(),
+        "update :pods/status default p".to_owned(),
+        "create :serviceaccounts/token kube-system default".to_owned(),
+        "impersonate :users - admin".to_owned(),
+        "escalate rbac.authorization.k8s.io:clusterroles".to_owned(),
+        "bind rbac.authorization.k8s.io:clusterroles - cluster-admin".to_owned(),
+        "get :nodes".to_owned(),
+        "update :resourcequotas default".to_owned(),
+        "update :resourcequotas/status default".to_owned(),
+        "update aaq.kubevirt.io:applicationawareresourcequotas default q".to_owned(),
+        "delete aaq.kubevirt.io:applicationawareresourcequotas default q".to_owned(),
+        "update aaq.kubevirt.io:aaqs - aaq".to_owned(),
+    ];
+    check(&identity, &refused.each_ref().map(String::as_str), false).await;
+}
+
+fn code<T: std::fmt::Debug>(answer: kube::Result<T>) -> u16 {
+    match answer {
+        Err(kube::Error::Api(status)) => status.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_refused_for_real() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "refused").await;
+    team.quota("q", &[("pods", "0")]).await;
+    team.pod("p", &[]).await;
+    let namespace = &team.namespace.name;
+    let quota =
+        format!("/apis/aaq.kubevirt.io/v1alpha1/namespaces/{namespace}/applicationawareresourcequotas/q");
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        let client = bed.service_account(OWN, name).await.unwrap().client().unwrap();
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client.clone(), namespace);
+        assert_eq!(code(pods.create(&PostParams::default(), &objects::pod("x", &[])).await), 403, "{name}");
+        assert_eq!(code(pods.delete("p", &DeleteParams::default()).await), 403, "{name}");
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), OWN);
+        assert_eq!(code(secrets.list(&ListParams::default()).await), 403, "{name}");
+        assert_eq!(code(secrets.get("other").await), 403, "{name}");
+        let raised = json!({"spec": {"hard": {"pods": "9"}}});
+        let answer = call(&client, http::Method::PATCH, &quota, MERGE, &raised).await.unwrap();
+        assert_eq!(answer.code, 403, "{name}: {answer:?}");
+    }
+    let webhook = bed.service_account(OWN, names::WEBHOOK).await.unwrap().client().unwrap();
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(webhook, namespace);
+    assert_eq!(code(pods.get("p").await), 403);
+    assert_eq!(team.held().await, ["p"]);
+}
+
+#[tokio::test]
+async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "tenant").await;
+    team.quota("q", &[("pods", "1")]).await;
+    team.until_used("q", "pods", "0").await;
+    let tenant = bed.tenant(&team.namespace).await.unwrap();
+    let namespace = &team.namespace.name;
+    let arq = "aaq.kubevirt.io:applicationawareresourcequotas";
+    let may: Vec<String> = ["get", "list", "watch"].map(|verb| format!("{verb} {arq} {namespace}")).into();
+    check(&tenant, &may.iter().map(String::as_str).collect::<Vec<_>>(), true).await;
+    let mut may_not = Vec::new();
+    let kinds = [
+        arq,
+        "aaq.kubevirt.io:applicationawareresourcequotas/status",
+        "aaq.kubevirt.io:aaqjobqueueconfigs",
+        "aaq.kubevirt.io:aaqjobqueueconfigs/status",
+        "aaq.kubevirt.io:aaqs",
+    ];
+    for kind in kinds {
+        for verb in ["create", "update", "patch", "delete", "deletecollection"] {
+            may_not.push(format!("{verb} {kind} {namespace}"));
+        }
+    }
+    for line in ["update coordination.k8s.io:leases", "get :secrets", "get :pods"] {
+        may_not.push(format!("{line} {OWN}"));
+    }
+    may_not.push(format!("get {arq} default"));
+    may_not.push(format!("update :namespaces {namespace} {namespace}"));
+    check(&tenant, &may_not.iter().map(String::as_str).collect::<Vec<_>>(), false).await;
+
+    // And for real.
+    let client = tenant.client().unwrap();
+    let base = format!("/apis/aaq.kubevirt.io/v1alpha1/namespaces/{namespace}");
+    let quota = format!("{base}/applicationawareresourcequotas/q");
+    let read = get(&client, &quota).await.unwrap();
+    assert_eq!((read.code, &read.body["status"]["used"]["pods"]), (200, &json!("0")), "{read:?}");
+    let raised: Value = json!({"spec": {"hard": {"pods": "9"}}});
+    let forged: Value = json!({"status": {"used": {"pods": "0"}}});
+    for (path, body) in [(quota.clone(), &raised), (format!("{quota}/status"), &forged)] {
+        let answer = call(&client, http::Method::PATCH, &path, MERGE, body).await.unwrap();
+        assert_eq!(answer.code, 403, "{path}: {answer:?}");
+    }
+    let answer = call(&client, http::Method::DELETE, &quota, JSON, &json!({})).await.unwrap();
+    assert_eq!(answer.code, 403, "{answer:?}");
+    let config = json!({"apiVersion": names::API_VERSION, "kind": "AAQJobQueueConfig", "metadata": {"name": "aaqjqc"}, "spec": {}});
+    let answer = post(&client, &format!("{base}/aaqjobqueueconfigs"), &config).await.unwrap();
+    assert_eq!(answer.code, 403, "{answer:?}");
+}
+
+#[tokio::test]
+async fn who_may_view_a_namespace_sees_its_quotas() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "viewer").await;
+    team.quota("q", &[("pods", "1")]).await;
+    let viewer = bed.client_as_user("viewer", &["viewers"]).unwrap();
+    bed.apply_objects([json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "view", "namespace": team.namespace.name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}],
+    })])
+    .await
+    .unwrap();
+    let client = viewer.client().unwrap();
+    let namespace = &team.namespace.name;
+    let path =
+        format!("/apis/aaq.kubevirt.io/v1alpha1/namespaces/{namespace}/applicationawareresourcequotas/q");
+    let seen = || async { get(&client, &path).await.ok().filter(|answer| answer.code == 200) };
+    sluice_testbed::wait::eventually(crate::context::SOON, seen, "the viewer's rights").await.unwrap();
+    let granted = granted(bed, &viewer, namespace).await;
+    let ours: Vec<_> =
+        granted.iter().filter(|line| line.contains("kubevirt.io")).map(String::as_str).collect();
+    let arq = "aaq.kubevirt.io:applicationawareresourcequotas";
+    assert_eq!(ours, [format!("get {arq}"), format!("list {arq}"), format!("watch {arq}")]);
+}

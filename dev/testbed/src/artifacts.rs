@@ -1,0 +1,292 @@
+//! The programs of the test bed, built from the Go modules in `testbed/` and cached by content.
+//!
+//! The cache is `$SLUICE_CACHE_DIR`, by default `$HOME/.cache/sluice`; an entry's name carries a
+//! hash of the module's files, the build's parameters and the Go version. The Kubernetes version
+//! is one variable: `SLUICE_KUBERNETES_VERSION=1.34` selects `go.1.34.mod`.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use sha2::{Digest as _, Sha256};
+
+/// Environment variable that selects the Kubernetes minor version, e.g. `1.34`.
+pub const KUBERNETES_VERSION: &str = "SLUICE_KUBERNETES_VERSION";
+
+/// One program that is built from a Go module.
+struct Artifact {
+    name: String,
+    version: String,
+    module: PathBuf,
+    modfile: PathBuf,
+    package: &'static str,
+    ldflags: String,
+}
+
+/// Path of the control plane program (etcd, API server, controller-manager, scheduler, kubectl).
+///
+/// # Errors
+/// When Go is missing or too old, the version is unknown or the build fails.
+pub fn kubernetes() -> anyhow::Result<PathBuf> {
+    let module = modules().join("kubernetes");
+    let wanted = std::env::var(KUBERNETES_VERSION).unwrap_or_default();
+    let modfile = kubernetes_modfile(&module, wanted.trim().trim_start_matches('v'))?;
+    let version = required_version(&modfile, "k8s.io/kubernetes")?;
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
+    let base = "k8s.io/component-base/version";
+    let ldflags = format!(
+        "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
+         -X k8s.io/client-go/pkg/version.gitVersion={version}"
+    );
+    Artifact { name: "kubernetes".into(), version, module, modfile, package: ".", ldflags }.ensure()
+}
+
+/// Path of the KWOK program, which plays the kubelets of simulated nodes.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn kwok() -> anyhow::Result<PathBuf> {
+    let module = modules().join("kwok");
+    let modfile = module.join("go.mod");
+    let version = required_version(&modfile, "sigs.k8s.io/kwok")?;
+    let ldflags = format!("-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={version}");
+    Artifact { name: "kwok".into(), version, module, modfile, package: "sigs.k8s.io/kwok/cmd/kwok", ldflags }
+        .ensure()
+}
+
+fn modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed")
+}
+
+/// The directory in which built programs and persistent beds live.
+///
+/// # Errors
+/// When neither `SLUICE_CACHE_DIR` nor `HOME` is set.
+pub fn cache_dir() -> anyhow::Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("SLUICE_CACHE_DIR") {
+        return Ok(dir.into());
+    }
+    let home =
+        std::env::var_os("HOME").context("neither SLUICE_CACHE_DIR nor HOME is set: set one of them")?;
+    Ok(Path::new(&home).join(".cache/sluice"))
+}
+
+/// `go.mod` when it is of the wanted minor version (or none is wanted), else `go.<minor>.mod`.
+fn kubernetes_modfile(module: &Path, wanted: &str) -> anyhow::Result<PathBuf> {
+    let newest = module.join("go.mod");
+    let version = required_version(&newest, "k8s.io/kubernetes")?;
+    if wanted.is_empty() || version.trim_start_matches('v').starts_with(&format!("{wanted}.")) {
+        return Ok(newest);
+    }
+    let other = module.join(format!("go.{wanted}.mod"));
+    ensure!(
+        !wanted.contains('/') && other.is_file(),
+        "{KUBERNETES_VERSION}={wanted}: no such version here; give a minor version with a file {}/go.<minor>.mod",
+        module.display()
+    );
+    Ok(other)
+}
+
+/// The version of a module that a go.mod file requires, e.g. `v1.36.3`.
+fn required_version(modfile: &Path, module: &str) -> anyhow::Result<String> {
+    let text = fs::read_to_string(modfile).with_context(|| format!("reading {}", modfile.display()))?;
+    find_required(&text, module).with_context(|| format!("{} does not require {module}", modfile.display()))
+}
+
+fn find_required(text: &str, module: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next() == Some(module)).then(|| words.next().map(str::to_owned)).flatten()
+    })
+}
+
+/// Major and minor number of `go1.26.8`, `1.26.0`, `go1.27rc1`.
+fn go_minor(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim().trim_start_matches("go").split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
+    Some((major, minor.parse().ok()?))
+}
+
+impl Artifact {
+    /// Finds the program in the cache or builds it.
+    fn ensure(&self) -> anyhow::Result<PathBuf> {
+        let go = self.go_version()?;
+        let cache = cache_dir()?;
+        let entry = cache.join(format!("{}-{}", self.name, self.hash(&go)?));
+        let program = entry.join(&self.name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+        let lock =
+            File::create(cache.join(format!("{}.lock", self.name))).context("creating the build lock")?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                say(&format!("another process is building {}: waiting for it", self.name));
+                lock.lock().context("waiting for the build lock")?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error).context("taking the build lock"),
+        }
+        if !program.is_file() {
+            self.build(&cache, &entry)?;
+        }
+        Ok(program)
+    }
+
+    fn go_version(&self) -> anyhow::Result<String> {
+        let advice =
+            "install Go from https://go.dev/dl/ (or your distribution's golang package) and put it in PATH";
+        let text = fs::read_to_string(&self.modfile)?;
+        let needed = text.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("1.26");
+        let output = Command::new("go").args(["env", "GOVERSION"]).current_dir(&self.module).output();
+        let output = output.with_context(|| {
+            format!(
+                "cannot run `go`, which builds the test bed's {} (Go {needed} or newer): {advice}",
+                self.name
+            )
+        })?;
+        let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        ensure!(
+            output.status.success() && go_minor(&found) >= go_minor(needed),
+            "{} needs Go {needed} or newer, found {found:?} {complaint}: {advice}",
+            self.name
+        );
+        Ok(found)
+    }
+
+    fn hash(&self, go: &str) -> anyhow::Result<String> {
+        let mut files = vec![self.modfile.clone(), self.modfile.with_extension("sum")];
+        for entry in
+            fs::read_dir(&self.module).with_context(|| format!("reading {}", self.module.display()))?
+        {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "go") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        let mut hash = Sha256::new();
+        for part in [go, self.package, &self.ldflags, std::env::consts::ARCH, std::env::consts::OS] {
+            hash.update(part.as_bytes());
+            hash.update([0]);
+        }
+        for file in files {
+            let content = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+            hash.update(content.len().to_le_bytes());
+            hash.update(content);
+        }
+        Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Builds into a temporary directory and renames it, so that an entry is whole or absent.
+    fn build(&self, cache: &Path, entry: &Path) -> anyhow::Result<()> {
+        let fresh = tempfile::Builder::new().prefix(&format!("{}-build-", self.name)).tempdir_in(cache)?;
+        say(&format!("building {} {} (once; several minutes on a small machine)", self.name, self.version));
+        let started = Instant::now();
+        let mut child = Command::new("go")
+            .args(["build", "-v", "-buildvcs=false"])
+            .arg(format!("-modfile={}", self.modfile.display()))
+            .arg(format!("-ldflags={}", self.ldflags))
+            .arg("-o")
+            .arg(fresh.path().join(&self.name))
+            .arg(self.package)
+            .current_dir(&self.module)
+            .env("CGO_ENABLED", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting go build")?;
+        let stderr = child.stderr.take().context("go build has no stderr")?;
+        let tail = self.report(stderr, started);
+        let status = child.wait().context("waiting for go build")?;
+        if !status.success() {
+            bail!("building {} {} failed ({status}):\n{}", self.name, self.version, tail.join("\n"));
+        }
+        let fresh = fresh.keep();
+        if let Err(error) = fs::rename(&fresh, entry) {
+            let _ = fs::remove_dir_all(&fresh);
+            return Err(error).with_context(|| format!("installing {}", entry.display()));
+        }
+        say(&format!("built {} {} in {} s", self.name, self.version, started.elapsed().as_secs()));
+        Ok(())
+    }
+
+    /// Prints a progress line every few seconds; returns the last lines for an error message.
+    fn report(&self, stderr: impl std::io::Read + Send + 'static, started: Instant) -> Vec<String> {
+        let (lines, received) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let (mut packages, mut downloads, mut tail) = (0_usize, 0_usize, Vec::new());
+        let mut next = started + Duration::from_secs(5);
+        loop {
+            match received.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    let download = line.starts_with("go: downloading");
+                    downloads += usize::from(download);
+                    packages += usize::from(!download && !line.contains(' '));
+                    tail.push(line);
+                    let surplus = tail.len().saturating_sub(30);
+                    tail.drain(..surplus);
+                }
+                Err(RecvTimeoutError::Disconnected) => return tail,
+                Err(RecvTimeoutError::Timeout) => {
+                    next += Duration::from_secs(5);
+                    let (name, seconds) = (&self.name, started.elapsed().as_secs());
+                    say(&format!(
+                        "  {name}: {seconds} s, {downloads} modules fetched, {packages} packages built"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Writes past the test harness's capture: a first build takes minutes and must not look dead.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "test bed: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_compare_by_number() {
+        assert_eq!(go_minor("go1.26.8"), Some((1, 26)));
+        assert_eq!(go_minor("1.9"), Some((1, 9)));
+        assert_eq!(go_minor("go1.27rc1"), Some((1, 27)));
+        assert_eq!(go_minor("devel"), None);
+        assert!(go_minor("go1.9") < go_minor("1.26.0"));
+    }
+
+    #[test]
+    fn required_version_is_the_requirement_not_the_replacement() {
+        let text = "require (\n\tk8s.io/kubernetes v1.36.3\n)\nreplace (\n\tk8s.io/kubectl => k8s.io/kubectl v0.36.3\n)";
+        assert_eq!(find_required(text, "k8s.io/kubernetes").as_deref(), Some("v1.36.3"));
+        assert_eq!(find_required(text, "k8s.io/api"), None);
+    }
+
+    #[test]
+    fn version_is_one_variable() {
+        let module = modules().join("kubernetes");
+        assert!(kubernetes_modfile(&module, "").unwrap().ends_with("go.mod"));
+        assert!(kubernetes_modfile(&module, "1.36").unwrap().ends_with("go.mod"));
+        assert!(kubernetes_modfile(&module, "1.34").unwrap().ends_with("go.1.34.mod"));
+        let error = kubernetes_modfile(&module, "1.3").unwrap_err().to_string();
+        assert!(error.contains("SLUICE_KUBERNETES_VERSION=1.3"), "{error}");
+    }
+}

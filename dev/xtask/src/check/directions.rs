@@ -1,0 +1,101 @@
+//! Which of our crates may use which.
+
+use super::metadata::Metadata;
+
+/// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
+const MAY_USE: [(&str, &[&str]); 8] = [
+    // Pure: no crate of ours, no I/O.
+    ("sluice-engine", &[]),
+    ("sluice-api", &["sluice-engine"]),
+    // Knows Kubernetes and no quota.
+    ("sluice-kube-ext", &[]),
+    ("sluice-index", &["sluice-api", "sluice-engine"]),
+    ("sluice-operator", &["sluice-api", "sluice-kube-ext"]),
+    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
+    (
+        "sluice-controllers",
+        &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext", "sluice-operator"],
+    ),
+    (
+        "sluice",
+        &[
+            "sluice-api",
+            "sluice-controllers",
+            "sluice-engine",
+            "sluice-index",
+            "sluice-kube-ext",
+            "sluice-operator",
+            "sluice-webhook",
+        ],
+    ),
+];
+
+/// Libraries that would bring I/O or Kubernetes into the engine.
+const NOT_IN_ENGINE: [&str; 6] = ["futures", "k8s-openapi", "kube", "reqwest", "tokio", "hyper"];
+
+/// Crates under `dev/`: nothing that ships may use them.
+const DEV: [&str; 5] = ["sluice-bench", "sluice-demo", "sluice-e2e", "sluice-testbed", "xtask"];
+
+pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
+    let mut violations = Vec::new();
+    for package in metadata.own() {
+        let name = package.name.as_str();
+        let allowed = MAY_USE.iter().find(|(shipped, _)| *shipped == name).map(|(_, allowed)| *allowed);
+        if allowed.is_none() && !DEV.contains(&name) {
+            violations.push(format!("{name}: no rule says what it may use; add it to {}", file!()));
+        }
+        let used = package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));
+        for dependency in used {
+            let other = dependency.name.as_str();
+            let Some(allowed) = allowed else { continue };
+            if dependency.path.is_some() && !allowed.contains(&other) {
+                violations.push(format!("{name} must not depend on {other}"));
+            }
+            if name == "sluice-engine" && NOT_IN_ENGINE.contains(&other) {
+                violations.push(format!("{name} is pure and must not depend on {other}"));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::violations;
+    use crate::check::metadata::Metadata;
+
+    fn package(name: &str, uses: &str, path: bool, kind: Option<&str>) -> Metadata {
+        let path = path.then_some("somewhere");
+        serde_json::from_value(serde_json::json!({ "packages": [{
+            "name": name, "version": "0.1.0", "license": "Apache-2.0", "source": null,
+            "dependencies": [{ "name": uses, "kind": kind, "path": path }],
+        }]}))
+        .expect("metadata")
+    }
+
+    #[test]
+    fn a_dependency_against_the_direction_is_reported() {
+        for (name, uses, path) in [
+            ("sluice-engine", "sluice-api", true),
+            ("sluice-engine", "tokio", false),
+            ("sluice-kube-ext", "sluice-engine", true),
+            ("sluice-webhook", "sluice-controllers", true),
+            ("sluice", "sluice-testbed", true),
+            ("sluice-new", "serde", false),
+        ] {
+            assert_eq!(violations(&package(name, uses, path, None)).len(), 1, "{name} -> {uses}");
+        }
+    }
+
+    #[test]
+    fn others_are_not() {
+        for (name, uses, kind) in [
+            ("sluice-index", "sluice-engine", None),
+            ("sluice", "sluice-controllers", None),
+            ("xtask", "sluice-operator", None),
+            ("sluice-engine", "sluice-testbed", Some("dev")),
+        ] {
+            assert!(violations(&package(name, uses, true, kind)).is_empty(), "{name} -> {uses}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Developer commands: code generation, checks, test bed, image.
+
+mod bed;
+mod check;
+mod generate;
+mod image;
+mod lint;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of Sluice. `make help` lists the usual ones.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write deploy/crds/*.yaml and deploy/install.yaml.
+    Gen {
+        /// Write nothing; fail if a file differs from what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the directions of dependencies, licences and duplicate versions.
+    Check,
+    /// Format check, clippy, generated files, and `check`.
+    Lint,
+    /// Build the test bed's programs and run every test; the last line is the sum.
+    Test {
+        /// Arguments for `cargo test`, in place of `--workspace`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Build the static binary and the image archive target/image/sluice.tar.
+    Image,
+    /// Control planes that stay until they are taken down.
+    #[command(subcommand)]
+    Bed(bed::BedCommand),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse().command).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Gen { check } => generate::run(check),
+        Command::Check => check::run(),
+        Command::Lint => lint::run_all(),
+        Command::Test { arguments } => test::run(&arguments),
+        Command::Image => image::run(),
+        Command::Bed(command) => bed::run(command).await,
+    }
+}

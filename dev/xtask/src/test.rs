@@ -1,0 +1,96 @@
+//! `xtask test`: every test, and one line with the sum at the end.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use sluice_testbed::artifacts;
+
+use crate::shell::{cargo, run as shell_run, shown, target_directory};
+
+/// Tests that were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+/// Builds what the tests start, then runs `cargo test`.
+///
+/// The whole workspace is built first and the suites are told where the program is: built by themselves, alone, it
+/// would get other features of shared dependencies and half of them would be compiled twice.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let start = Instant::now();
+    artifacts::kubernetes()?;
+    artifacts::kwok()?;
+    shell_run(cargo().args(["build", "--locked", "--workspace"]))?;
+    let mut command = cargo();
+    command.env("SLUICE_BINARY", target_directory().join("debug").join("sluice"));
+    command.args(["test", "--locked", "--no-fail-fast"]);
+    if arguments.is_empty() {
+        command.arg("--workspace");
+    } else {
+        command.args(arguments);
+    }
+    let shown = shown(&command);
+    eprintln!("+ {shown}");
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("could not start {shown}"))?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    let mut sum = Sum::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.context("could not read the output of cargo test")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        sum.add(&line);
+    }
+    let status = child.wait().with_context(|| format!("could not wait for {shown}"))?;
+    println!("\ntests took {} s", start.elapsed().as_secs());
+    println!("{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.ignored);
+    ensure!(status.success() && sum.failed == 0, "{shown} failed with {status}");
+    ensure!(sum.passed > 0, "{shown} ran no test");
+    Ok(())
+}
+
+impl Sum {
+    /// Adds what a line like `test result: ok. 3 passed; 0 failed; 1 ignored; …` says.
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.trim_start().strip_prefix("test result: ") else {
+            return;
+        };
+        for part in result.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            let (Some(Ok(number)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sum;
+
+    #[test]
+    fn results_of_several_binaries_are_summed() {
+        let mut sum = Sum::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.21s",
+            "test a_test ... 7 failed",
+            "test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 9 filtered out; finished in 12.00s",
+        ] {
+            sum.add(line);
+        }
+        let expected = Sum { passed: 5, failed: 4, ignored: 1 };
+        assert_eq!(sum, expected);
+    }
+}
