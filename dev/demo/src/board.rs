@@ -150,8 +150,9 @@ impl Board {
         if state != State::Held && row.released.is_none() {
             row.released = Some(at);
         }
-        // A pod that fits is behind the gate for milliseconds: told only if there is a reason.
-        let line = (changed || (!known && state != State::Held)).then(|| line(row));
+        // A pod that fits is behind the gate for milliseconds: told only if there is a reason, which may have come first.
+        let worth = state != State::Held || row.told.is_some();
+        let line = (changed || (!known && worth)).then(|| line(row));
         self.weigh();
         line
     }
@@ -307,6 +308,15 @@ mod tests {
         assert_eq!(board.rows()[0].waited(), Some(at(3)));
         assert!(board.breaches.is_empty());
         assert_eq!(board.peaks[0].most, cpus("1"));
+    }
+
+    #[test]
+    fn a_reason_may_be_seen_before_its_pod() {
+        let mut board = Board::default();
+        assert_eq!(board.told("uid-of-a", "because"), None, "nobody knows whose it is");
+        let line = board.pod(at(1), &pod("a", "1", true, "Pending")).unwrap();
+        assert_eq!(line, "a                    Held       because");
+        assert_eq!(board.pod(at(2), &pod("a", "1", true, "Pending")), None, "the same again");
     }
 
     #[test]
