@@ -3,9 +3,14 @@
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
 mod aaq;
+mod headroom_policy;
 mod job_queue_config;
+mod migration_quota;
+mod migration_window;
+mod mtq;
 pub mod names;
 mod resource_quota;
+mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,15 +21,30 @@ pub use aaq::{
     CustomTlsProfile, ImagePullPolicy, NamedTlsProfile, NodePlacement, TlsProfileType, TlsSecurityProfile,
     TlsVersion, VmiCalculator, VmiCalculatorConfiguration,
 };
+pub use headroom_policy::{
+    BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,
+};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
+pub use migration_quota::{
+    OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,
+    VirtualMachineMigrationResourceQuotaStatus,
+};
+pub use migration_window::{MigrationWindow, MigrationWindowSpec, WindowMigration, WindowQuota};
+pub use mtq::{MTQ, MtqSpec};
 pub use resource_quota::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
 
 /// Every CRD that an installation has, in the order they are applied.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
-    [AAQ::crd(), ApplicationAwareResourceQuota::crd(), AAQJobQueueConfig::crd()]
-        .into_iter()
-        .map(schema::finish)
-        .collect()
+    let crds = [
+        AAQ::crd(),
+        ApplicationAwareResourceQuota::crd(),
+        AAQJobQueueConfig::crd(),
+        MTQ::crd(),
+        VirtualMachineMigrationResourceQuota::crd(),
+        MigrationWindow::crd(),
+        HeadroomPolicy::crd(),
+    ];
+    crds.into_iter().map(schema::finish).collect()
 }

@@ -27,6 +27,32 @@ pub const ACRQ_LOCK: &str = "application-aware-cluster-resource-quota-lock";
 /// Conventional name of the `AAQ` singleton.
 pub const AAQ_NAME: &str = "aaq";
 
+/// API group of the kinds that users of managed-tenant-quota know.
+pub const MTQ_GROUP: &str = "mtq.kubevirt.io";
+/// The only served version of [`MTQ_GROUP`].
+pub const MTQ_VERSION: &str = "v1alpha1";
+/// Resource name of [`crate::MTQ`].
+pub const MTQS: &str = "mtqs";
+/// Resource name of [`crate::VirtualMachineMigrationResourceQuota`].
+pub const VMMRQS: &str = "virtualmachinemigrationresourcequotas";
+
+/// API group of Sluice's own kinds.
+pub const OWN_GROUP: &str = OWN_DOMAIN;
+/// The only served version of [`OWN_GROUP`].
+pub const OWN_VERSION: &str = "v1alpha1";
+/// Resource name of [`crate::MigrationWindow`].
+pub const MIGRATION_WINDOWS: &str = "migrationwindows";
+/// Resource name of [`crate::HeadroomPolicy`].
+pub const HEADROOM_POLICIES: &str = "headroompolicies";
+/// Name of the one [`crate::MigrationWindow`] a namespace may have: as long as it exists, pods wait.
+pub const WINDOW_NAME: &str = "window";
+/// Name of the [`crate::MigrationWindow`] whose dry-run creation is denied where [`WINDOW_NAME`] is in force.
+pub const PROBE_NAME: &str = "probe";
+/// Name of the [`crate::MigrationWindow`] whose dry-run creation queues behind the quota checks that came before it.
+pub const DRAIN_NAME: &str = "drain";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that puts [`WINDOW_NAME`] in force.
+pub const WINDOW_POLICY: &str = "sluice-migration-window";
+
 /// The scheduling gate that a pod waits behind.
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 /// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise (`aaq.md` §2.1).
@@ -68,6 +94,10 @@ pub const ADMIN_PORT: u16 = 8081;
 pub const PATH_SERVE: &str = "/serve-path";
 /// Path of [`WEBHOOK_POD_IDENTITY`], which sees the same kinds and operations as others do and so needs its own.
 pub const PATH_POD_IDENTITY: &str = "/pod-identity";
+/// Path of [`WEBHOOK_HEADROOM`].
+pub const PATH_HEADROOM: &str = "/headroom";
+/// Path that managed-tenant-quota's lock objects call.
+pub const PATH_VALIDATE_PODS: &str = "/validate-pods";
 /// Path of the liveness probe on [`ADMIN_PORT`].
 pub const PATH_HEALTHZ: &str = "/healthz";
 /// Path of the readiness probe on [`ADMIN_PORT`].
@@ -89,6 +119,23 @@ pub const WEBHOOK_GATE_GUARD: &str = "remove.pod.gate.validator";
 pub const WEBHOOK_AAQ: &str = "aaq.cr.validator";
 /// Webhook of [`VALIDATING_CONFIG`] that guards [`CREATED_BY_ANNOTATION`].
 pub const WEBHOOK_POD_IDENTITY: &str = "pod.identity.validator";
+/// Webhook of [`VALIDATING_CONFIG`] that makes room for the target pods of live migrations.
+pub const WEBHOOK_HEADROOM: &str = "headroom.quota.sluice.dev";
+
+/// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
+pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
+/// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.
+pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
+/// Label of a launcher pod: the uid of its VirtualMachineInstance.
+pub const CREATED_BY_LABEL: &str = "kubevirt.io/created-by";
+/// Name of the ServiceAccount of KubeVirt's controller, in KubeVirt's namespace.
+pub const KUBEVIRT_CONTROLLER_ACCOUNT: &str = "kubevirt-controller";
+/// Type of the VirtualMachineInstanceMigration's condition that tells of a target pod refused by a quota.
+pub const REJECTED_CONDITION: &str = "migrationRejectedByResourceQuota";
+/// Annotation (value `true`) with which Harvester's users keep a quota from being raised.
+pub const HARVESTER_OPT_OUT: &str = "harvesterhci.io/skipResourceQuotaAutoScaling";
+/// Annotation (value `true`) on a Namespace or a ResourceQuota that must not be raised.
+pub const OWN_OPT_OUT: &str = "quota.sluice.dev/skip-headroom";
 
 /// Finalizer that Sluice's operator puts on the `AAQ` it serves.
 pub const FINALIZER: &str = "quota.sluice.dev/installation";
@@ -106,4 +153,9 @@ pub fn controller_username(namespace: &str) -> String {
 /// Username the API server gives to the webhook of an installation in `namespace`.
 pub fn webhook_username(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:{WEBHOOK}")
+}
+
+/// Username the API server gives to KubeVirt's controller when KubeVirt is installed in `namespace`.
+pub fn kubevirt_controller_username(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{KUBEVIRT_CONTROLLER_ACCOUNT}")
 }

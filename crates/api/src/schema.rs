@@ -12,7 +12,7 @@ use serde_json::json;
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Objects that are replaced as a whole by a server-side apply.
-const ATOMIC_OBJECTS: [&str; 10] = [
+const ATOMIC_OBJECTS: [&str; 11] = [
     "configMapKeyRef",
     "configMapRef",
     "fieldRef",
@@ -21,6 +21,7 @@ const ATOMIC_OBJECTS: [&str; 10] = [
     "labelSelector",
     "preference",
     "resourceFieldRef",
+    "resourceQuotaSelector",
     "scopeSelector",
     "secretKeyRef",
 ];
@@ -37,7 +38,7 @@ const KEYED_LISTS: [(&str, &[&str]); 5] = [
 /// Fields whose types come from Kubernetes' pod API: their documentation is Kubernetes', and long.
 const FOREIGN: [&str; 3] = ["affinity", "sidecarEvaluators", "tolerations"];
 
-/// Fields that upstream allows to be null (`aaq.md` §1.1).
+/// TLS profiles, which upstream allows to be null (`aaq.md` §1.1).
 const NULLABLE: [&str; 4] = ["custom", "intermediate", "modern", "old"];
 
 /// Where in a schema a node is.
@@ -72,7 +73,11 @@ fn of_type(name: &str) -> JSONSchemaProps {
 }
 
 fn visit(node: &mut JSONSchemaProps, place: Place<'_>) {
-    let nullable = place.parent == "tlsSecurityProfile" && NULLABLE.contains(&place.field);
+    let nullable = match place.parent {
+        "tlsSecurityProfile" => NULLABLE.contains(&place.field),
+        "status" => place.field == "creationTime",
+        _ => false,
+    };
     node.nullable = nullable.then_some(true);
     if node.x_kubernetes_int_or_string == Some(true) {
         int_or_string(node, place);
@@ -120,6 +125,10 @@ fn int_or_string(node: &mut JSONSchemaProps, place: Place<'_>) {
 }
 
 fn list_type(node: &mut JSONSchemaProps, place: Place<'_>) {
+    // Types of our own say it themselves.
+    if node.x_kubernetes_list_type.is_some() {
+        return;
+    }
     // Lists of upstream's own types have no list type; lists of the types it borrows do.
     let own = ["conditions", "ciphers", "podsInJobQueue", "sidecarEvaluators"];
     if own.contains(&place.field)
@@ -221,13 +230,48 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tls_profiles_are_nullable() {
+    fn only_what_upstream_allows_to_be_null_is_nullable() {
         let mut found = Vec::new();
-        for name in ["aaqs", "applicationawareresourcequotas", "aaqjobqueueconfigs"] {
-            paths(root(&crd(name)), name, &|node| node["nullable"] == true, &mut found);
+        for crd in crate::all_crds() {
+            let name = &crd.spec.names.plural;
+            paths(root(&self::crd(name)), name, &|node| node["nullable"] == true, &mut found);
         }
-        let expected = ["custom", "intermediate", "modern", "old"];
-        assert_eq!(found, expected.map(|p| format!("aaqs.spec.tlsSecurityProfile.{p}")));
+        let profiles = ["custom", "intermediate", "modern", "old"];
+        let mut expected = profiles.map(|p| format!("aaqs.spec.tlsSecurityProfile.{p}")).to_vec();
+        expected.push("virtualmachinemigrationresourcequotas.status.creationTime".to_owned());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn selectors_of_ours_are_bounded_and_validated() {
+        let policy = crd("headroompolicies");
+        for path in ["spec.namespaceSelector", "spec.optOut.resourceQuotaSelector"] {
+            let selector = field(&policy, path);
+            assert_eq!(selector["x-kubernetes-map-type"], "atomic", "{path}");
+            assert!(selector["properties"]["matchExpressions"]["maxItems"].is_number(), "{path}");
+            let operators = &selector["properties"]["matchExpressions"]["items"]["properties"]["operator"];
+            assert_eq!(operators["enum"].as_array().map(Vec::len), Some(4), "{path}");
+        }
+        assert_eq!(field(&policy, "spec")["required"], serde_json::json!(["budget", "namespaceSelector"]));
+    }
+
+    #[test]
+    fn conditions_of_ours_are_merged_by_type() {
+        for name in ["headroompolicies", "virtualmachinemigrationresourcequotas"] {
+            let crd = crd(name);
+            let conditions = field(&crd, "status.conditions");
+            assert_eq!(conditions["x-kubernetes-list-type"], "map", "{name}");
+            assert_eq!(conditions["x-kubernetes-list-map-keys"], serde_json::json!(["type"]), "{name}");
+        }
+    }
+
+    #[test]
+    fn originals_of_raised_quotas_are_an_atomic_list() {
+        let crd = crd("virtualmachinemigrationresourcequotas");
+        let originals = field(&crd, "status.originalBlockingResourceQuotas");
+        assert_eq!(originals["x-kubernetes-list-type"], "atomic");
+        assert_eq!(originals["items"]["required"], serde_json::json!(["name", "spec"]));
+        assert_eq!(field(&crd, "status.originalBlockingResourceQuotas.[].spec.hard.{}")["pattern"], QUANTITY);
     }
 
     #[test]
@@ -247,7 +291,8 @@ mod tests {
 
     #[test]
     fn required_fields_and_defaults_are_upstreams() {
-        for name in ["aaqs", "applicationawareresourcequotas", "aaqjobqueueconfigs"] {
+        for each in crate::all_crds() {
+            let name = &each.spec.names.plural;
             assert_eq!(root(&crd(name))["required"], serde_json::json!(["spec"]), "{name}");
         }
         let aaq = crd("aaqs");

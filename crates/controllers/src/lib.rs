@@ -2,4 +2,5 @@
 
 pub mod certificates;
 pub mod gate;
+pub mod headroom;
 pub mod hooks;

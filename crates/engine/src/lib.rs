@@ -3,12 +3,14 @@
 //! ```text
 //!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ Book (who may be released)
 //!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
+//!              headroom::plan (what would let a migration's target into native quotas)
 //! ```
 
 mod account;
 pub mod book;
 pub mod charge;
 mod classes;
+pub mod headroom;
 pub mod ledger;
 pub mod pod;
 pub mod quantity;

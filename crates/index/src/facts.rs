@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_engine::headroom::Need;
 use sluice_engine::pod::{
     ActuatedResources, Container, ContainerStatus, PodInput, ResourceList, Resources, pod_charge,
     stops_counting_at,
@@ -61,6 +62,18 @@ impl PodFacts {
             gates: gates(wire, gate),
             overdue_at,
         }
+    }
+}
+
+/// What a pod that is being created takes from native quotas.
+///
+/// # Errors
+/// Names the first field that cannot be read.
+pub fn need_of(wire: &PodWire, rules: ChargeRules) -> Result<Need, Arc<str>> {
+    let (input, unreadable) = input(wire);
+    match unreadable {
+        None => Ok(sluice_engine::headroom::need_of(&input, rules)),
+        Some(field) => Err(field),
     }
 }
 

@@ -5,16 +5,19 @@
 //!                                              Namespaces ────────┼──▶ the gate's state (controllers)
 //!                                              Quotas ────────────┘
 //! ```
+//! The same for live migrations and native quotas is [`headroom::HeadroomIndex`].
+//!
 //! A watch event is decoded into a narrow type, turned into a compact record and dropped.
 
 mod facts;
+pub mod headroom;
 mod namespaces;
 mod pods;
 mod quotas;
 mod version;
 pub mod wire;
 
-pub use facts::PodFacts;
+pub use facts::{PodFacts, need_of};
 pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
 pub use pods::{Gates, PodRecord, Pods, Sighting, push_tightly};
 pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded};

@@ -25,6 +25,17 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// User to impersonate (`--as`).
     pub impersonate: Option<String>,
+    /// One API server, instead of the address that stands for all of them.
+    pub server: Option<Server>,
+}
+
+/// One of the API servers of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// Its own address.
+    pub url: http::Uri,
+    /// The name that its certificate is for, if that is not the host of the address.
+    pub tls_name: Option<String>,
 }
 
 impl Default for ClientOptions {
@@ -35,6 +46,7 @@ impl Default for ClientOptions {
             user_agent: concat!("sluice/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(5),
             impersonate: None,
+            server: None,
         }
     }
 }
@@ -92,6 +104,10 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
     config.default_retry = false;
     if let Some(user) = &options.impersonate {
         config.auth_info.impersonate = Some(user.clone());
+    }
+    if let Some(server) = &options.server {
+        config.cluster_url = server.url.clone();
+        config.tls_server_name = server.tls_name.clone();
     }
     if let Some(proxy) = config.proxy_url.take() {
         return Err(ClientError::Proxy(proxy));

@@ -17,6 +17,7 @@ pub mod events;
 pub mod health;
 pub mod lease;
 pub mod metrics;
+pub mod raw;
 pub mod retry;
 pub mod serve;
 pub mod shutdown;

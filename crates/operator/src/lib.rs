@@ -8,8 +8,10 @@ mod options;
 mod rbac;
 mod render;
 mod webhooks;
+mod window_policy;
 mod workload;
 
 pub use options::{InstallOptions, WebhookClient, default_namespace_selector};
 pub use render::render;
-pub use webhooks::{CREATOR_CHANGED, GATE_REMOVED};
+pub use webhooks::{CREATOR_CHANGED, GATE_REMOVED, mutating, validating};
+pub use window_policy::{window_binding, window_policy};

@@ -7,6 +7,10 @@ use crate::options::InstallOptions;
 use crate::render::{cluster_metadata, labels, metadata, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const EVENTS: &str = "events.k8s.io";
+/// Where the API servers publish their own addresses, and under which name.
+const API_SERVERS: (&str, &str) = ("default", "kubernetes");
 /// Verbs of a reader that keeps up. With `resourceNames`, `list` and `watch` need a field selector on the name.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
@@ -27,6 +31,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
         objects.push(role("Role", metadata(options, name), rules));
         objects.push(binding(options, "Role", metadata(options, name), name));
     }
+    objects.extend(api_servers(options));
     objects.push(tenant_view());
     objects
 }
@@ -41,34 +46,78 @@ fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &st
         "kind": format!("{role_kind}Binding"),
         "metadata": metadata,
         "roleRef": { "apiGroup": GROUP, "kind": role_kind, "name": name },
-        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": options.namespace }],
+        "subjects": [subject(options, name)],
     })
 }
 
+fn subject(options: &InstallOptions, account: &str) -> Value {
+    json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
+}
+
+fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
+    let mut rule = rule(group, &[resource], verbs);
+    set(&mut rule, "resourceNames", json!([name]));
+    rule
+}
+
+/// What both components need to make room for migrations: to read who migrates and what limits it, to take and give
+/// back a namespace's window, and to raise `status.hard` of a quota. Neither may create a pod.
+fn headroom_rules() -> Vec<Value> {
+    let kubevirt = ["kubevirts", "virtualmachineinstancemigrations", "virtualmachineinstances"];
+    vec![
+        rule("kubevirt.io", &kubevirt, &READ),
+        rule("", &["resourcequotas"], &READ),
+        rule("", &["resourcequotas/status"], &["patch"]),
+        rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
+        rule(names::OWN_GROUP, &[names::HEADROOM_POLICIES], &READ),
+        rule(names::OWN_GROUP, &[names::MIGRATION_WINDOWS], &["get", "list", "watch", "create", "delete"]),
+        rule(EVENTS, &["events"], &["create", "patch"]),
+    ]
+}
+
 fn controller_cluster_rules() -> Value {
-    json!([
-        { "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"] },
-        { "apiGroups": [""], "resources": ["namespaces"], "verbs": READ },
-        { "apiGroups": [names::GROUP], "resources": [names::AAQS, names::ARQS], "verbs": READ },
-        {
-            "apiGroups": [names::GROUP],
-            "resources": [format!("{}/status", names::ARQS)],
-            "verbs": ["update", "patch"],
-        },
-        { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] },
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["mutatingwebhookconfigurations"],
-            "resourceNames": [names::MUTATING_CONFIG],
-            "verbs": ["get", "list", "watch", "update", "patch"],
-        },
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["validatingwebhookconfigurations"],
-            "resourceNames": [names::VALIDATING_CONFIG],
-            "verbs": ["get", "list", "watch", "update", "patch"],
-        },
-    ])
+    let status = |resource: &str| format!("{resource}/status");
+    let mut rules = vec![
+        rule("", &["pods"], &["get", "list", "watch", "patch"]),
+        rule("", &["namespaces"], &READ),
+        rule(names::GROUP, &[names::AAQS, names::ARQS], &READ),
+        rule(names::GROUP, &[&status(names::ARQS)], &["update", "patch"]),
+        rule("", &["limitranges"], &READ),
+        // KubeVirt tells of a pod that was refused in an event of the virtual machine.
+        rule("", &["events"], &["list", "watch"]),
+        rule(EVENTS, &["events"], &["list", "watch"]),
+        rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
+        rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
+        // What a managed-tenant-quota that crashed left behind: raised quotas, locks under any name, and whether
+        // one still runs.
+        rule("", &["resourcequotas"], &["patch"]),
+        rule(ADMISSION, &["validatingwebhookconfigurations"], &["get", "list", "watch", "delete"]),
+        rule("coordination.k8s.io", &["leases"], &["list"]),
+    ];
+    rules.extend(headroom_rules());
+    rules.extend(own_admission_rules());
+    json!(rules)
+}
+
+/// Our own admission objects are kept as they are shipped and put back when somebody deletes them.
+///
+/// `create` cannot be limited to a name. It gives nothing that `patch` on a named object does not give: whoever may
+/// write one webhook configuration may intercept whatever it likes.
+fn own_admission_rules() -> Vec<Value> {
+    let own = [
+        ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
+        ("validatingwebhookconfigurations", names::VALIDATING_CONFIG),
+        ("validatingadmissionpolicies", names::WINDOW_POLICY),
+        ("validatingadmissionpolicybindings", names::WINDOW_POLICY),
+    ];
+    let mut rules = vec![rule(ADMISSION, &own.map(|(resource, _)| resource), &["create"])];
+    let verbs = ["get", "list", "watch", "update", "patch"];
+    rules.extend(own.map(|(resource, name)| named(ADMISSION, resource, name, &verbs)));
+    rules
 }
 
 fn controller_rules() -> Value {
@@ -92,8 +141,15 @@ fn controller_rules() -> Value {
 }
 
 fn webhook_cluster_rules() -> Value {
-    // To know whether an `AAQ` exists when another one is created.
-    json!([{ "apiGroups": [names::GROUP], "resources": [names::AAQS], "verbs": READ }])
+    let mut rules = vec![
+        // To know whether an `AAQ` exists when another one is created.
+        rule(names::GROUP, &[names::AAQS], &READ),
+        rule("", &["namespaces"], &READ),
+        // To see that a migration's target pod has arrived.
+        rule("", &["pods"], &["list", "watch"]),
+    ];
+    rules.extend(headroom_rules());
+    json!(rules)
 }
 
 fn webhook_rules() -> Value {
@@ -105,14 +161,29 @@ fn webhook_rules() -> Value {
     }])
 }
 
-/// Those who may view a namespace may view its quotas. `edit` and `admin` contain `view` and get nothing more:
-/// a tenant must not change the quota that limits it.
+/// A window is proved at each API server, and this is where their addresses are.
+fn api_servers(options: &InstallOptions) -> [Value; 2] {
+    let (namespace, name) = API_SERVERS;
+    let metadata = json!({ "name": "sluice-api-servers", "namespace": namespace, "labels": labels(None) });
+    let slices = named("discovery.k8s.io", "endpointslices", name, &READ);
+    let mut bound = binding(options, "Role", metadata.clone(), "sluice-api-servers");
+    let subjects = [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account));
+    set(&mut bound, "subjects", json!(subjects));
+    [role("Role", metadata, json!([slices])), bound]
+}
+
+/// Those who may view a namespace may view its quotas and its window. `edit` and `admin` contain `view` and get
+/// nothing more: a tenant must not change what limits it.
 fn tenant_view() -> Value {
     let mut labels = labels(None);
     set(&mut labels, &format!("{GROUP}/aggregate-to-view"), json!("true"));
     role(
         "ClusterRole",
         json!({ "name": "sluice-view", "labels": labels }),
-        json!([{ "apiGroups": [names::GROUP], "resources": [names::ARQS], "verbs": READ }]),
+        json!([
+            rule(names::GROUP, &[names::ARQS], &READ),
+            rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
+            rule(names::OWN_GROUP, &[names::MIGRATION_WINDOWS], &READ),
+        ]),
     )
 }

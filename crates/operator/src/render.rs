@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::options::InstallOptions;
-use crate::{rbac, webhooks, workload};
+use crate::{rbac, webhooks, window_policy, workload};
 
 /// All objects of an installation, in the order they have to be applied.
 ///
@@ -14,6 +14,8 @@ pub fn render(options: &InstallOptions) -> Vec<Value> {
     objects.extend(crds());
     objects.extend(rbac::objects(options));
     objects.extend(workload::objects(options));
+    objects.push(window_policy::window_policy());
+    objects.push(window_policy::window_binding());
     objects.push(webhooks::mutating(options));
     objects.push(webhooks::validating(options));
     objects

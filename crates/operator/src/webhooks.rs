@@ -8,6 +8,8 @@ use crate::render::{labels, set};
 
 /// Seconds that the API server waits for an answer.
 const TIMEOUT_SECONDS: u32 = 5;
+/// The same while a migration is let in: quotas are raised and seen to be raised before the answer.
+const HEADROOM_TIMEOUT_SECONDS: u32 = 10;
 
 /// CEL: the update takes the gate from the pod.
 pub const GATE_REMOVED: &str = "has(oldObject.spec.schedulingGates) \
@@ -35,7 +37,7 @@ struct Hook<'a> {
 }
 
 /// The MutatingWebhookConfiguration.
-pub(crate) fn mutating(options: &InstallOptions) -> Value {
+pub fn mutating(options: &InstallOptions) -> Value {
     let mut gater = hook(
         options,
         Hook {
@@ -58,7 +60,7 @@ pub(crate) fn mutating(options: &InstallOptions) -> Value {
 }
 
 /// The ValidatingWebhookConfiguration. Upstream's order, then ours.
-pub(crate) fn validating(options: &InstallOptions) -> Value {
+pub fn validating(options: &InstallOptions) -> Value {
     let hooks = [
         Hook {
             name: names::WEBHOOK_QUOTA,
@@ -93,8 +95,32 @@ pub(crate) fn validating(options: &InstallOptions) -> Value {
             condition: Some(("creator-changed", CREATOR_CHANGED.to_owned())),
         },
     ];
-    let hooks = hooks.into_iter().map(|each| hook(options, each)).collect();
+    let mut hooks: Vec<Value> = hooks.into_iter().map(|each| hook(options, each)).collect();
+    hooks.push(headroom(options));
     configuration("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, hooks)
+}
+
+/// Target pods of live migrations only. Room for them is a service: without it they are created as if Sluice were
+/// not there, so nothing is refused when it cannot be reached.
+fn headroom(options: &InstallOptions) -> Value {
+    let mut rendered = hook(
+        options,
+        Hook {
+            name: names::WEBHOOK_HEADROOM,
+            path: names::PATH_HEADROOM,
+            operations: &["CREATE"],
+            resource: "pods",
+            scope: "Namespaced",
+            condition: None,
+        },
+    );
+    let targets =
+        json!({ "matchExpressions": [{ "key": names::MIGRATION_JOB_LABEL, "operator": "Exists" }] });
+    set(&mut rendered, "objectSelector", targets);
+    set(&mut rendered, "failurePolicy", json!("Ignore"));
+    set(&mut rendered, "sideEffects", json!("NoneOnDryRun"));
+    set(&mut rendered, "timeoutSeconds", json!(HEADROOM_TIMEOUT_SECONDS));
+    rendered
 }
 
 fn configuration(kind: &str, name: &str, webhooks: Vec<Value>) -> Value {
@@ -116,6 +142,9 @@ fn hook(options: &InstallOptions, hook: Hook<'_>) -> Value {
         "clientConfig": client_config(options, hook.path),
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
+        // The API server's defaults, written out: an edit can be told from them.
+        "namespaceSelector": {},
+        "objectSelector": {},
         "rules": [{
             "apiGroups": ["*"],
             "apiVersions": ["*"],

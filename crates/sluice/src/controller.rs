@@ -13,6 +13,9 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::certificates::{self, CertificateSettings};
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
+use sluice_controllers::headroom::{
+    self as reactive, BlockedCollector, Leftovers, Reactive, ReactiveConfig, ReactiveMetrics,
+};
 use sluice_controllers::hooks;
 use sluice_engine::ChargeRules;
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
@@ -22,9 +25,12 @@ use sluice_kube_ext::lease::plan::Timings;
 use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
+use sluice_operator::{InstallOptions, WebhookClient};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::headroom::{HeadroomArgs, Setup};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -67,9 +73,40 @@ pub struct ControllerArgs {
     /// Service; repeatable
     #[arg(long, value_name = "NAME")]
     webhook_san: Vec<String>,
-    /// Leave certificates and webhook configurations alone
+    /// Where the API server reaches the webhook, such as `https://192.0.2.1:8443`, if not through its Service
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+    /// Leave certificates, webhook configurations and the admission policy alone
     #[arg(long)]
     no_webhook_setup: bool,
+    #[command(flatten)]
+    headroom: HeadroomArgs,
+    /// How many windows for migrations that a quota rejected are open at the same time
+    #[arg(long, value_name = "N", default_value_t = ReactiveConfig::default().windows)]
+    concurrent_windows: usize,
+    /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::Clean)]
+    mtq_leftovers: MtqLeftovers,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum MtqLeftovers {
+    /// Quotas are restored and locks removed
+    Clean,
+    /// What would be done is printed
+    List,
+    /// Nothing
+    Ignore,
+}
+
+impl From<MtqLeftovers> for Leftovers {
+    fn from(flag: MtqLeftovers) -> Self {
+        match flag {
+            MtqLeftovers::Clean => Self::Clean,
+            MtqLeftovers::List => Self::List,
+            MtqLeftovers::Ignore => Self::Ignore,
+        }
+    }
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -99,6 +136,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let metrics = GateMetrics::default();
     metrics.register(&mut registry);
+    let reactive_metrics = ReactiveMetrics::default();
+    reactive_metrics.register(&mut registry);
     let writes = ApiWrites::default();
     let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &identity);
     {
@@ -113,8 +152,26 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let gate = Gate::new(config, &args.namespace, metrics);
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
+    // The lease is given back, and what windows rest on is kept current, until the last request is answered.
+    let stopped = CancellationToken::new();
+    let mut tasks = Tasks::new();
+    let setup = Setup {
+        tasks: &mut tasks,
+        client: connect(&options("head-room")).await?,
+        options: options("head-room"),
+        holder: identity.clone(),
+        writes: writes.clone(),
+        remember_dirty: true,
+        stopped: stopped.clone(),
+    };
+    let headroom = args.headroom.start(setup, registry.sub_registry_with_prefix("sluice")).await?;
+    let windows = ReactiveConfig { windows: args.concurrent_windows.max(1), ..ReactiveConfig::default() };
+    let reactive = Reactive::new(windows, Arc::clone(headroom.observed()), reactive_metrics);
+    registry.register_collector(Box::new(BlockedCollector(reactive.state())));
+
     let ready = Checks::default();
-    for watch in gate.watches() {
+    let watches = gate.watches().into_iter().chain(headroom.observed().watches()).chain(reactive.watches());
+    for watch in watches {
         ready.add(watch.kind().to_owned(), move || watch.check());
     }
     let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
@@ -123,13 +180,17 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         .with_context(|| format!("could not listen on {}", args.admin_listen))?;
 
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
-    let tell = move |held: Tell| tell_pod(&events, held);
+    let rules = ChargeRules::for_minor(version.minor);
+    let recorder = events.clone();
+    let tell = move |tell| reactive::reports(&tell).into_iter().for_each(|report| recorder.report(report));
+    let help = reactive::Apply::new(client.clone(), headroom, token.clone(), writes.clone(), rules, tell);
+    let reporter = reactive::Reporter::default();
+    let recorder = events.clone();
+    let tell = move |held: Tell| tell_pod(&recorder, held);
     let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
-    let apply = Apply::new(client.clone(), token.clone(), writes, tell, concurrency, request_deadline);
+    let apply =
+        Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
 
-    // The lease is given back only after the last request is answered.
-    let stopped = CancellationToken::new();
-    let mut tasks = Tasks::new();
     tasks.spawn("admin", health::serve_admin(listener, health::router(admin), cancel.clone()));
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
@@ -143,16 +204,28 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         settings.names.extend(args.webhook_san.iter().cloned());
         let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
         tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-        let (hooks_client, namespace) = (client.clone(), args.namespace.clone());
-        let (may_write, stop) = (may_write(&token), cancel.clone());
-        let hooks = async move { hooks::run(hooks_client, &namespace, may_write, stop).await };
+        let mut options = InstallOptions { namespace: args.namespace.clone(), ..InstallOptions::default() };
+        options.webhook_client = args.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url);
+        let hooks = hooks::run(client.clone(), options, may_write(&token), cancel.clone());
         tasks.spawn("hooks", once_leading(leadership.clone(), cancel.clone(), hooks));
     }
+    tasks.spawn("head-room sights", fallible(reactive.clone().observe(client.clone(), stopped.clone())));
+    let leftovers = reactive.clone().end_leftovers(
+        args.mtq_leftovers.into(),
+        help.clone(),
+        events.clone(),
+        leadership.clone(),
+        cancel.clone(),
+    );
+    tasks.spawn("leftovers of managed-tenant-quota", fallible(leftovers));
+    let report = reactive.clone().report(reporter.clone(), client, token, writes, cancel.clone());
+    tasks.spawn("head-room conditions", fallible(report));
+    let helping = reactive.decide(help, reporter, leadership.clone(), cancel.clone());
     let deciding = gate.decide(apply, leadership, cancel.clone());
     tasks.spawn(
-        "gate",
+        "decisions",
         fallible(async move {
-            deciding.await;
+            tokio::join!(deciding, helping);
             stopped.cancel();
         }),
     );

@@ -2,6 +2,7 @@
 
 mod controller;
 mod crds;
+mod headroom;
 mod logging;
 mod webhook;
 

@@ -1,27 +1,40 @@
 //! `sluice webhook`: the admission endpoints over HTTPS, wiring only.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, names};
-use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_engine::ChargeRules;
+use sluice_headroom::Headroom;
+use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
 use sluice_kube_ext::health::{self, Admin, Checks};
+use sluice_kube_ext::lease::unique_identity;
+use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
 use sluice_kube_ext::tls::{CertStore, watch_files, watch_secret};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
-use sluice_webhook::{AaqSightings, App, Limits, Settings, WebhookMetrics};
+use sluice_webhook::{
+    AaqSightings, App, HeadroomEndpoint, Limits, Settings, WebhookMetrics, headroom_router,
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::headroom::{self, HeadroomArgs};
+
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
+
+/// Limit for one admission request. The API server gives up after 10 s.
+const REQUEST_TIME: Duration = Duration::from_secs(11);
 
 /// Flags of `sluice webhook`.
 #[derive(Debug, clap::Args)]
@@ -62,6 +75,8 @@ pub struct WebhookArgs {
     /// Connections served at the same time
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub max_connections: usize,
+    #[command(flatten)]
+    pub headroom: HeadroomArgs,
 }
 
 /// Serves until a signal or until a task dies.
@@ -70,12 +85,13 @@ pub struct WebhookArgs {
 /// When something that is needed from the start is missing, or a task ends early.
 pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let cancel = on_signal().context("could not install signal handlers")?;
-    let client = connect(&ClientOptions {
+    let options = ClientOptions {
         kubeconfig: args.kubeconfig.clone(),
         user_agent: format!("{}/{}", names::WEBHOOK, env!("CARGO_PKG_VERSION")),
         ..ClientOptions::default()
-    })
-    .await?;
+    };
+    let client = connect(&options).await?;
+    let version = ServerVersion::fetch(&client).await?;
 
     let mut registry = Registry::default();
     let metrics = WebhookMetrics::register(&mut registry);
@@ -90,7 +106,30 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let mut tasks = Tasks::new();
     let ready = Checks::default();
     watch_aaqs(&mut tasks, client.clone(), Arc::clone(&app), cancel.clone());
-    serve_reviews(&mut tasks, &args, client, app, &ready, &mut registry, &cancel).await?;
+
+    // What windows rest on is kept current until the last one is closed.
+    let stopped = CancellationToken::new();
+    let writes = ApiWrites::default();
+    let ours = registry.sub_registry_with_prefix("sluice");
+    writes.register(ours);
+    let setup = headroom::Setup {
+        tasks: &mut tasks,
+        client: client.clone(),
+        options,
+        holder: unique_identity(),
+        writes,
+        remember_dirty: false,
+        stopped: stopped.clone(),
+    };
+    let headroom = args.headroom.start(setup, ours).await?;
+    tasks.spawn(
+        "KubeVirt's controller",
+        follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
+    );
+    let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), ChargeRules::for_minor(version.minor));
+    tasks.spawn("windows", close_windows(headroom, cancel.clone(), stopped));
+    let service = sluice_webhook::router(Arc::clone(&app)).merge(headroom_router(app, endpoint));
+    serve_reviews(&mut tasks, &args, client, service, &ready, &mut registry, &cancel).await?;
 
     let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
     let listener = bind(args.admin_listen).await?;
@@ -119,8 +158,46 @@ fn watch_aaqs(tasks: &mut Tasks, client: Client, app: Arc<App>, cancel: Cancella
     };
     tasks.spawn("watch aaqs", async move {
         watch(api, WatchOptions::default(), sink, WatchHealth::new(names::AAQS), cancel).await;
-        Ok::<_, std::convert::Infallible>(())
+        Ok::<_, Infallible>(())
     });
+}
+
+/// Keeps the endpoints told who KubeVirt's controller is.
+async fn follow_kubevirt(
+    headroom: Arc<Headroom>,
+    app: Arc<App>,
+    stopped: CancellationToken,
+) -> Result<(), Infallible> {
+    let mut changes = headroom.observed().changes();
+    let mut known = None;
+    let follow = async {
+        loop {
+            changes.mark_unchanged();
+            let now = headroom.observed().read(|index| index.kubevirt_controller());
+            if now != known {
+                tracing::info!(controller = ?now, "KubeVirt's controller");
+                app.set_kubevirt_controller(now.clone());
+                known = now;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    stopped.run_until_cancelled(follow).await;
+    Ok(())
+}
+
+/// After the signal to stop, waits for the targets that are being let in and for their windows.
+async fn close_windows(
+    headroom: Arc<Headroom>,
+    cancel: CancellationToken,
+    stopped: CancellationToken,
+) -> Result<(), Infallible> {
+    cancel.cancelled().await;
+    headroom.finish().await;
+    stopped.cancel();
+    Ok(())
 }
 
 fn name_of(aaq: &PartialObjectMeta<AAQ>) -> String {
@@ -133,7 +210,7 @@ async fn serve_reviews(
     tasks: &mut Tasks,
     args: &WebhookArgs,
     client: Client,
-    app: Arc<App>,
+    service: Router,
     ready: &Checks,
     registry: &mut Registry,
     cancel: &CancellationToken,
@@ -153,7 +230,7 @@ async fn serve_reviews(
             let (store, cancel) = (Arc::clone(&certs), cancel.clone());
             tasks.spawn("certificate secret", async move {
                 watch_secret(client, &namespace, &name, store, WatchHealth::new("secrets"), cancel).await;
-                Ok::<_, std::convert::Infallible>(())
+                Ok::<_, Infallible>(())
             });
         }
     }
@@ -163,9 +240,10 @@ async fn serve_reviews(
     let limits = ServeLimits {
         max_connections: args.max_connections,
         body_limit_bytes: args.max_body_bytes,
+        // A target may wait for its turn nearly as long as the API server waits for the answer.
+        request_timeout: REQUEST_TIME,
         ..ServeLimits::default()
     };
-    let service = sluice_webhook::router(app);
     tasks.spawn("admission", serve(listener, certs, service, limits, metrics, cancel.clone()));
     Ok(())
 }

@@ -6,7 +6,9 @@
 pub mod aaq_presence;
 pub mod aaq_single;
 pub mod body;
+pub mod headroom;
 pub mod metrics;
+pub mod mtq_lock;
 pub mod pod;
 pub mod pod_gate;
 pub mod pod_guard;
@@ -18,6 +20,7 @@ pub mod settings;
 pub mod verdict;
 
 pub use aaq_presence::AaqSightings;
+pub use headroom::{HeadroomEndpoint, headroom_router};
 pub use metrics::WebhookMetrics;
 pub use review::{Operation, Review, ReviewError};
 pub use router::{App, Limits, router};

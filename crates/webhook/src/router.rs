@@ -13,8 +13,9 @@ use http::{HeaderMap, StatusCode};
 use sluice_api::names;
 
 use crate::aaq_single::aaq_single;
-use crate::body::{BodyError, BodyReader};
+use crate::body::{BodyError, BodyReader, HeldBody};
 use crate::metrics::WebhookMetrics;
+use crate::mtq_lock::mtq_lock;
 use crate::pod_gate::pod_gate;
 use crate::pod_guard::pod_guard;
 use crate::pod_identity::pod_identity;
@@ -67,6 +68,12 @@ impl App {
     pub fn set_aaq(&self, aaq: AaqPresence) {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
     }
+
+    /// Tells all later verdicts the username of KubeVirt's controller; `None` if it is not known.
+    pub fn set_kubevirt_controller(&self, username: Option<String>) {
+        self.settings
+            .rcu(|settings| Settings { kubevirt_controller: username.clone(), ..Settings::clone(settings) });
+    }
 }
 
 /// The HTTP service: the paths of the webhook configurations, and upstream's `/healthz`.
@@ -74,6 +81,7 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route(names::PATH_SERVE, post(serve))
         .route(names::PATH_POD_IDENTITY, post(identify))
+        .route(names::PATH_VALIDATE_PODS, post(lock))
         .route("/healthz", get(async || "OK"))
         .with_state(app)
 }
@@ -84,6 +92,10 @@ async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn identify(State(app): State<Arc<App>>, request: Request) -> Response {
     handle(&app, request, choose_identity).await
+}
+
+async fn lock(State(app): State<Arc<App>>, request: Request) -> Response {
+    handle(&app, request, |_| ("mtq_lock", mtq_lock)).await
 }
 
 /// An endpoint: its name in metrics and logs, and its decision.
@@ -116,7 +128,7 @@ fn unknown_kind(review: &Review<'_>, _settings: &Settings) -> Verdict {
 }
 
 /// The answer to one request, and what is counted about it.
-struct Answer {
+pub(crate) struct Answer {
     endpoint: &'static str,
     allowed: bool,
     code: u16,
@@ -124,13 +136,13 @@ struct Answer {
 }
 
 /// A request that never became a review: an HTTP error in plain text.
-struct Refusal {
+pub(crate) struct Refusal {
     status: StatusCode,
     message: String,
 }
 
 impl Refusal {
-    fn new(status: StatusCode, message: impl ToString) -> Self {
+    pub(crate) fn new(status: StatusCode, message: impl ToString) -> Self {
         Self { status, message: message.to_string() }
     }
 }
@@ -145,8 +157,13 @@ impl From<Refusal> for Answer {
 }
 
 async fn handle(app: &App, request: Request, choose: fn(&Review<'_>) -> Endpoint) -> Response {
+    counted(app, read_and_decide(app, request, choose)).await
+}
+
+/// Counts the answer and how long it took.
+pub(crate) async fn counted(app: &App, answering: impl Future<Output = Result<Answer, Refusal>>) -> Response {
     let started = Instant::now();
-    let answer = read_and_decide(app, request, choose).await.unwrap_or_else(Answer::from);
+    let answer = answering.await.unwrap_or_else(Answer::from);
     app.metrics.observe(answer.endpoint, answer.allowed, answer.code, started.elapsed());
     answer.response
 }
@@ -156,14 +173,19 @@ async fn read_and_decide(
     request: Request,
     choose: fn(&Review<'_>) -> Endpoint,
 ) -> Result<Answer, Refusal> {
+    let body = read(app, request).await?;
+    decide(&body.bytes, &app.settings.load(), choose)
+}
+
+/// The body of a request that may be a review.
+pub(crate) async fn read(app: &App, request: Request) -> Result<HeldBody<'_>, Refusal> {
     require_json(request.headers())?;
-    let body = tokio::time::timeout(app.body_time, app.bodies.read(request.into_body()))
+    tokio::time::timeout(app.body_time, app.bodies.read(request.into_body()))
         .await
         .map_err(|_| {
             Refusal::new(StatusCode::REQUEST_TIMEOUT, "admission request body did not arrive in time")
         })?
-        .map_err(|error| Refusal::new(body_status(&error), error))?;
-    decide(&body.bytes, &app.settings.load(), choose)
+        .map_err(|error| Refusal::new(body_status(&error), error))
 }
 
 /// `application/json`, with or without parameters.
@@ -191,7 +213,12 @@ fn decide(body: &[u8], settings: &Settings, choose: fn(&Review<'_>) -> Endpoint)
     let (endpoint, verdict_of) = choose(&review);
     let verdict = verdict_of(&review, settings);
     log(endpoint, &review, &verdict);
-    let bytes = verdict.encode(&review.uid).map_err(|error| {
+    answer(endpoint, &review.uid, &verdict)
+}
+
+/// The answer that carries a verdict on the request `uid`.
+pub(crate) fn answer(endpoint: &'static str, uid: &str, verdict: &Verdict) -> Result<Answer, Refusal> {
+    let bytes = verdict.encode(uid).map_err(|error| {
         let message = format!("could not generate admission response: {error}");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     })?;

@@ -25,6 +25,8 @@ pub struct Settings {
     pub gate_removers: BTreeSet<String>,
     /// Whether an `AAQ` exists.
     pub aaq: AaqPresence,
+    /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
+    pub kubevirt_controller: Option<String>,
 }
 
 impl Settings {
@@ -33,6 +35,11 @@ impl Settings {
     pub fn new(install_namespace: &str, extra_removers: impl IntoIterator<Item = String>) -> Self {
         let mut gate_removers: BTreeSet<String> = extra_removers.into_iter().collect();
         gate_removers.insert(names::controller_username(install_namespace));
-        Self { install_namespace: install_namespace.to_owned(), gate_removers, aaq: AaqPresence::Unknown }
+        Self {
+            install_namespace: install_namespace.to_owned(),
+            gate_removers,
+            aaq: AaqPresence::Unknown,
+            kubevirt_controller: None,
+        }
     }
 }

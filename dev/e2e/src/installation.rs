@@ -123,6 +123,7 @@ impl<'b> Installation<'b> {
         let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
         all.extend(["--webhook-san".into(), "127.0.0.1".into()]);
+        all.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));
         let program = self.bed.program(&self.name("controller"), build::sluice()?, all, log_settings())?;

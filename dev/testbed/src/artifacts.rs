@@ -59,6 +59,18 @@ pub fn kwok() -> anyhow::Result<PathBuf> {
         .ensure()
 }
 
+/// Path of the KubeVirt program: virt-controller, and the definitions of its kinds.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn kubevirt() -> anyhow::Result<PathBuf> {
+    let module = modules().join("kubevirt");
+    let modfile = module.join("go.mod");
+    let version = required_version(&modfile, "kubevirt.io/kubevirt")?;
+    let ldflags = "-s -w".to_owned();
+    Artifact { name: "kubevirt".into(), version, module, modfile, package: ".", ldflags }.ensure()
+}
+
 fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed")
 }

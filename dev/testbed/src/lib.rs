@@ -9,12 +9,15 @@
 pub mod artifacts;
 mod bed;
 mod kubeconfig;
+pub mod kubevirt;
 mod pki;
 pub mod ports;
 pub mod process;
 mod program;
 pub mod proxy;
+mod virt_handler;
 pub mod wait;
 
 pub use bed::{Bed, BedOptions, Component, Identity, State, TestNamespace};
 pub use program::{Exit, Program, ProgramSpec};
+pub use virt_handler::SimulatedVirtHandler;

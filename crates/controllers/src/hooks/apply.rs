@@ -1,58 +1,99 @@
-//! Sends a patch.
+//! Sends a patch, or creates what is missing.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
 };
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
 use sluice_kube_ext::client::with_deadline;
 
 use super::observe::Kind;
-use super::plan::HookPatch;
+use super::plan::Step;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Whether the patch was applied. If not, the reason is logged and it is worth planning again.
-pub(super) async fn apply(client: &Client, patch: HookPatch) -> bool {
-    match patch.kind {
-        Kind::Mutating => {
-            let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-            send(api, names::MUTATING_CONFIG, patch.operations).await
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mutating => names::MUTATING_CONFIG,
+            Self::Validating => names::VALIDATING_CONFIG,
+            Self::Policy | Self::Binding => names::WINDOW_POLICY,
         }
-        Kind::Validating => {
-            let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-            send(api, names::VALIDATING_CONFIG, patch.operations).await
+    }
+
+    fn resource(self) -> ApiResource {
+        match self {
+            Self::Mutating => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
+            Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
+            Self::Policy => ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
+            Self::Binding => ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&()),
         }
     }
 }
 
-async fn send<K>(api: Api<K>, name: &str, operations: Value) -> bool
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let count = operations.as_array().map_or(0, Vec::len);
-    let patch = match serde_json::from_value(operations) {
-        Ok(operations) => Patch::Json::<()>(operations),
-        Err(error) => {
-            tracing::error!(configuration = name, %error, "planned something that is no JSON patch");
-            return false;
-        }
+/// Whether the step was done. If not, the reason is logged and it is worth planning again. `namespace` is where the
+/// installation is.
+pub(super) async fn apply(client: &Client, namespace: &str, step: Step) -> bool {
+    let (kind, done) = match step {
+        Step::Patch { kind, operations } => (kind, send(client, kind, operations).await),
+        Step::Create { kind, object } => (kind, create(client, namespace, kind, object).await),
     };
-    match with_deadline(DEADLINE, api.patch(name, &PatchParams::default(), &patch)).await {
-        Ok(_) => {
-            tracing::info!(configuration = name, operations = count, "webhook configuration updated");
+    let (resource, name) = (kind.resource().plural, kind.name());
+    match done {
+        Ok(what) => {
+            tracing::info!(resource, name, what, "admission configuration put right");
             true
         }
         // A failed test of the version is answered with 422 too: somebody else was faster, and the watch tells.
         Err(error) => {
-            tracing::warn!(configuration = name, %error, "webhook configuration not updated; trying again");
+            tracing::warn!(resource, name, %error, "admission configuration not put right; trying again");
             false
         }
+    }
+}
+
+/// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
+enum StepError {
+    /// A mistake of ours.
+    #[error("planned something that is no such object: {0}")]
+    Shape(#[from] serde_json::Error),
+    /// What the API server says.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+async fn send(client: &Client, kind: Kind, operations: Value) -> Result<&'static str, StepError> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
+    let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
+    with_deadline(DEADLINE, api.patch(kind.name(), &PatchParams::default(), &patch)).await?;
+    Ok("patched")
+}
+
+async fn create(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    object: Value,
+) -> Result<&'static str, StepError> {
+    // Watches are not in step with each other: the object may be seen to be gone before the namespace is seen to go.
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let home = with_deadline(DEADLINE, namespaces.get_opt(namespace)).await?;
+    if home.is_none_or(|home| home.metadata.deletion_timestamp.is_some()) {
+        return Ok("left out: the installation is being removed");
+    }
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
+    let object: DynamicObject = serde_json::from_value(object)?;
+    match with_deadline(DEADLINE, api.create(&PostParams::default(), &object)).await {
+        Ok(_) => Ok("created"),
+        // Somebody else put it back, and the watch tells how it is.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok("exists"),
+        Err(error) => Err(error.into()),
     }
 }

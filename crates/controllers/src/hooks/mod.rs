@@ -1,11 +1,14 @@
-//! Keeps two things in the webhook configurations right: the authorities that the API server trusts, and the
-//! namespaces whose pods are gated, which the `AAQ` chooses.
+//! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
+//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the policy of migration
+//! windows and its binding. What somebody deletes or edits is put back, as long as the installation itself is there.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
-//! server refuses what it would have to review (fail closed, design §7).
+//! server refuses what it would have to review (fail closed, design §7). Entries that are not ours are left alone.
 
 mod apply;
+mod compare;
 mod observe;
+mod pace;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -14,27 +17,30 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_kube_ext::retry::{Backoff, process_seed};
+use sluice_operator::InstallOptions;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LoopError;
 use observe::{Sources, World};
+use pace::Pace;
 
-/// Keeps both configurations until `shutdown`. Start it once the lease is held; `may_write` is asked before each
-/// write. `namespace` is where the authority's Secret is.
+/// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
+/// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
-    namespace: &str,
+    options: InstallOptions,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World::default());
-    let sources = Sources::new(client.clone(), namespace, seen);
+    let sources = Sources::new(client.clone(), &options.namespace, seen);
     tokio::select! {
-        result = keep(&client, world, may_write) => result,
+        result = keep(&client, world, &options, may_write) => result,
         () = sources.follow(shutdown) => Ok(()),
     }
 }
@@ -42,22 +48,27 @@ pub async fn run(
 async fn keep(
     client: &Client,
     mut seen: watch::Receiver<World>,
+    options: &InstallOptions,
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+    let mut pace = Pace::default();
     loop {
         let world = seen.borrow_and_update().clone();
         let mut failed = false;
-        for patch in plan::plan(&world) {
+        for step in plan::plan(&world, options) {
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
-            failed |= !apply::apply(client, patch).await;
+            failed |= !apply::apply(client, &options.namespace, step).await;
+            pace.wrote(Instant::now());
         }
         let retry = failed.then(|| backoff.failed());
         if retry.is_none() {
             backoff.reset();
         }
+        // Somebody else may insist on something different as quickly as we do.
+        tokio::time::sleep_until(pace.next(Instant::now())).await;
         let timer = async {
             match retry {
                 Some(wait) => tokio::time::sleep(wait).await,

@@ -1,15 +1,18 @@
-//! What the plan looks at: both configurations, the `AAQ`, the authority.
+//! What the plan looks at: our admission objects, the `AAQ`, the authority, our own namespace.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch as watch_kind};
@@ -18,39 +21,46 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::observe::{Seen, follow_one};
 
-/// Which of the two configurations.
+/// Which of our admission objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Mutating,
     Validating,
+    Policy,
+    Binding,
 }
 
-/// A configuration as far as the plan reads it.
+/// An object as it is. What is watched for is known once it was looked for: `Some(None)` says that there is none.
+pub(super) type Looked<T> = Option<Option<T>>;
+
+/// A webhook configuration as far as the plan reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Configuration {
-    pub(super) kind: Kind,
     pub(super) resource_version: String,
-    /// In the object's order.
-    pub(super) webhooks: Vec<Webhook>,
+    /// Names and entries in the object's order.
+    pub(super) webhooks: Vec<(String, Value)>,
 }
 
-/// One webhook of a configuration.
+/// The policy or its binding as far as the plan reads it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Webhook {
-    pub(super) name: String,
-    pub(super) ca_bundle: Vec<u8>,
-    pub(super) namespace_selector: Option<LabelSelector>,
+pub(super) struct Fixed {
+    pub(super) resource_version: String,
+    pub(super) spec: Value,
 }
 
 /// Everything that the plan depends on; `None` means not known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct World {
-    pub(super) mutating: Option<Configuration>,
-    pub(super) validating: Option<Configuration>,
+    pub(super) mutating: Looked<Configuration>,
+    pub(super) validating: Looked<Configuration>,
+    pub(super) policy: Looked<Fixed>,
+    pub(super) binding: Looked<Fixed>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
     pub(super) selector: Option<Option<LabelSelector>>,
+    /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
+    pub(super) installed: bool,
 }
 
 /// The watches that fill a [`World`].
@@ -67,28 +77,39 @@ impl Sources {
 
     /// Follows all of it until `cancel`.
     pub(super) async fn follow(self, cancel: CancellationToken) {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let client = || self.client.clone();
+        let secrets: Api<Secret> = Api::namespaced(client(), &self.namespace);
         tokio::join!(
-            self.follow_into(
-                Api::all(self.client.clone()),
-                names::MUTATING_CONFIG,
-                &cancel,
-                |world, object| {
-                    world.mutating = object.map(mutating);
-                }
-            ),
-            self.follow_into(
-                Api::all(self.client.clone()),
-                names::VALIDATING_CONFIG,
-                &cancel,
-                |world, object| {
-                    world.validating = object.map(validating);
-                }
-            ),
+            self.follow_into(Api::all(client()), names::MUTATING_CONFIG, &cancel, |world, object| {
+                world.mutating = Some(object.map(mutating));
+            }),
+            self.follow_into(Api::all(client()), names::VALIDATING_CONFIG, &cancel, |world, object| {
+                world.validating = Some(object.map(validating));
+            }),
+            self.follow_into(Api::all(client()), names::WINDOW_POLICY, &cancel, |world, object| {
+                world.policy = Some(
+                    object.map(|object: &ValidatingAdmissionPolicy| fixed(&object.metadata, &object.spec)),
+                );
+            }),
+            self.follow_into(Api::all(client()), names::WINDOW_POLICY, &cancel, |world, object| {
+                world.binding =
+                    Some(object.map(|object: &ValidatingAdmissionPolicyBinding| {
+                        fixed(&object.metadata, &object.spec)
+                    }));
+            }),
             self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
                 // An authority that is missing is about to be made; until then the old ones stay trusted.
                 world.bundle = secret.and_then(bundle);
             }),
+            self.follow_into(
+                Api::all(client()),
+                &self.namespace,
+                &cancel,
+                |world, object: Option<&Namespace>| {
+                    world.installed =
+                        object.is_some_and(|object| object.metadata.deletion_timestamp.is_none());
+                }
+            ),
             self.follow_aaqs(cancel.clone()),
         );
     }
@@ -108,7 +129,8 @@ impl Sources {
                 let seen = changes.borrow_and_update();
                 let object = match &*seen {
                     Seen::Present(object) => Some(object),
-                    Seen::Absent | Seen::Unknown => None,
+                    Seen::Absent => None,
+                    Seen::Unknown => continue,
                 };
                 self.change(|world| store(world, object));
             }
@@ -169,28 +191,23 @@ fn version(metadata: &ObjectMeta) -> String {
     metadata.resource_version.clone().unwrap_or_default()
 }
 
+/// Plain data with string keys always has a JSON form.
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
 fn mutating(object: &MutatingWebhookConfiguration) -> Configuration {
-    let webhooks = object.webhooks.iter().flatten().map(|webhook| Webhook {
-        name: webhook.name.clone(),
-        ca_bundle: webhook.client_config.ca_bundle.clone().map(|bundle| bundle.0).unwrap_or_default(),
-        namespace_selector: webhook.namespace_selector.clone(),
-    });
-    Configuration {
-        kind: Kind::Mutating,
-        resource_version: version(&object.metadata),
-        webhooks: webhooks.collect(),
-    }
+    let webhooks = object.webhooks.iter().flatten();
+    let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
+    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
 }
 
 fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
-    let webhooks = object.webhooks.iter().flatten().map(|webhook| Webhook {
-        name: webhook.name.clone(),
-        ca_bundle: webhook.client_config.ca_bundle.clone().map(|bundle| bundle.0).unwrap_or_default(),
-        namespace_selector: webhook.namespace_selector.clone(),
-    });
-    Configuration {
-        kind: Kind::Validating,
-        resource_version: version(&object.metadata),
-        webhooks: webhooks.collect(),
-    }
+    let webhooks = object.webhooks.iter().flatten();
+    let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
+    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+}
+
+fn fixed(metadata: &ObjectMeta, spec: &impl Serialize) -> Fixed {
+    Fixed { resource_version: version(metadata), spec: json(spec) }
 }

@@ -1,38 +1,67 @@
 //! The plan, and that its patches do what they say.
 
 use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
-use sluice_operator::default_namespace_selector;
+use sluice_operator::{InstallOptions, mutating, validating, window_binding, window_policy};
 
-use super::observe::{Configuration, Kind, Webhook, World, chosen};
-use super::plan::plan;
+use super::observe::{Configuration, Fixed, Kind, World, chosen};
+use super::plan::{Step, plan};
 
-fn webhook(name: &str) -> Webhook {
-    Webhook { name: name.to_owned(), ca_bundle: b"bundle".to_vec(), namespace_selector: None }
+/// As it comes back from the API server.
+fn through<T: DeserializeOwned + Serialize>(value: Value) -> Value {
+    let typed: T = serde_json::from_value(value).expect("the type");
+    serde_json::to_value(typed).expect("JSON")
+}
+
+fn configuration(version: &str, object: Value) -> Option<Option<Configuration>> {
+    let entries = object["webhooks"].as_array().expect("webhooks").clone();
+    let webhooks = entries
+        .into_iter()
+        .map(|entry| (entry["name"].as_str().expect("a name").to_owned(), entry))
+        .collect();
+    Some(Some(Configuration { resource_version: version.to_owned(), webhooks }))
+}
+
+fn fixed(version: &str, object: &Value) -> Option<Option<Fixed>> {
+    Some(Some(Fixed { resource_version: version.to_owned(), spec: object["spec"].clone() }))
 }
 
 /// All as it should be.
 fn world() -> World {
-    let mut gater = webhook(names::WEBHOOK_GATER);
-    gater.namespace_selector = Some(default_namespace_selector());
-    let validating =
-        [names::WEBHOOK_QUOTA, names::WEBHOOK_GATE_GUARD, names::WEBHOOK_AAQ, names::WEBHOOK_POD_IDENTITY];
+    let options = InstallOptions { ca_bundle: Some("bundle".to_owned()), ..InstallOptions::default() };
     World {
-        mutating: Some(Configuration {
-            kind: Kind::Mutating,
-            resource_version: "7".to_owned(),
-            webhooks: vec![gater],
-        }),
-        validating: Some(Configuration {
-            kind: Kind::Validating,
-            resource_version: "9".to_owned(),
-            webhooks: validating.map(webhook).to_vec(),
-        }),
+        mutating: configuration("7", through::<MutatingWebhookConfiguration>(mutating(&options))),
+        validating: configuration("9", through::<ValidatingWebhookConfiguration>(validating(&options))),
+        policy: fixed("3", &through::<ValidatingAdmissionPolicy>(window_policy())),
+        binding: fixed("4", &through::<ValidatingAdmissionPolicyBinding>(window_binding())),
         bundle: Some(b"bundle".to_vec()),
         selector: Some(None),
+        installed: true,
+    }
+}
+
+fn planned(world: &World) -> Vec<Step> {
+    plan(world, &InstallOptions::default())
+}
+
+/// The entries of a configuration that was seen.
+fn entries(configuration: &mut Option<Option<Configuration>>) -> &mut Vec<(String, Value)> {
+    &mut configuration.as_mut().expect("seen").as_mut().expect("there").webhooks
+}
+
+fn operations(step: &Step) -> (Kind, &Value) {
+    match step {
+        Step::Patch { kind, operations } => (*kind, operations),
+        Step::Create { .. } => panic!("no patch: {step:?}"),
     }
 }
 
@@ -40,46 +69,57 @@ fn selector(value: Value) -> LabelSelector {
     serde_json::from_value(value).expect("a selector")
 }
 
+fn version(version: &str) -> Value {
+    json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version })
+}
+
 #[test]
 fn what_is_right_is_not_written() {
-    assert_eq!(plan(&world()), []);
+    assert_eq!(planned(&world()), []);
     let mut world = world();
-    let webhooks = &mut world.mutating.as_mut().expect("seen").webhooks;
-    // As the API server gives it back.
-    webhooks[0].namespace_selector = Some(selector(json!({
+    // As another client may have written it.
+    entries(&mut world.mutating)[0].1["namespaceSelector"] = json!({
         "matchExpressions": [{ "key": names::TARGET_LABEL, "operator": "Exists", "values": [] }],
         "matchLabels": {},
-    })));
-    assert_eq!(plan(&world), []);
+    });
+    let entry = entries(&mut world.validating)[0].1.as_object_mut().expect("an entry");
+    entry.remove("objectSelector");
+    assert_eq!(planned(&world), []);
 }
 
 #[test]
 fn what_is_not_known_is_not_touched() {
-    assert_eq!(plan(&World::default()), []);
+    assert_eq!(planned(&World::default()), []);
+    assert_eq!(planned(&World { installed: true, ..World::default() }), []);
     let mut world = world();
     for configuration in [&mut world.mutating, &mut world.validating] {
-        for webhook in &mut configuration.as_mut().expect("seen").webhooks {
-            webhook.ca_bundle.clear();
-            webhook.namespace_selector = Some(selector(json!({ "matchLabels": { "other": "x" } })));
+        for (_, entry) in entries(configuration) {
+            entry["clientConfig"]["caBundle"] = json!("b3RoZXI=");
         }
     }
+    entries(&mut world.mutating)[0].1["namespaceSelector"] = json!({ "matchLabels": { "other": "x" } });
     world.bundle = None;
     world.selector = None;
-    assert_eq!(plan(&world), []);
+    assert_eq!(planned(&world), []);
+    // Nor is anything added that would lack what is not known.
+    world.mutating = Some(None);
+    entries(&mut world.validating).truncate(1);
+    assert_eq!(planned(&world), []);
 }
 
 #[test]
 fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     let mut world = world();
     world.bundle = Some(b"two".to_vec());
-    world.validating.as_mut().expect("seen").webhooks.insert(1, webhook("somebody.else"));
-    let patches = plan(&world);
+    let theirs = json!({ "name": "somebody.else", "clientConfig": { "url": "https://x" } });
+    entries(&mut world.validating).insert(1, ("somebody.else".to_owned(), theirs));
+    let patches = planned(&world);
     assert_eq!(patches.len(), 2);
     let value = json!(ByteString(b"two".to_vec()));
     let add = |index: usize| json!({ "op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": value });
-    let test = |version: &str| json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version });
-    assert_eq!(patches[0].operations, json!([test("7"), add(0)]));
-    assert_eq!(patches[1].operations, json!([test("9"), add(0), add(2), add(3), add(4)]));
+    assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
+    let all = json!([version("9"), add(0), add(2), add(3), add(4), add(5)]);
+    assert_eq!(operations(&patches[1]), (Kind::Validating, &all));
 }
 
 #[test]
@@ -87,28 +127,24 @@ fn the_gate_follows_the_aaq_and_the_others_do_not() {
     let mut world = world();
     let wanted = selector(json!({ "matchLabels": { "team": "a" } }));
     world.selector = Some(Some(wanted.clone()));
-    let patches = plan(&world);
+    let patches = planned(&world);
     assert_eq!(patches.len(), 1, "{patches:?}");
-    assert_eq!(patches[0].kind, Kind::Mutating);
-    assert_eq!(
-        patches[0].operations[1],
-        json!({ "op": "add", "path": "/webhooks/0/namespaceSelector", "value": wanted })
-    );
+    let path = "/webhooks/0/namespaceSelector";
+    let add = json!({ "op": "add", "path": path, "value": wanted });
+    assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add])));
     // Every namespace.
     world.selector = Some(Some(LabelSelector::default()));
-    assert_eq!(plan(&world)[0].operations[1]["value"], json!({}));
+    assert_eq!(operations(&planned(&world)[0]).1[1]["value"], json!({}));
 }
 
 #[test]
 fn the_patches_apply_to_the_version_they_were_planned_for() {
-    let mut object = json!({
-        "metadata": { "resourceVersion": "7" },
-        "webhooks": [{ "name": names::WEBHOOK_GATER, "clientConfig": {} }],
-    });
+    let mut object = through::<MutatingWebhookConfiguration>(mutating(&InstallOptions::default()));
+    object["metadata"]["resourceVersion"] = json!("7");
     let mut world = world();
     world.bundle = Some(b"two".to_vec());
     let patch = |world: &World| -> json_patch::Patch {
-        serde_json::from_value(plan(world)[0].operations.clone()).expect("a JSON patch")
+        serde_json::from_value(operations(&planned(world)[0]).1.clone()).expect("a JSON patch")
     };
     json_patch::patch(&mut object, &patch(&world)).expect("it applies");
     assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], json!(ByteString(b"two".to_vec())));
@@ -122,15 +158,152 @@ fn the_bundle_does_not_wait_for_a_selector_that_may_be_refused() {
     world.bundle = Some(b"two".to_vec());
     let wrong = json!({ "matchExpressions": [{ "key": "a", "operator": "Sometimes" }] });
     world.selector = Some(Some(selector(wrong)));
-    let first = plan(&world);
-    assert!(!first[0].operations.to_string().contains("namespaceSelector"), "{first:?}");
+    let first = planned(&world);
+    assert!(!operations(&first[0]).1.to_string().contains("Sometimes"), "{first:?}");
     for configuration in [&mut world.mutating, &mut world.validating] {
-        for webhook in &mut configuration.as_mut().expect("seen").webhooks {
-            webhook.ca_bundle = b"two".to_vec();
+        for (_, entry) in entries(configuration) {
+            entry["clientConfig"]["caBundle"] = json!(ByteString(b"two".to_vec()));
         }
     }
-    let then = plan(&world);
-    assert!(then[0].operations.to_string().contains("namespaceSelector"), "{then:?}");
+    let then = planned(&world);
+    assert!(operations(&then[0]).1.to_string().contains("Sometimes"), "{then:?}");
+}
+
+/// Each way to edit an entry so that it does something else.
+#[test]
+fn an_edited_entry_is_put_back_with_its_bundle_and_namespaces() {
+    let edits: [(&str, Value); 8] = [
+        ("/failurePolicy", json!("Fail")),
+        ("/rules/0/operations/0", json!("UPDATE")),
+        ("/clientConfig/service/name", json!("elsewhere")),
+        ("/objectSelector/matchExpressions/0/key", json!("other")),
+        ("/timeoutSeconds", json!(1)),
+        ("/namespaceSelector", json!({ "matchLabels": { "only": "here" } })),
+        ("/matchConditions", json!([{ "name": "never", "expression": "false" }])),
+        ("/admissionReviewVersions", json!(["v1"])),
+    ];
+    for (path, value) in edits {
+        let mut world = world();
+        let (name, entry) = entries(&mut world.validating).last_mut().expect("an entry");
+        assert_eq!(name, names::WEBHOOK_HEADROOM);
+        let right = entry.clone();
+        match entry.pointer_mut(path) {
+            Some(at) => *at = value,
+            None => entry[path.trim_start_matches('/')] = value,
+        }
+        let steps = planned(&world);
+        let (kind, operations) = operations(&steps[0]);
+        assert_eq!((steps.len(), kind, operations.as_array().map(Vec::len)), (1, Kind::Validating, Some(2)));
+        assert_eq!(
+            (&operations[1]["op"], &operations[1]["path"]),
+            (&json!("replace"), &json!("/webhooks/4"))
+        );
+        let typed = |entry: &Value| {
+            through::<k8s_openapi::api::admissionregistration::v1::ValidatingWebhook>(entry.clone())
+        };
+        assert_eq!(typed(&operations[1]["value"]), typed(&right), "{path}");
+    }
+}
+
+#[test]
+fn an_edited_gate_keeps_the_namespaces_it_had_until_they_are_known() {
+    let mut world = world();
+    world.selector = None;
+    let live = json!({ "matchLabels": { "team": "a" } });
+    let gater = &mut entries(&mut world.mutating)[0].1;
+    gater["namespaceSelector"] = live.clone();
+    gater["failurePolicy"] = json!("Ignore");
+    let steps = planned(&world);
+    let value = &operations(&steps[0]).1[1]["value"];
+    assert_eq!((&value["namespaceSelector"], &value["failurePolicy"]), (&live, &json!("Fail")));
+}
+
+#[test]
+fn a_missing_entry_is_appended_and_a_missing_list_made() {
+    let mut world = world();
+    let (removed, _) = entries(&mut world.validating).remove(2);
+    let steps = planned(&world);
+    let add = &operations(&steps[0]).1[1];
+    assert_eq!((&add["op"], &add["path"]), (&json!("add"), &json!("/webhooks/-")));
+    assert_eq!(add["value"]["name"], json!(removed));
+    assert_eq!(add["value"]["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
+
+    entries(&mut world.validating).clear();
+    let steps = planned(&world);
+    let add = &operations(&steps[0]).1[1];
+    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(5)));
+}
+
+#[test]
+fn what_is_gone_is_created_with_all_that_is_known() {
+    let chosen = selector(json!({ "matchLabels": { "team": "a" } }));
+    let world = World {
+        mutating: Some(None),
+        validating: Some(None),
+        policy: Some(None),
+        binding: Some(None),
+        selector: Some(Some(chosen.clone())),
+        ..world()
+    };
+    let steps = planned(&world);
+    let kinds: Vec<_> = steps
+        .iter()
+        .map(|step| match step {
+            Step::Create { kind, object } => (*kind, object["kind"].as_str().expect("a kind")),
+            Step::Patch { .. } => panic!("{step:?}"),
+        })
+        .collect();
+    let expected = [
+        (Kind::Policy, "ValidatingAdmissionPolicy"),
+        (Kind::Binding, "ValidatingAdmissionPolicyBinding"),
+        (Kind::Mutating, "MutatingWebhookConfiguration"),
+        (Kind::Validating, "ValidatingWebhookConfiguration"),
+    ];
+    assert_eq!(kinds, expected);
+    let Step::Create { object, .. } = &steps[2] else { panic!("{steps:?}") };
+    assert_eq!(object["webhooks"][0]["namespaceSelector"], json!(chosen));
+    assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
+}
+
+#[test]
+fn an_edited_policy_or_binding_is_put_back() {
+    for (path, value) in [
+        ("/failurePolicy", json!("Fail")),
+        ("/validations/0/expression", json!("true")),
+        ("/matchConstraints/resourceRules/0/operations", json!(["UPDATE"])),
+        ("/matchConstraints/namespaceSelector", json!({ "matchLabels": { "only": "here" } })),
+        ("/paramKind/kind", json!("ConfigMap")),
+    ] {
+        let mut world = world();
+        let policy = world.policy.as_mut().expect("seen").as_mut().expect("there");
+        *policy.spec.pointer_mut(path).expect("a field") = value;
+        let replace = json!({ "op": "replace", "path": "/spec", "value": window_policy()["spec"] });
+        assert_eq!(
+            operations(&planned(&world)[0]),
+            (Kind::Policy, &json!([version("3"), replace])),
+            "{path}"
+        );
+    }
+    let mut world = world();
+    let binding = world.binding.as_mut().expect("seen").as_mut().expect("there");
+    binding.spec["validationActions"] = json!(["Warn"]);
+    let replace = json!({ "op": "replace", "path": "/spec", "value": window_binding()["spec"] });
+    assert_eq!(operations(&planned(&world)[0]), (Kind::Binding, &json!([version("4"), replace])));
+}
+
+#[test]
+fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
+    let mut world = world();
+    world.installed = false;
+    world.policy = Some(None);
+    world.binding = Some(None);
+    world.mutating = Some(None);
+    entries(&mut world.validating).truncate(3);
+    entries(&mut world.validating)[0].1["failurePolicy"] = json!("Ignore");
+    assert_eq!(planned(&world), []);
+    // What is left still follows the authority.
+    world.bundle = Some(b"two".to_vec());
+    assert_eq!(operations(&planned(&world)[0]).1.as_array().map(Vec::len), Some(4));
 }
 
 #[test]

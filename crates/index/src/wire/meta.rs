@@ -1,12 +1,16 @@
 //! Object metadata without what nobody here reads.
 //!
 //! The tree of `managedFields` is the larger part of what decoding an object costs (`rust.md` §1.2), so it is
-//! skipped, and annotations are too.
+//! skipped, and annotations are too, except the few that somebody asks for.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
+use sluice_api::names;
+
+/// Annotation on a migration that empties a node: the node's name.
+pub(crate) const EVACUATION_ANNOTATION: &str = "kubevirt.io/evacuationMigration";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -51,4 +55,41 @@ struct LabelledMeta {
 pub(super) fn labelled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let meta = LabelledMeta::deserialize(deserializer)?;
     Ok(ObjectMeta { labels: meta.labels, ..meta.bare.into() })
+}
+
+/// The annotations that anything here looks at.
+#[derive(Deserialize)]
+struct KnownAnnotations {
+    #[serde(rename = "quota.sluice.dev/skip-headroom")]
+    own_opt_out: Option<String>,
+    #[serde(rename = "harvesterhci.io/skipResourceQuotaAutoScaling")]
+    harvester_opt_out: Option<String>,
+    #[serde(rename = "kubevirt.io/evacuationMigration")]
+    evacuation: Option<String>,
+}
+
+impl KnownAnnotations {
+    fn map(self) -> BTreeMap<String, String> {
+        let known = [
+            (names::OWN_OPT_OUT, self.own_opt_out),
+            (names::HARVESTER_OPT_OUT, self.harvester_opt_out),
+            (EVACUATION_ANNOTATION, self.evacuation),
+        ];
+        known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct AnnotatedMeta {
+    #[serde(flatten)]
+    bare: BareMeta,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<KnownAnnotations>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`labelled`], and the annotations that matter for head-room.
+pub(super) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let meta = AnnotatedMeta::deserialize(deserializer)?;
+    let annotations = meta.annotations.map(KnownAnnotations::map);
+    Ok(ObjectMeta { labels: meta.labels, annotations, ..meta.bare.into() })
 }

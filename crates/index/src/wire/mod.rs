@@ -2,6 +2,8 @@
 //! that is not.
 
 mod aaq;
+mod headroom;
+mod kubevirt;
 mod meta;
 mod namespace;
 mod pod;
@@ -9,6 +11,17 @@ mod quantity;
 mod quota;
 
 pub use aaq::{AaqSpecWire, AaqWire};
+pub use headroom::{
+    HeadroomBudgetWire, HeadroomNamespaceWire, HeadroomOptOutWire, HeadroomPolicySpecWire,
+    HeadroomPolicyWire, NativeQuotaStatusWire, NativeQuotaWire, OriginalQuotaWire, RecordedConditionWire,
+    VmmrqSpecWire, VmmrqStatusWire, VmmrqWire, WindowMigrationWire, WindowQuotaWire, WindowSpecWire,
+    WindowWire,
+};
+pub use kubevirt::{
+    KubeVirtWire, MachineSpecWire, MachineStatusWire, MachineWire, MigrationConditionWire, MigrationSpecWire,
+    MigrationStateWire, MigrationStatusWire, MigrationWire,
+};
+pub(crate) use meta::EVACUATION_ANNOTATION;
 pub use namespace::NamespaceWire;
 pub use pod::*;
 pub use quantity::{QuantityText, ResourceTexts};

@@ -1,6 +1,8 @@
 //! The kinds are what a client written for upstream expects.
 
 mod aaq;
+mod headroom;
+mod windows;
 
 use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

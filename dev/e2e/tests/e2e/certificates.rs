@@ -19,6 +19,9 @@ use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
 
+/// How many webhooks we have; all but one in the validating configuration.
+const HOOKS: usize = 6;
+
 fn secrets(client: &Client) -> Api<Secret> {
     Api::namespaced(client.clone(), names::INSTALL_NAMESPACE)
 }
@@ -46,9 +49,9 @@ async fn injected(client: &Client) -> Vec<Vec<u8>> {
 async fn until_injected(client: &Client) {
     let probe = || async {
         let (bundle, injected) = (bundle_if_any(client).await?, injected(client).await);
-        (injected.len() == 5 && injected.iter().all(|each| *each == bundle)).then_some(())
+        (injected.len() == HOOKS && injected.iter().all(|each| *each == bundle)).then_some(())
     };
-    wait::eventually(SOON, probe, "the bundle in all five webhooks").await.unwrap();
+    wait::eventually(SOON, probe, "the bundle in all webhooks").await.unwrap();
 }
 
 async fn bundle_if_any(client: &Client) -> Option<Vec<u8>> {
@@ -240,14 +243,14 @@ async fn a_foreign_webhook_is_left_alone(client: &Client) {
     api.patch(names::VALIDATING_CONFIG, &PatchParams::default(), &patch).await.unwrap();
     let restored = |object: Option<&ValidatingWebhookConfiguration>| {
         let hooks = object.and_then(|object| object.webhooks.as_ref());
-        hooks.is_some_and(|hooks| hooks.len() == 5 && hooks[0].client_config.ca_bundle.is_some())
+        hooks.is_some_and(|hooks| hooks.len() == HOOKS && hooks[0].client_config.ca_bundle.is_some())
     };
     let what = "our own bundle to be restored";
     let seen = wait::wait_for(&api, names::VALIDATING_CONFIG, SOON, what, restored).await.unwrap().unwrap();
     let hooks = seen.webhooks.unwrap();
-    assert_eq!(hooks[4].name, "somebody.example.com");
-    assert!(hooks[4].client_config.ca_bundle.is_none());
-    let away = json!([{"op": "remove", "path": "/webhooks/4"}]);
+    assert_eq!(hooks[HOOKS - 1].name, "somebody.example.com");
+    assert!(hooks[HOOKS - 1].client_config.ca_bundle.is_none());
+    let away = json!([{"op": "remove", "path": format!("/webhooks/{}", HOOKS - 1)}]);
     let patch = Patch::<()>::Json(serde_json::from_value(away).unwrap());
     api.patch(names::VALIDATING_CONFIG, &PatchParams::default(), &patch).await.unwrap();
 }

@@ -1,5 +1,7 @@
 //! Rights: enough for everything that the other suites do (they run with nothing else), and no more.
 
+mod rights;
+
 use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream};
@@ -13,6 +15,9 @@ use sluice_e2e::objects;
 use sluice_testbed::{Bed, Identity};
 
 use crate::context::{Team, shared};
+use rights::{
+    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, NOT_FOR_HEADROOM, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+};
 
 const OWN: &str = names::INSTALL_NAMESPACE;
 
@@ -106,42 +111,27 @@ fn set(lines: &[&str]) -> BTreeSet<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
 }
 
-const CONTROLLER_EVERYWHERE: &[&str] = &[
-    "get :pods",
-    "list :pods",
-    "watch :pods",
-    "patch :pods",
-    "get :namespaces",
-    "list :namespaces",
-    "watch :namespaces",
-    "get aaq.kubevirt.io:aaqs",
-    "list aaq.kubevirt.io:aaqs",
-    "watch aaq.kubevirt.io:aaqs",
-    "get aaq.kubevirt.io:applicationawareresourcequotas",
-    "list aaq.kubevirt.io:applicationawareresourcequotas",
-    "watch aaq.kubevirt.io:applicationawareresourcequotas",
-    "update aaq.kubevirt.io:applicationawareresourcequotas/status",
-    "patch aaq.kubevirt.io:applicationawareresourcequotas/status",
-    "create events.k8s.io:events",
-    "patch events.k8s.io:events",
-];
-
 #[tokio::test]
 async fn the_controller_has_exactly_these_rights() {
     let bed = shared().await.bed;
     let identity = bed.service_account(OWN, names::CONTROLLER).await.unwrap();
-    assert_eq!(granted(bed, &identity, "").await, set(CONTROLLER_EVERYWHERE));
-    let own = [CONTROLLER_EVERYWHERE, &["create coordination.k8s.io:leases", "create :secrets"]].concat();
+    let everywhere = [CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE].concat();
+    assert_eq!(granted(bed, &identity, "").await, set(&everywhere));
+    let own = [&everywhere[..], &["create coordination.k8s.io:leases", "create :secrets"]].concat();
     assert_eq!(granted(bed, &identity, OWN).await, set(&own));
+    check(&identity, READ_ELSEWHERE, true).await;
+    check(&identity, NOT_FOR_HEADROOM, false).await;
 }
 
 #[tokio::test]
 async fn the_webhook_has_exactly_these_rights() {
     let bed = shared().await.bed;
     let identity = bed.service_account(OWN, names::WEBHOOK).await.unwrap();
-    let reads = ["get aaq.kubevirt.io:aaqs", "list aaq.kubevirt.io:aaqs", "watch aaq.kubevirt.io:aaqs"];
-    assert_eq!(granted(bed, &identity, "").await, set(&reads));
-    assert_eq!(granted(bed, &identity, OWN).await, set(&reads));
+    let everywhere = [WEBHOOK_EVERYWHERE, HEADROOM_EVERYWHERE].concat();
+    assert_eq!(granted(bed, &identity, "").await, set(&everywhere));
+    assert_eq!(granted(bed, &identity, OWN).await, set(&everywhere));
+    check(&identity, READ_ELSEWHERE, true).await;
+    check(&identity, NOT_FOR_HEADROOM, false).await;
     check(
         &identity,
         &[
@@ -156,7 +146,16 @@ async fn the_webhook_has_exactly_these_rights() {
         "update :secrets sluice-system sluice-webhook-cert",
         "get :secrets default sluice-webhook-cert",
         "get :pods default",
-        "create :resourcequotas default",
+        "patch :pods default p",
+        "patch :resourcequotas default rq",
+        "list :limitranges",
+        "list :events",
+        "patch quota.sluice.dev:headroompolicies/status - p",
+        "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status default q",
+        "list admissionregistration.k8s.io:validatingwebhookconfigurations",
+        "create admissionregistration.k8s.io:validatingwebhookconfigurations",
+        "create admissionregistration.k8s.io:validatingadmissionpolicies",
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window",
         "update admissionregistration.k8s.io:mutatingwebhookconfigurations - gating-mutator",
         "update coordination.k8s.io:leases sluice-system sluice-controller",
     ];
@@ -173,6 +172,11 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("patch {hooks} - gating-mutator"),
         format!("watch {hooks} - gating-mutator"),
         format!("patch {validating} - aaq-validator"),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window".to_owned(),
+        "watch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window".to_owned(),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-migration-window"
+            .to_owned(),
+        format!("delete {validating} - lock.team-a.com"),
         format!("get {lease} {OWN} sluice-controller"),
         format!("update {lease} {OWN} sluice-controller"),
         format!("get :secrets {OWN} sluice-ca"),
@@ -184,7 +188,11 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("patch {hooks} - somebody-elses"),
         format!("patch {validating} - gating-mutator"),
         format!("delete {hooks} - gating-mutator"),
-        format!("create {hooks}"),
+        format!("delete {hooks} - other"),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - other".to_owned(),
+        "delete admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-migration-window"
+            .to_owned(),
+        "get coordination.k8s.io:leases kube-system other".to_owned(),
         format!("update {lease} {OWN} other"),
         format!("delete {lease} {OWN} sluice-controller"),
         format!("update {lease} kube-system sluice-controller"),
@@ -266,6 +274,12 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "aaq.kubevirt.io:aaqjobqueueconfigs",
         "aaq.kubevirt.io:aaqjobqueueconfigs/status",
         "aaq.kubevirt.io:aaqs",
+        "mtq.kubevirt.io:mtqs",
+        "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
+        "mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
+        "quota.sluice.dev:migrationwindows",
+        "quota.sluice.dev:headroompolicies",
+        "quota.sluice.dev:headroompolicies/status",
     ];
     for kind in kinds {
         for verb in ["create", "update", "patch", "delete", "deletecollection"] {
@@ -293,6 +307,11 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
     }
     let answer = call(&client, http::Method::DELETE, &quota, JSON, &json!({})).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
+    let amounts = json!({"additionalMigrationResources": {"pods": "100"}});
+    let vmmrq = json!({"apiVersion": "mtq.kubevirt.io/v1alpha1", "kind": "VirtualMachineMigrationResourceQuota",
+        "metadata": {"name": "free"}, "spec": amounts});
+    let path = format!("/apis/mtq.kubevirt.io/v1alpha1/namespaces/{namespace}/{}", names::VMMRQS);
+    assert_eq!(post(&client, &path, &vmmrq).await.unwrap().code, 403);
     let config = json!({"apiVersion": names::API_VERSION, "kind": "AAQJobQueueConfig", "metadata": {"name": "aaqjqc"}, "spec": {}});
     let answer = post(&client, &format!("{base}/aaqjobqueueconfigs"), &config).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
@@ -319,8 +338,13 @@ async fn who_may_view_a_namespace_sees_its_quotas() {
     let seen = || async { get(&client, &path).await.ok().filter(|answer| answer.code == 200) };
     sluice_testbed::wait::eventually(crate::context::SOON, seen, "the viewer's rights").await.unwrap();
     let granted = granted(bed, &viewer, namespace).await;
-    let ours: Vec<_> =
-        granted.iter().filter(|line| line.contains("kubevirt.io")).map(String::as_str).collect();
-    let arq = "aaq.kubevirt.io:applicationawareresourcequotas";
-    assert_eq!(ours, [format!("get {arq}"), format!("list {arq}"), format!("watch {arq}")]);
+    let ours = granted.into_iter().filter(|line| line.contains("kubevirt.io") || line.contains("sluice.dev"));
+    let kinds = [
+        "aaq.kubevirt.io:applicationawareresourcequotas",
+        "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
+        "quota.sluice.dev:migrationwindows",
+    ];
+    let expected =
+        kinds.iter().flat_map(|kind| ["get", "list", "watch"].map(|verb| format!("{verb} {kind}")));
+    assert_eq!(ours.collect::<BTreeSet<_>>(), expected.collect());
 }

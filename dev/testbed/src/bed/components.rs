@@ -24,6 +24,8 @@ pub enum Component {
     Scheduler,
     /// KWOK: nodes and kubelets.
     Kwok,
+    /// KubeVirt's virt-controller.
+    VirtController,
 }
 
 impl Component {
@@ -36,13 +38,14 @@ impl Component {
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::VirtController => "virt-controller",
         }
     }
 
-    /// User and group of the component's client certificate.
+    /// User and group of the component's client certificate; virt-controller has a token.
     pub(crate) const fn user(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Etcd | Self::ApiServer => None,
+            Self::Etcd | Self::ApiServer | Self::VirtController => None,
             Self::ControllerManager => Some(("system:kube-controller-manager", "system:components")),
             Self::Scheduler => Some(("system:kube-scheduler", "system:components")),
             Self::Kwok => Some(("kwok", "system:masters")),
@@ -55,6 +58,7 @@ impl Component {
 pub(crate) struct Programs {
     pub kubernetes: std::path::PathBuf,
     pub kwok: Option<std::path::PathBuf>,
+    pub kubevirt: Option<std::path::PathBuf>,
 }
 
 /// Everything the command lines depend on.
@@ -77,16 +81,19 @@ impl Plan<'_> {
             }
             Component::Scheduler => (self.scheduler(), None),
             Component::Kwok => (self.kwok(), None),
+            Component::VirtController => (self.virt_controller(), None),
         };
         args.extend(extra.into_iter().flatten().cloned());
         let mut words: Vec<OsString> = Vec::new();
-        let exe = match (component, &self.programs.kwok) {
-            (Component::Kwok, Some(kwok)) => kwok.clone(),
-            _ => {
-                words.push(component.name().into());
-                self.programs.kubernetes.clone()
-            }
+        if component != Component::Kwok {
+            words.push(component.name().into());
+        }
+        let exe = match component {
+            Component::Kwok => self.programs.kwok.as_ref(),
+            Component::VirtController => self.programs.kubevirt.as_ref(),
+            _ => None,
         };
+        let exe = exe.unwrap_or(&self.programs.kubernetes).clone();
         words.extend(args.into_iter().map(OsString::from));
         ProgramSpec {
             name: component.name().into(),
@@ -192,6 +199,22 @@ impl Plan<'_> {
             format!("--manage-nodes-with-label-selector={}=true", super::nodes::SIMULATED),
             "--node-lease-duration-seconds=40".into(),
             "--cidr=10.128.0.0/9".into(),
+        ]
+    }
+
+    fn virt_controller(&self) -> Vec<String> {
+        vec![
+            self.kubeconfig(Component::VirtController),
+            "--listen=127.0.0.1".into(),
+            // Any free port: nobody reads its metrics.
+            "--port=0".into(),
+            "--launcher-image=launcher".into(),
+            "--exporter-image=exporter".into(),
+            format!("--prom-cert-file={}", self.pki("server.crt")),
+            format!("--prom-key-file={}", self.pki("server.key")),
+            // It is the only one: a pause or a slow machine must not cost it its lease.
+            "--leader-elect-lease-duration=1h".into(),
+            "--leader-elect-renew-deadline=50m".into(),
         ]
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod components;
+mod kubevirt;
 mod nodes;
 mod objects;
 mod start;
@@ -23,6 +24,7 @@ pub use state::State;
 use crate::artifacts::say;
 use crate::pki::Pki;
 use crate::program::{Keeper, Program, ProgramSpec};
+use crate::virt_handler::SimulatedVirtHandler;
 use components::{Plan, Programs};
 
 /// What a bed consists of.
@@ -36,6 +38,9 @@ pub struct BedOptions {
     pub controller_manager: bool,
     /// kube-scheduler.
     pub scheduler: bool,
+    /// KubeVirt: its kinds, virt-controller and simulated virt-handlers (see [`Bed::kubevirt`]).
+    #[serde(default)]
+    pub kubevirt: bool,
     /// Additional flags of the API server.
     pub api_server_args: Vec<String>,
     /// Additional flags of the controller-manager.
@@ -49,6 +54,7 @@ impl Default for BedOptions {
             audit: true,
             controller_manager: true,
             scheduler: true,
+            kubevirt: false,
             api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
         }
@@ -76,6 +82,7 @@ pub struct Bed {
     programs: Programs,
     admin: Identity,
     running: Mutex<BTreeMap<Component, Program>>,
+    virt_handler: Mutex<Option<SimulatedVirtHandler>>,
     /// Removes the directory when this process ends; `None` for a persistent bed.
     directory: Option<Keeper>,
     keep: AtomicBool,
@@ -199,6 +206,10 @@ impl Bed {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn virt_handler(&self) -> MutexGuard<'_, Option<SimulatedVirtHandler>> {
+        self.virt_handler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn plan(&self) -> Plan<'_> {
         Plan {
             dir: &self.dir,
@@ -219,6 +230,8 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        // It would only complain about the API server that ends.
+        drop(self.virt_handler().take());
         let Some(directory) = self.directory.take() else { return };
         let failed = std::thread::panicking();
         if failed || std::env::var_os("SLUICE_KEEP").is_some() {

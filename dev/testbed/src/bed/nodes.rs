@@ -1,5 +1,6 @@
 //! Simulated nodes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -23,6 +24,16 @@ impl Bed {
     /// # Errors
     /// When the bed runs without KWOK or the nodes do not become ready.
     pub async fn add_nodes(&self, count: usize, capacity: &[(&str, &str)]) -> anyhow::Result<Vec<String>> {
+        self.add_labelled_nodes(count, capacity, &[]).await
+    }
+
+    /// As [`Bed::add_nodes`], with labels.
+    pub(crate) async fn add_labelled_nodes(
+        &self,
+        count: usize,
+        capacity: &[(&str, &str)],
+        labels: &[(&str, &str)],
+    ) -> anyhow::Result<Vec<String>> {
         ensure!(self.options.kwok, "this bed was started without KWOK: nobody would make nodes ready");
         let nodes: Api<Node> = Api::all(self.admin()?);
         let mut resources = serde_json::Map::from_iter([("pods".to_owned(), json!("10000"))]);
@@ -30,12 +41,16 @@ impl Bed {
         let names: Vec<String> = (0..count).map(|_| self.fresh_name("node")).collect();
         let create = names.iter().map(|name| {
             let (nodes, resources) = (nodes.clone(), resources.clone());
+            let own = [
+                (SIMULATED, "true"),
+                ("kubernetes.io/hostname", name.as_str()),
+                ("kubernetes.io/os", "linux"),
+                ("kubernetes.io/arch", "amd64"),
+            ];
+            let labels: BTreeMap<_, _> = own.into_iter().chain(labels.iter().copied()).collect();
             async move {
                 let node: Node = serde_json::from_value(json!({
-                    "metadata": {"name": name, "labels": {
-                        SIMULATED: "true", "kubernetes.io/hostname": name,
-                        "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-                    }},
+                    "metadata": {"name": name, "labels": labels},
                     "status": {"capacity": resources, "allocatable": resources, "nodeInfo": {
                         "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "kwok://0",
                         "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "v0.0.0-simulated",

@@ -106,7 +106,7 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn established(crd: Option<&CustomResourceDefinition>) -> bool {
+pub(super) fn established(crd: Option<&CustomResourceDefinition>) -> bool {
     let conditions = crd.and_then(|crd| crd.status.as_ref()).and_then(|status| status.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
 }

@@ -19,7 +19,7 @@ use crate::program::{Keeper, Program, start_detached};
 use crate::{artifacts, ports, wait};
 
 /// Deadline of one start; a healthy one takes three seconds on two cores.
-const START: Duration = Duration::from_secs(60);
+pub(super) const START: Duration = Duration::from_secs(60);
 
 static SHARED: OnceCell<Bed> = OnceCell::const_new();
 
@@ -29,7 +29,7 @@ impl Bed {
     /// # Errors
     /// When the programs cannot be built or do not become ready; the message carries log lines.
     pub async fn start(options: BedOptions) -> anyhow::Result<Self> {
-        let programs = built(options.kwok).await?;
+        let programs = built(&options).await?;
         for _ in 0..4 {
             let parent = std::env::var_os("SLUICE_BED_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
             fs::create_dir_all(&parent).with_context(|| format!("creating {}", parent.display()))?;
@@ -49,9 +49,28 @@ impl Bed {
     /// # Errors
     /// As [`Bed::start`].
     pub async fn shared() -> anyhow::Result<&'static Self> {
-        let bed = SHARED.get_or_try_init(|| Self::start(BedOptions::default())).await?;
         static HOOK: OnceLock<()> = OnceLock::new();
-        HOOK.get_or_init(|| {
+        Self::shared_in(&SHARED, &HOOK, BedOptions::default()).await
+    }
+
+    /// As [`Bed::shared`], with KubeVirt: another bed than that one.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
+    pub async fn shared_with_kubevirt() -> anyhow::Result<&'static Self> {
+        static BED: OnceCell<Bed> = OnceCell::const_new();
+        static HOOK: OnceLock<()> = OnceLock::new();
+        let options = BedOptions { kubevirt: true, ..BedOptions::default() };
+        Self::shared_in(&BED, &HOOK, options).await
+    }
+
+    async fn shared_in(
+        cell: &'static OnceCell<Self>,
+        hook: &'static OnceLock<()>,
+        options: BedOptions,
+    ) -> anyhow::Result<&'static Self> {
+        let bed = cell.get_or_try_init(|| Self::start(options)).await?;
+        hook.get_or_init(|| {
             let previous = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 bed.keep();
@@ -66,7 +85,7 @@ impl Bed {
     /// # Errors
     /// As [`Bed::start`], and when the directory exists.
     pub async fn start_persistent(dir: PathBuf, options: BedOptions) -> anyhow::Result<Self> {
-        let programs = built(options.kwok).await?;
+        let programs = built(&options).await?;
         for _ in 0..4 {
             fs::create_dir_all(dir.parent().context("the bed's directory has no parent")?)?;
             fs::create_dir(&dir)
@@ -90,7 +109,7 @@ impl Bed {
     /// When there is no such bed.
     pub async fn attach(dir: PathBuf) -> anyhow::Result<Self> {
         let state = State::load(&dir)?;
-        let programs = built(state.options.kwok).await?;
+        let programs = built(&state.options).await?;
         let pki = Pki::load(dir.join("pki"))?;
         Self::assemble(dir, state.options, state.ports, pki, programs, false)
     }
@@ -132,6 +151,7 @@ impl Bed {
             programs,
             admin,
             running: Mutex::default(),
+            virt_handler: Mutex::default(),
             directory,
             keep: false.into(),
             ready_after: Duration::ZERO,
@@ -170,6 +190,10 @@ impl Bed {
             if wanted {
                 self.launch_one(component, state.as_deref_mut())?;
             }
+        }
+        if self.options.kubevirt {
+            self.install_kubevirt().await.context("installing KubeVirt")?;
+            self.launch_one(Component::VirtController, state)?;
         }
         if self.options.controller_manager {
             let accounts: Api<ServiceAccount> = Api::default_namespaced(self.admin()?);
@@ -284,9 +308,11 @@ impl Bed {
 }
 
 /// Builds what is not built yet; blocking, so away from the runtime's threads.
-async fn built(kwok: bool) -> anyhow::Result<Programs> {
+async fn built(options: &BedOptions) -> anyhow::Result<Programs> {
     static KUBERNETES: OnceLock<PathBuf> = OnceLock::new();
     static KWOK: OnceLock<PathBuf> = OnceLock::new();
+    static KUBEVIRT: OnceLock<PathBuf> = OnceLock::new();
+    let (kwok, kubevirt) = (options.kwok, options.kubevirt);
     let find = move || {
         let once = |cell: &OnceLock<PathBuf>, find: fn() -> anyhow::Result<PathBuf>| match cell.get() {
             Some(path) => Ok(path.clone()),
@@ -294,7 +320,8 @@ async fn built(kwok: bool) -> anyhow::Result<Programs> {
         };
         let kubernetes = once(&KUBERNETES, artifacts::kubernetes)?;
         let kwok = kwok.then(|| once(&KWOK, artifacts::kwok)).transpose()?;
-        Ok(Programs { kubernetes, kwok })
+        let kubevirt = kubevirt.then(|| once(&KUBEVIRT, artifacts::kubevirt)).transpose()?;
+        Ok(Programs { kubernetes, kwok, kubevirt })
     };
     tokio::task::spawn_blocking(find).await.context("building the test bed's programs")?
 }

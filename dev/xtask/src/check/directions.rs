@@ -3,18 +3,30 @@
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     // Pure: no crate of ours, no I/O.
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
     // Knows Kubernetes and no quota.
     ("sluice-kube-ext", &[]),
     ("sluice-index", &["sluice-api", "sluice-engine"]),
+    // The window: opened by the webhook for a target that comes, by a controller for one that was refused.
+    ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
     ("sluice-operator", &["sluice-api", "sluice-kube-ext"]),
-    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
+    (
+        "sluice-webhook",
+        &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-kube-ext"],
+    ),
     (
         "sluice-controllers",
-        &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext", "sluice-operator"],
+        &[
+            "sluice-api",
+            "sluice-engine",
+            "sluice-headroom",
+            "sluice-index",
+            "sluice-kube-ext",
+            "sluice-operator",
+        ],
     ),
     (
         "sluice",
@@ -22,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
+            "sluice-headroom",
             "sluice-index",
             "sluice-kube-ext",
             "sluice-operator",

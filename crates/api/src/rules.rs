@@ -1,0 +1,97 @@
+//! Validation that the API server does for us: bounds, and rules in CEL with messages that say what to do.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+/// Most keys that a map of amounts may have: rules that look at each of them must stay cheap.
+pub(crate) const MAX_KEYS: u32 = 64;
+/// Most expressions, and most values of an expression, of a label selector.
+const MAX_EXPRESSIONS: u32 = 32;
+/// Longest label key: a DNS subdomain, a slash and a name.
+const MAX_LABEL_KEY: u32 = 317;
+
+/// An amount is an integer or a text; the schema's pattern has made sure that the text is a quantity.
+pub(crate) fn not_negative() -> Value {
+    json!({
+        "rule": "self.all(key, type(self[key]) == int ? self[key] >= 0 : !self[key].startsWith('-'))",
+        "message": "an amount must not be negative; leave out keys that get nothing",
+        "reason": "FieldValueInvalid",
+    })
+}
+
+/// The keys of ResourceQuotas that pods consume.
+pub(crate) fn pod_keys() -> Value {
+    json!({
+        "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage', 'pods', 'count/pods', \
+            'limits.cpu', 'limits.memory', 'limits.ephemeral-storage'] \
+            || key.startsWith('hugepages-') || (key.startsWith('requests.') && key != 'requests.storage'))",
+        "message": "only keys that pods consume: cpu, memory, ephemeral-storage, each also with requests. or limits. \
+            before it, pods, count/pods, hugepages-<size>, requests.hugepages-<size>, \
+            requests.<extended resource>",
+        "reason": "FieldValueInvalid",
+    })
+}
+
+/// Amounts go with the modes that have some.
+pub(crate) fn budget() -> Value {
+    json!([
+        {
+            "rule": "self.mode == 'Unlimited' || (has(self.resources) && size(self.resources) > 0)",
+            "message": "modes PerNamespace and Pool need resources: name at least one key, \
+                such as requests.memory, or choose mode Unlimited",
+            "fieldPath": ".resources",
+            "reason": "FieldValueRequired",
+        },
+        {
+            "rule": "self.mode != 'Unlimited' || !has(self.resources) || size(self.resources) == 0",
+            "message": "mode Unlimited has no resources: remove them, or choose mode PerNamespace or Pool",
+            "fieldPath": ".resources",
+            "reason": "FieldValueForbidden",
+        },
+    ])
+}
+
+/// Nothing of it changes.
+pub(crate) fn immutable() -> Value {
+    json!({
+        "rule": "self == oldSelf",
+        "message": "a window never changes: delete it and create another one",
+        "reason": "FieldValueForbidden",
+    })
+}
+
+/// A label selector that is bounded and that can be evaluated.
+pub(crate) fn selector(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = LabelSelector::json_schema(generator);
+    let key = json!({ "type": "string", "minLength": 1, "maxLength": MAX_LABEL_KEY });
+    let value = json_schema!({ "type": "string", "maxLength": 63 });
+    schema.insert("properties".to_owned(), json!({
+        "matchLabels": {
+            "type": "object",
+            "description": "Labels that all have to be there with these values.",
+            "maxProperties": MAX_EXPRESSIONS,
+            "additionalProperties": value,
+        },
+        "matchExpressions": {
+            "type": "array",
+            "description": "Requirements that all have to be met.",
+            "maxItems": MAX_EXPRESSIONS,
+            "items": {
+                "type": "object",
+                "required": ["key", "operator"],
+                "properties": {
+                    "key": key,
+                    "operator": { "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
+                    "values": { "type": "array", "maxItems": MAX_EXPRESSIONS, "items": value },
+                },
+                "x-kubernetes-validations": [{
+                    "rule": "self.operator in ['In', 'NotIn'] == (has(self.values) && size(self.values) > 0)",
+                    "message": "operators In and NotIn need values, Exists and DoesNotExist have none",
+                    "reason": "FieldValueInvalid",
+                }],
+            },
+        },
+    }));
+    schema
+}

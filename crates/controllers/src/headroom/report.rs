@@ -1,0 +1,267 @@
+//! Keeps the status of what grants head-room up to date: one write at a time, and only of what changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::Value;
+use sluice_api::names;
+use sluice_engine::{Amount, Format, Resource};
+use sluice_headroom::Observed;
+use sluice_index::headroom::{HeadroomIndex, Policy};
+use sluice_kube_ext::lease::WriteToken;
+use sluice_kube_ext::metrics::ApiWrites;
+use sluice_kube_ext::raw::{Call, send};
+use sluice_kube_ext::retry::{Backoff, Failure, classify, process_seed};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::sights::{Place, Sights};
+use super::state::State;
+use super::status::{Covered, policy_patch, vmmrq_patch};
+
+const DEADLINE: Duration = Duration::from_secs(5);
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// After a round of writes, changes are collected for so long.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Takes notes of what changed; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Reporter {
+    pending: Arc<Mutex<Pending>>,
+    news: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    namespaces: BTreeSet<Arc<str>>,
+    all: bool,
+}
+
+/// What the reports are made from.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) observed: Arc<Observed>,
+    pub(super) sights: Arc<Mutex<Sights>>,
+}
+
+impl Reporter {
+    /// Something that is reported may have changed in these namespaces.
+    pub(super) fn changed(&self, namespaces: impl IntoIterator<Item = Arc<str>>) {
+        let mut pending = self.pending.lock();
+        let before = pending.namespaces.len();
+        pending.namespaces.extend(namespaces);
+        if pending.namespaces.len() != before {
+            self.news.notify_one();
+        }
+    }
+
+    /// Something that is reported may have changed anywhere.
+    pub(super) fn everything(&self) {
+        self.pending.lock().all = true;
+        self.news.notify_one();
+    }
+
+    /// Writes until `cancel`, while `token` is held.
+    pub(super) async fn run(
+        self,
+        sources: Sources,
+        client: Client,
+        token: WriteToken,
+        writes: ApiWrites,
+        cancel: CancellationToken,
+    ) {
+        let mut desk = Desk { sources, views: HashMap::new(), written: HashMap::new() };
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+        let work = async {
+            loop {
+                self.news.notified().await;
+                let pending = std::mem::take(&mut *self.pending.lock());
+                let mut failed = false;
+                for (place, write) in desk.plan(&pending) {
+                    if !token.is_held() {
+                        continue;
+                    }
+                    let version = write.version.clone();
+                    match write.send(&client, &writes).await {
+                        Ok(()) => _ = desk.written.insert((write.plural, place), version),
+                        // A watch tells of the version that is there now.
+                        Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
+                        Err(error) => {
+                            tracing::warn!(path = %write.path, %error, "status not written");
+                            self.changed([Arc::clone(&place.0)]);
+                            failed = true;
+                        }
+                    }
+                }
+                let pause = if failed { backoff.failed() } else { PAUSE };
+                if !failed {
+                    backoff.reset();
+                }
+                tokio::time::sleep(pause).await;
+            }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = work => {}
+        }
+    }
+}
+
+/// A write of a status.
+struct Write {
+    plural: &'static str,
+    path: String,
+    version: String,
+    patch: Value,
+}
+
+impl Write {
+    async fn send(&self, client: &Client, writes: &ApiWrites) -> kube::Result<()> {
+        let body = Some((MERGE_PATCH, self.patch.to_string().into_bytes()));
+        let call = Call { method: Method::PATCH, path: self.path.clone(), body };
+        let write = async { send(client, call, DEADLINE).await?.check() };
+        writes.record(self.plural, "patch", write).await
+    }
+}
+
+struct Desk {
+    sources: Sources,
+    views: HashMap<Arc<str>, View>,
+    /// The versions that were already answered with a write: what comes of it is on its way.
+    written: HashMap<(&'static str, Place), String>,
+}
+
+/// What a policy covers, by namespace.
+#[derive(Default)]
+struct View {
+    version: String,
+    over: BTreeMap<Arc<str>, BTreeMap<Resource, Amount>>,
+}
+
+impl Desk {
+    fn plan(&mut self, pending: &Pending) -> Vec<(Place, Write)> {
+        let mut writes = self.plan_vmmrqs(pending);
+        writes.extend(self.plan_policies(pending));
+        self.written.retain(|(plural, place), version| {
+            let sights = self.sources.sights.lock();
+            let meta = match *plural {
+                names::VMMRQS => sights.vmmrqs.get(place).map(|object| object.metadata.clone()),
+                _ => sights.policies.get(place).map(|object| object.metadata.clone()),
+            };
+            meta.is_some_and(|meta| meta.resource_version.as_deref() == Some(version))
+        });
+        writes.retain(|(place, write)| {
+            self.written.get(&(write.plural, place.clone())).is_none_or(|version| *version != write.version)
+        });
+        writes
+    }
+
+    fn plan_vmmrqs(&self, pending: &Pending) -> Vec<(Place, Write)> {
+        let objects: Vec<_> = {
+            let sights = self.sources.sights.lock();
+            let taken = |(place, object): (&Place, &Arc<_>)| (place.clone(), Arc::clone(object));
+            if pending.all {
+                sights.vmmrqs.iter().map(taken).collect()
+            } else {
+                pending.namespaces.iter().flat_map(|ns| sights.vmmrqs.in_namespace(ns)).map(taken).collect()
+            }
+        };
+        let now = Timestamp::now();
+        let mut writes = Vec::new();
+        for (place, object) in objects {
+            let errors = self.sources.observed.read(|index| {
+                index.vmmrqs.get(&place.0, &place.1).map(|record| record.errors.clone()).unwrap_or_default()
+            });
+            let summary = self.sources.state.lock().summary(&place.0);
+            let Some(patch) = vmmrq_patch(&object, &errors, &summary, now) else { continue };
+            let (group, version, plural) = (names::MTQ_GROUP, names::MTQ_VERSION, names::VMMRQS);
+            let path = format!("/apis/{group}/{version}/namespaces/{}/{plural}/{}/status", place.0, place.1);
+            let version = object.metadata.resource_version.clone().unwrap_or_default();
+            writes.push((place, Write { plural, path, version, patch }));
+        }
+        writes
+    }
+
+    fn plan_policies(&mut self, pending: &Pending) -> Vec<(Place, Write)> {
+        let objects: Vec<_> = {
+            let sights = self.sources.sights.lock();
+            sights.policies.iter().map(|(place, object)| (place.clone(), Arc::clone(object))).collect()
+        };
+        self.views.retain(|name, _| objects.iter().any(|((_, other), _)| other == name));
+        let now = Timestamp::now();
+        let mut writes = Vec::new();
+        for (place, object) in objects {
+            let Some(covered) = self.covered(&place.1, pending) else { continue };
+            let Some(patch) = policy_patch(&object, &covered, now) else { continue };
+            let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_POLICIES);
+            let path = format!("/apis/{group}/{version}/{plural}/{}/status", place.1);
+            let version = object.metadata.resource_version.clone().unwrap_or_default();
+            writes.push((place, Write { plural, path, version, patch }));
+        }
+        writes
+    }
+
+    /// What the policy covers. Namespaces in which nothing changed are not looked at again.
+    fn covered(&mut self, name: &Arc<str>, pending: &Pending) -> Option<Covered> {
+        let view = self.views.entry(Arc::clone(name)).or_default();
+        self.sources.observed.read(|index| {
+            let policy = index.policies.get(name)?;
+            let version = policy.version.to_string();
+            if pending.all || version != view.version {
+                view.version = version;
+                view.over.clear();
+                for namespace in index.namespaces.all() {
+                    view.look(index, policy, &namespace.name);
+                }
+            } else {
+                for namespace in &pending.namespaces {
+                    view.look(index, policy, namespace);
+                }
+            }
+            Some(view.covered(policy))
+        })
+    }
+}
+
+impl View {
+    fn look(&mut self, index: &HeadroomIndex, policy: &Policy, namespace: &Arc<str>) {
+        self.over.remove(namespace);
+        let Some(record) = index.namespaces.get(namespace).filter(|record| policy.covers(record)) else {
+            return;
+        };
+        let mut over: BTreeMap<Resource, Amount> = BTreeMap::new();
+        for quota in index.quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota)) {
+            for (resource, amount) in quota.native().overdraft() {
+                let most = over.entry(resource).or_insert(amount);
+                *most = amount.max(*most);
+            }
+        }
+        self.over.insert(Arc::clone(&record.name), over);
+    }
+
+    fn covered(&self, policy: &Policy) -> Covered {
+        let mut sum: BTreeMap<&Resource, Amount> = BTreeMap::new();
+        for (resource, amount) in self.over.values().flatten() {
+            let total = sum.entry(resource).or_insert(Amount::ZERO);
+            *total = total.saturating_add(*amount);
+        }
+        let used = sum.into_iter().map(|(resource, amount)| {
+            let key = resource.key();
+            let binary = ["memory", "storage", "hugepages-"].iter().any(|word| key.contains(word));
+            let format = if binary { Format::BinarySi } else { Format::DecimalSi };
+            (key.to_owned(), Quantity(amount.quantity(format).to_string()))
+        });
+        Covered {
+            namespaces: i64::try_from(self.over.len()).unwrap_or(i64::MAX),
+            used: used.collect(),
+            errors: policy.errors.clone(),
+        }
+    }
+}

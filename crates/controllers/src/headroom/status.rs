@@ -1,0 +1,241 @@
+//! The status that what grants head-room should have.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Map, Value, json};
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota as Vmmrq};
+
+use super::summary::Summary;
+
+/// Whether it is in force.
+pub const READY: &str = "Ready";
+/// Whether a migration lacks head-room.
+pub const NOT_ENOUGH: &str = "NotEnough";
+
+/// What a condition says.
+struct Says {
+    kind: &'static str,
+    is: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored.
+#[must_use]
+pub fn vmmrq_patch(object: &Vmmrq, errors: &[String], summary: &Summary, now: Timestamp) -> Option<Value> {
+    let status = object.status.clone().unwrap_or_default();
+    let generation = object.metadata.generation;
+    let says = [ready(errors, summary), not_enough(summary)];
+    let conditions = merged(&status.conditions, says, generation, now);
+    let wanted = match status.original_blocking_resource_quotas.as_slice() {
+        [] => &object.spec.additional_migration_resources,
+        // managed-tenant-quota raised quotas by what is there, which is needed to restore them.
+        _ => &status.additional_migration_resources,
+    };
+    let same = status.additional_migration_resources == *wanted && status.observed_generation == generation;
+    if same && conditions == status.conditions {
+        return None;
+    }
+    let mut patch = Map::new();
+    let amounts = replaced(&status.additional_migration_resources, wanted);
+    patch.insert("additionalMigrationResources".to_owned(), amounts);
+    patch.insert("observedGeneration".to_owned(), json!(generation));
+    patch.insert("conditions".to_owned(), json!(conditions));
+    Some(with_version(object.metadata.resource_version.as_deref(), patch))
+}
+
+/// What a policy covers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Covered {
+    /// How many namespaces.
+    pub namespaces: i64,
+    /// What they use above their quotas.
+    pub used: BTreeMap<String, Quantity>,
+    /// What of the policy is ignored.
+    pub errors: Vec<String>,
+}
+
+/// As [`vmmrq_patch`].
+#[must_use]
+pub fn policy_patch(object: &HeadroomPolicy, covered: &Covered, now: Timestamp) -> Option<Value> {
+    let status = object.status.clone().unwrap_or_default();
+    let generation = object.metadata.generation;
+    let says = [ready(&covered.errors, &Summary::default())];
+    let conditions = merged(&status.conditions, says, generation, now);
+    let same = status.namespaces == Some(covered.namespaces)
+        && status.used == covered.used
+        && status.observed_generation == generation;
+    if same && conditions == status.conditions {
+        return None;
+    }
+    let mut patch = Map::new();
+    patch.insert("namespaces".to_owned(), json!(covered.namespaces));
+    patch.insert("used".to_owned(), replaced(&status.used, &covered.used));
+    patch.insert("observedGeneration".to_owned(), json!(generation));
+    patch.insert("conditions".to_owned(), json!(conditions));
+    Some(with_version(object.metadata.resource_version.as_deref(), patch))
+}
+
+fn with_version(version: Option<&str>, status: Map<String, Value>) -> Value {
+    json!({ "metadata": { "resourceVersion": version }, "status": status })
+}
+
+/// A merge patch of a map: keys that are not wanted are taken away.
+fn replaced(is: &BTreeMap<String, Quantity>, wanted: &BTreeMap<String, Quantity>) -> Value {
+    let gone = is.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let put = wanted.iter().map(|(key, amount)| (key.clone(), json!(amount)));
+    Value::Object(gone.chain(put).collect())
+}
+
+fn ready(errors: &[String], summary: &Summary) -> Says {
+    let (is, reason, message) = if let Some(said) = &summary.forbidden {
+        (false, "StatusForbidden", format!("a quota's status cannot be written: {said}"))
+    } else if !errors.is_empty() {
+        (false, "Invalid", errors.join("; "))
+    } else if summary.opted_out {
+        let message =
+            "the namespace, or a quota that is exceeded, is excluded from head-room by an annotation";
+        (false, "OptedOut", message.to_owned())
+    } else {
+        (true, "InForce", "live migrations may take these amounts".to_owned())
+    };
+    Says { kind: READY, is, reason, message }
+}
+
+fn not_enough(summary: &Summary) -> Says {
+    let (is, reason, message) = match &summary.not_enough {
+        None => (false, "Enough", "no migration lacks head-room".to_owned()),
+        Some((sentence, 1)) => (true, "NotEnoughHeadroom", sentence.to_string()),
+        Some((sentence, count)) => {
+            let others = count.saturating_sub(1);
+            (true, "NotEnoughHeadroom", format!("{sentence}; {others} more wait behind it"))
+        }
+    };
+    Says { kind: NOT_ENOUGH, is, reason, message }
+}
+
+/// Our conditions among those of others, in the order they have.
+fn merged(
+    old: &[Condition],
+    says: impl IntoIterator<Item = Says>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = old.to_vec();
+    for says in says {
+        let status = if says.is { "True" } else { "False" };
+        let known = conditions.iter_mut().find(|condition| condition.type_ == says.kind);
+        let since = known
+            .as_ref()
+            .filter(|known| known.status == status)
+            .map(|known| known.last_transition_time.clone());
+        let condition = Condition {
+            type_: says.kind.to_owned(),
+            status: status.to_owned(),
+            reason: says.reason.to_owned(),
+            message: says.message,
+            observed_generation: generation,
+            last_transition_time: since.unwrap_or_else(|| Time(whole_second(now))),
+        };
+        match known {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
+    }
+    conditions
+}
+
+/// The API keeps whole seconds.
+fn whole_second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:07.5Z";
+
+    fn vmmrq(status: Value) -> Vmmrq {
+        serde_json::from_value(json!({
+            "apiVersion": "mtq.kubevirt.io/v1alpha1", "kind": "VirtualMachineMigrationResourceQuota",
+            "metadata": { "name": "a", "namespace": "shop", "generation": 2, "resourceVersion": "9" },
+            "spec": { "additionalMigrationResources": { "requests.memory": "1Gi" } },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn patched(object: &Vmmrq, patch: &Value) -> Vmmrq {
+        let mut value = serde_json::to_value(object).unwrap();
+        json_patch::merge(&mut value, patch);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_status_is_written_once() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let object = vmmrq(json!({
+            "additionalMigrationResources": { "pods": "1" },
+        }));
+        let patch = vmmrq_patch(&object, &[], &Summary::default(), now).unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], "9");
+        let object = patched(&object, &patch);
+        let status = object.status.clone().unwrap();
+        assert_eq!(status.additional_migration_resources, object.spec.additional_migration_resources);
+        let words: Vec<_> = status.conditions.iter().map(|c| (&*c.type_, &*c.status)).collect();
+        assert_eq!(words, [("Ready", "True"), ("NotEnough", "False")]);
+        assert_eq!(vmmrq_patch(&object, &[], &Summary::default(), now), None);
+    }
+
+    #[test]
+    fn what_managed_tenant_quota_recorded_is_kept() {
+        let object = vmmrq(json!({
+            "additionalMigrationResources": { "pods": "1" },
+            "originalBlockingResourceQuotas": [{ "name": "rq", "spec": { "hard": { "pods": "1" } } }],
+        }));
+        let patch = vmmrq_patch(&object, &[], &Summary::default(), NOW.parse().unwrap()).unwrap();
+        let (before, after) = (object.status.clone().unwrap(), patched(&object, &patch).status.unwrap());
+        assert_eq!(before.additional_migration_resources, after.additional_migration_resources);
+        assert_eq!(before.original_blocking_resource_quotas, after.original_blocking_resource_quotas);
+    }
+
+    #[test]
+    fn a_transition_has_its_time_and_a_new_sentence_has_not() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let object = vmmrq(Value::Null);
+        let object = patched(&object, &vmmrq_patch(&object, &[], &Summary::default(), now).unwrap());
+        let later: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let lacks =
+            |text: &str, count| Summary { not_enough: Some((text.into(), count)), ..Summary::default() };
+        let object = patched(&object, &vmmrq_patch(&object, &[], &lacks("one", 1), later).unwrap());
+        let condition = |object: &Vmmrq, kind: &str| {
+            let conditions = object.status.clone().unwrap().conditions;
+            conditions.into_iter().find(|condition| condition.type_ == kind).unwrap()
+        };
+        assert_eq!(condition(&object, NOT_ENOUGH).last_transition_time.0, later);
+        assert_eq!(condition(&object, READY).last_transition_time.0.as_second(), now.as_second());
+        let even_later: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
+        let object = patched(&object, &vmmrq_patch(&object, &[], &lacks("two", 3), even_later).unwrap());
+        assert_eq!(condition(&object, NOT_ENOUGH).last_transition_time.0, later);
+        assert_eq!(condition(&object, NOT_ENOUGH).message, "two; 2 more wait behind it");
+    }
+
+    #[test]
+    fn what_keeps_it_from_working_is_said() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let object = vmmrq(Value::Null);
+        for (summary, errors, reason) in [
+            (Summary { forbidden: Some("no".into()), ..Summary::default() }, vec![], "StatusForbidden"),
+            (Summary { opted_out: true, ..Summary::default() }, vec![], "OptedOut"),
+            (Summary::default(), vec!["pods: -1 is ignored".to_owned()], "Invalid"),
+        ] {
+            let patch = vmmrq_patch(&object, &errors, &summary, now).unwrap();
+            let ready = &patch["status"]["conditions"][0];
+            assert_eq!((ready["status"].as_str(), ready["reason"].as_str()), (Some("False"), Some(reason)));
+        }
+    }
+}

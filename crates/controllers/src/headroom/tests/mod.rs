@@ -1,0 +1,1 @@
+//! Tests of the decisions, without any I/O.

@@ -1,0 +1,46 @@
+//! Whether an object is as it should be, however the API server writes it down.
+
+use serde_json::{Map, Value};
+
+/// Equal but for fields that say nothing: null, or an empty text, list or object.
+pub(super) fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let fields_of = |object: &Map<String, Value>, than: &Map<String, Value>| {
+                object.iter().all(|(key, value)| match than.get(key) {
+                    Some(other) => same(value, other),
+                    None => says_nothing(value),
+                })
+            };
+            fields_of(one, other) && fields_of(other, one)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (one, other) => one == other || (says_nothing(one) && says_nothing(other)),
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(says_nothing),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The same without one member, given by its path.
+pub(super) fn without(mut value: Value, path: &[&str]) -> Value {
+    if let [parents @ .., last] = path {
+        let mut at = Some(&mut value);
+        for name in parents {
+            at = at.and_then(|value| value.get_mut(*name));
+        }
+        if let Some(fields) = at.and_then(Value::as_object_mut) {
+            fields.remove(*last);
+        }
+    }
+    value
+}

@@ -1,0 +1,32 @@
+//! Head-room: whether a migration's target pod fits the native quotas of its namespace, and which raises of
+//! `status.hard` would let it in.
+//!
+//! ```text
+//!  Need (what the target takes) ─┐
+//!  NativeQuota (ResourceQuotas)  ├─▶ plan ─▶ Fits | Raise (exact fits) | NotEnough (shortages) | Refused
+//!  Budget (what may be granted) ─┘
+//! ```
+//! Quota admission reads `status.hard` and `status.used` only, and so does [`plan`]; the budget is measured from
+//! `spec.hard`, so that a raise that is still open is not counted twice.
+
+mod budget;
+mod need;
+mod plan;
+mod quota;
+mod refusal;
+mod shortage;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::quantity::Quantity;
+
+pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
+pub use need::{Need, need_of};
+pub use plan::{Plan, Raise, RaisedKey, plan};
+pub use quota::{NativeQuota, Restore, consumed, overdraft, restore};
+pub use refusal::Refusal;
+pub use shortage::{Shortage, sentence};
+
+/// Amounts by quota key as it is written.
+pub type Amounts = BTreeMap<Arc<str>, Quantity>;

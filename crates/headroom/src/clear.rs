@@ -1,0 +1,162 @@
+//! Putting right what windows left behind: level-triggered, from live reads alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sluice_index::headroom::NativeRecord;
+use sluice_index::wire::NativeQuotaWire;
+use sluice_kube_ext::retry::{Backoff, Failure, classify};
+use tokio::time::{Instant, sleep};
+
+use crate::hands::is_over;
+use crate::protocol::QuotaRef;
+use crate::window::Headroom;
+
+/// Limit for restoring one quota outside of an opening.
+const RESTORE_TIME: Duration = Duration::from_secs(10);
+
+/// What [`Headroom::clear`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Quotas that were restored.
+    pub restored: Vec<Arc<str>>,
+    /// An expired window was deleted.
+    pub window: bool,
+    /// A window is open until then, by the API server's clock: nothing was touched.
+    pub live_until: Option<Timestamp>,
+}
+
+/// Why a namespace is not clear.
+#[derive(Debug, thiserror::Error)]
+pub enum ClearError {
+    /// A request failed.
+    #[error("{tried} in namespace {namespace}: {source}")]
+    Request {
+        /// What was tried.
+        tried: &'static str,
+        /// Where.
+        namespace: Arc<str>,
+        /// What came.
+        #[source]
+        source: kube::Error,
+    },
+    /// A quota could not be restored.
+    #[error("restoring quota {quota} in namespace {namespace}: {why}")]
+    Restore {
+        /// The quota.
+        quota: Arc<str>,
+        /// Where.
+        namespace: Arc<str>,
+        /// Whether the write is refused as a matter of principle.
+        forbidden: bool,
+        /// What came.
+        why: Arc<str>,
+    },
+}
+
+impl Headroom {
+    /// Restores every raised quota of a namespace and deletes its window, unless the window is open by the API server's
+    /// clock.
+    ///
+    /// # Errors
+    /// When a request fails. What is left is safe: the lock is over, and the raise is an exact fit.
+    pub async fn clear(&self, namespace: &Arc<str>) -> Result<Cleared, ClearError> {
+        let failed = |tried| {
+            let namespace = Arc::clone(namespace);
+            move |source| ClearError::Request { tried, namespace, source }
+        };
+        let found = self.requests.window(namespace).await.map_err(failed("reading the window"))?;
+        let mut cleared = Cleared::default();
+        if let Some((window, date)) = &found
+            && !is_over(window, *date)
+        {
+            cleared.live_until = Some(window.spec.until.0);
+            return Ok(cleared);
+        }
+        let wires: Vec<NativeQuotaWire> =
+            self.requests.quotas(namespace).await.map_err(failed("listing quotas"))?;
+        for record in wires.iter().map(NativeRecord::read).filter(|record| record.native().is_raised()) {
+            let quota = QuotaRef { name: Arc::clone(&record.name), uid: record.uid.clone() };
+            let end = Instant::now() + RESTORE_TIME;
+            self.restore(namespace, &quota, Some(record), end).await.map_err(|why| ClearError::Restore {
+                quota: Arc::clone(&quota.name),
+                namespace: Arc::clone(namespace),
+                forbidden: why.contains(FORBIDDEN),
+                why,
+            })?;
+            cleared.restored.push(quota.name);
+        }
+        if let Some((window, _)) = found {
+            let (uid, version) = (window.metadata.uid, window.metadata.resource_version);
+            let (uid, version) = (uid.unwrap_or_default(), version.unwrap_or_default());
+            self.requests.delete(namespace, &uid, &version).await.map_err(failed("deleting the window"))?;
+            cleared.window = true;
+        }
+        Ok(cleared)
+    }
+
+    /// Writes `status.hard := spec.hard` until that is so, whatever changes meanwhile; until `end` at most. `known` is the
+    /// quota as it was last read. Returns the quota, or `None` if it does not exist any more.
+    pub(crate) async fn restore(
+        &self,
+        namespace: &str,
+        quota: &QuotaRef,
+        mut known: Option<NativeRecord>,
+        end: Instant,
+    ) -> Result<Option<NativeRecord>, Arc<str>> {
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500), 0);
+        loop {
+            let tried = self.try_restore(namespace, quota, known.take()).await;
+            let error = match tried {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            match classify(&error) {
+                Failure::NotFound => return Ok(None),
+                Failure::Forbidden => return Err(format!("{FORBIDDEN}: {error}").into()),
+                failure => {
+                    let stale =
+                        matches!(failure, Failure::Invalid | Failure::Conflict) && backoff.failures() < 3;
+                    let pause = if stale { Duration::ZERO } else { backoff.failed() };
+                    if Instant::now() + pause >= end {
+                        return Err(error.to_string().into());
+                    }
+                    if stale {
+                        backoff.failed();
+                    }
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    async fn try_restore(
+        &self,
+        namespace: &str,
+        quota: &QuotaRef,
+        known: Option<NativeRecord>,
+    ) -> kube::Result<Option<NativeRecord>> {
+        let record = match known {
+            Some(record) => record,
+            None => {
+                let wire = self.requests.quota::<NativeQuotaWire>(namespace, &quota.name).await?;
+                let Some(record) = wire.as_ref().map(NativeRecord::read) else { return Ok(None) };
+                if record.uid != quota.uid {
+                    return Ok(None);
+                }
+                if !record.native().is_raised() {
+                    return Ok(Some(record));
+                }
+                record
+            }
+        };
+        let patch = crate::patches::restore(&record);
+        let wire: NativeQuotaWire =
+            self.requests.patch_quota_status(namespace, &quota.name, &patch, false).await?;
+        Ok(Some(NativeRecord::read(&wire)))
+    }
+}
+
+/// Begins the text of a refusal that will not change by itself.
+const FORBIDDEN: &str = "writing the quota's status is forbidden";

@@ -1,0 +1,98 @@
+//! The API server's clock, as its answers show it.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+/// After this long without an answer the estimate is asked for anew.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// An estimate of the API server's clock. Answers carry whole seconds, rounded down, so it is up to one second behind
+/// and never ahead, as long as the server's clock is not set back.
+#[derive(Debug, Default)]
+pub struct ServerClock(Mutex<Option<Sight>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    date: Timestamp,
+    at: Instant,
+}
+
+impl Sight {
+    fn now(self, at: Instant) -> Option<Timestamp> {
+        let passed = at.saturating_duration_since(self.at);
+        self.date.checked_add(jiff::SignedDuration::try_from(passed).ok()?).ok()
+    }
+}
+
+impl ServerClock {
+    /// An answer came with this date.
+    pub fn observe(&self, date: Option<Timestamp>) {
+        self.observe_at(date, Instant::now());
+    }
+
+    fn observe_at(&self, date: Option<Timestamp>, at: Instant) {
+        let Some(date) = date else { return };
+        let mut known = self.0.lock();
+        // The latest of two views is the better one, unless the clock was set back by more than the rounding.
+        let better = known.and_then(|sight| sight.now(at)).is_none_or(|estimate| {
+            date >= estimate || estimate.duration_since(date) > jiff::SignedDuration::from_secs(2)
+        });
+        let stale = known.is_some_and(|sight| at.saturating_duration_since(sight.at) > FRESH);
+        if better || stale {
+            *known = Some(Sight { date, at });
+        }
+    }
+
+    /// The estimate, unless the last answer is too long ago.
+    #[must_use]
+    pub fn now(&self) -> Option<Timestamp> {
+        self.now_at(Instant::now())
+    }
+
+    fn now_at(&self, at: Instant) -> Option<Timestamp> {
+        let sight = (*self.0.lock())?;
+        let fresh = at.saturating_duration_since(sight.at) <= FRESH;
+        if fresh { sight.now(at) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Option<Timestamp> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_estimate_goes_on_between_answers_and_never_ahead() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        assert_eq!(clock.now_at(start), None);
+        clock.observe_at(at("2026-01-01T00:00:10Z"), start);
+        let later = start + Duration::from_millis(900);
+        assert_eq!(clock.now_at(later), at("2026-01-01T00:00:10.9Z"));
+        // The same second, seen late: worse than what is known.
+        clock.observe_at(at("2026-01-01T00:00:10Z"), later);
+        assert_eq!(clock.now_at(later), at("2026-01-01T00:00:10.9Z"));
+        // The next second, seen early: better.
+        clock.observe_at(at("2026-01-01T00:00:11Z"), later);
+        assert_eq!(clock.now_at(later), at("2026-01-01T00:00:11Z"));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_believed() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        clock.observe_at(at("2026-01-01T00:01:00Z"), start);
+        clock.observe_at(at("2026-01-01T00:00:30Z"), start);
+        assert_eq!(clock.now_at(start), at("2026-01-01T00:00:30Z"));
+    }
+
+    #[test]
+    fn an_old_view_is_none() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        clock.observe_at(at("2026-01-01T00:00:00Z"), start);
+        assert_eq!(clock.now_at(start + Duration::from_secs(61)), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! One opening of a window, from the lock to its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::headroom::{Budget, NativeQuota, Need, Plan, Raise, plan};
+use sluice_engine::{Amount, Resource};
+
+use super::words::{Answer, Command, Ending, QuotaRef, Theft};
+
+/// A raise is only sent while the lock holds for at least this long: twice what the API server is given for it.
+const LEAST_LEFT: Duration = Duration::from_secs(2);
+/// How often the quotas are read again because they changed between reading and raising.
+const MOST_READS: u32 = 8;
+
+/// What was known of a quota when it was raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Touched {
+    quota: QuotaRef,
+    raise: Raise,
+    before: NativeQuota,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Locking,
+    Waiting,
+    Clearing,
+    /// Looks whether the room that somebody else made for this target is enough.
+    Looking,
+    Proving,
+    Draining,
+    Reading,
+    Raising(VecDeque<Raise>),
+    Settling,
+    Admitting,
+    Awaiting,
+    Restoring(VecDeque<QuotaRef>),
+    Unlocking,
+    /// The lock is gone or was never there; the creation may still wait for its answer.
+    Leaving,
+    Done,
+}
+
+/// The machine. It is driven by [`Self::command`] and [`Self::take`] in turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    need: Need,
+    phase: Phase,
+    touched: Vec<Touched>,
+    quotas: Vec<NativeQuota>,
+    reads: u32,
+    admitted: bool,
+    ending: Ending,
+    thefts: Vec<Theft>,
+}
+
+impl Opening {
+    /// An opening for a target with this need.
+    #[must_use]
+    pub const fn new(need: Need) -> Self {
+        Self {
+            need,
+            phase: Phase::Locking,
+            touched: Vec::new(),
+            quotas: Vec::new(),
+            reads: 0,
+            admitted: false,
+            ending: Ending::NotSeen,
+            thefts: Vec::new(),
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        match &self.phase {
+            Phase::Locking => Command::Lock,
+            Phase::Waiting => Command::WaitForOther,
+            Phase::Clearing => Command::ClearOther,
+            Phase::Proving => Command::Prove,
+            Phase::Draining => Command::Drain,
+            Phase::Looking | Phase::Reading => Command::Read,
+            Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle, Command::Raise),
+            Phase::Settling => Command::Settle,
+            Phase::Admitting => Command::Admit,
+            Phase::Awaiting => Command::Await,
+            Phase::Restoring(quotas) => quotas.front().cloned().map_or(Command::Unlock, Command::Restore),
+            Phase::Unlocking => Command::Unlock,
+            Phase::Leaving if !self.admitted => Command::Admit,
+            Phase::Leaving | Phase::Done => Command::Stop(self.ending.clone()),
+        }
+    }
+
+    /// The raises that may be in force: written, or sent without an answer.
+    pub fn raises(&self) -> impl Iterator<Item = &Raise> {
+        self.touched.iter().map(|touched| &touched.raise)
+    }
+
+    /// What others took of the room that was made.
+    #[must_use]
+    pub fn thefts(&self) -> &[Theft] {
+        &self.thefts
+    }
+
+    /// Takes note of how the last command went. An answer that does not belong to it changes nothing.
+    pub fn take(&mut self, answer: Answer) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Done);
+        self.phase = match (phase, answer) {
+            (Phase::Locking, Answer::Locked) => Phase::Proving,
+            (Phase::Locking, Answer::Held) => Phase::Waiting,
+            (Phase::Locking, Answer::HeldForTarget) => Phase::Looking,
+            (Phase::Locking, Answer::HeldExpired) => Phase::Clearing,
+            (Phase::Locking, Answer::Failed(why)) => self.leave(Ending::NotLocked(why)),
+            (Phase::Waiting | Phase::Clearing, Answer::Free) => Phase::Locking,
+            (Phase::Waiting | Phase::Clearing, Answer::Failed(why)) => self.leave(Ending::NotLocked(why)),
+            (Phase::Locking | Phase::Waiting | Phase::Clearing, Answer::TimeUp) => {
+                self.leave(Ending::TimedOut)
+            }
+            (Phase::Looking, Answer::Quotas { quotas, budget, .. }) => self.look(&quotas, &budget),
+            (Phase::Looking, Answer::Failed(_)) => Phase::Waiting,
+            (Phase::Proving, Answer::Proven(left)) if left >= LEAST_LEFT => Phase::Draining,
+            (Phase::Proving, Answer::Proven(_)) => self.give_up(Ending::Overtaken),
+            (Phase::Proving | Phase::Draining, Answer::Failed(why)) => self.give_up(Ending::NotProven(why)),
+            (Phase::Draining, Answer::Drained) => Phase::Reading,
+            (Phase::Reading, Answer::Quotas { quotas, budget, left }) => self.plan(quotas, &budget, left),
+            (Phase::Reading, Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
+            (Phase::Raising(raises), answer) => self.raised(raises, answer),
+            (Phase::Settling, Answer::Settled) if self.admitted => Phase::Awaiting,
+            (Phase::Settling, Answer::Settled) => Phase::Admitting,
+            (Phase::Admitting, Answer::Admitted) => {
+                self.admitted = true;
+                Phase::Awaiting
+            }
+            (Phase::Awaiting, Answer::Seen) => self.give_up(Ending::Entered),
+            (Phase::Awaiting, Answer::NotSeen) => self.give_up(Ending::NotSeen),
+            (Phase::Awaiting, Answer::Lowered) => Phase::Reading,
+            (Phase::Restoring(quotas), answer) => self.restored(quotas, answer),
+            (Phase::Unlocking, Answer::Unlocked | Answer::Failed(_)) => Phase::Leaving,
+            (Phase::Leaving, Answer::Admitted) => {
+                self.admitted = true;
+                Phase::Done
+            }
+            (phase, _) => phase,
+        };
+    }
+
+    fn look(&mut self, quotas: &[NativeQuota], budget: &Budget) -> Phase {
+        match plan(&self.need, quotas, budget) {
+            Plan::Fits { .. } => self.leave(Ending::Covered),
+            // What was raised to wake the migration is less than it needs: it gets a window of its own.
+            Plan::Raise(_) | Plan::NotEnough(_) | Plan::Refused(_) => Phase::Waiting,
+        }
+    }
+
+    fn plan(&mut self, quotas: Vec<NativeQuota>, budget: &Budget, left: Duration) -> Phase {
+        self.reads += 1;
+        let planned = plan(&self.need, &quotas, budget);
+        self.quotas = quotas;
+        match planned {
+            Plan::Fits { .. } if self.touched.is_empty() && !self.admitted => Phase::Admitting,
+            Plan::Fits { .. } => Phase::Settling,
+            Plan::Raise(_) if left < LEAST_LEFT || self.reads > MOST_READS => self.give_up(Ending::Overtaken),
+            Plan::Raise(raises) => self.raising(raises.into()),
+            Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
+            Plan::Refused(refusals) => self.give_up(Ending::Refused(refusals)),
+        }
+    }
+
+    /// A quota counts as raised from the moment the write is asked for: its answer may be lost.
+    fn raising(&mut self, raises: VecDeque<Raise>) -> Phase {
+        if let Some(raise) = raises.front() {
+            let quota = QuotaRef { name: Arc::clone(&raise.quota), uid: raise.uid.clone() };
+            let before = self.quotas.iter().find(|known| known.uid == raise.uid);
+            if let Some(before) = before.cloned() {
+                self.touched.retain(|touched| touched.quota != quota);
+                self.touched.push(Touched { quota, raise: raise.clone(), before });
+            }
+        }
+        Phase::Raising(raises)
+    }
+
+    fn raised(&mut self, mut raises: VecDeque<Raise>, answer: Answer) -> Phase {
+        match answer {
+            Answer::Raised => {
+                raises.pop_front();
+                if raises.is_empty() { Phase::Settling } else { self.raising(raises) }
+            }
+            Answer::Conflict => Phase::Reading,
+            Answer::Forbidden(why) => self.give_up(Ending::Forbidden(why)),
+            Answer::Failed(why) => self.give_up(Ending::Failed(why)),
+            _ => Phase::Raising(raises),
+        }
+    }
+
+    fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, answer: Answer) -> Phase {
+        match answer {
+            Answer::Restored(now) => {
+                if let (Some(quota), Some(now)) = (quotas.pop_front(), now) {
+                    self.audit(&quota, &now);
+                }
+                if quotas.is_empty() { Phase::Unlocking } else { Phase::Restoring(quotas) }
+            }
+            // The lock stays until it expires; whoever finds it then restores first.
+            Answer::Failed(_) => Phase::Leaving,
+            _ => Phase::Restoring(quotas),
+        }
+    }
+
+    /// Compares what a raised quota holds now with what it held and what the target takes.
+    fn audit(&mut self, quota: &QuotaRef, now: &NativeQuota) {
+        let Some(touched) = self.touched.iter().find(|touched| touched.quota == *quota) else { return };
+        let entered = self.ending == Ending::Entered;
+        for raised in &touched.raise.keys {
+            let target = self.need.charge.get(&Resource::from_quota_key(&raised.key)).filter(|_| entered);
+            let allowed = used(&touched.before, &raised.key).saturating_add(target.unwrap_or_default());
+            if used(now, &raised.key) > allowed {
+                self.thefts.push(Theft { quota: quota.clone(), key: Arc::clone(&raised.key) });
+            }
+        }
+    }
+
+    fn give_up(&mut self, ending: Ending) -> Phase {
+        self.ending = ending;
+        if self.touched.is_empty() {
+            return Phase::Unlocking;
+        }
+        Phase::Restoring(self.touched.iter().map(|touched| touched.quota.clone()).collect())
+    }
+
+    fn leave(&mut self, ending: Ending) -> Phase {
+        self.ending = ending;
+        Phase::Leaving
+    }
+}
+
+fn used(quota: &NativeQuota, key: &str) -> Amount {
+    quota.used.get(key).copied().map(Amount::from).unwrap_or_default()
+}

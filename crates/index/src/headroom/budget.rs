@@ -1,0 +1,121 @@
+//! What may be granted to the migrations of a namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sluice_engine::headroom::{Amounts, Budget, Grant, sum_of_vmmrqs};
+use sluice_engine::{Amount, Format, Resource};
+
+use super::HeadroomIndex;
+use super::policies::{Mode, Policy, PolicyRecord};
+
+/// Amounts by resource.
+type Sums = BTreeMap<Resource, Amount>;
+
+impl HeadroomIndex {
+    /// All grants that concern a namespace: its `VirtualMachineMigrationResourceQuota`s together, and each
+    /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none.
+    #[must_use]
+    pub fn budget(&self, namespace: &str) -> Budget {
+        if self.opted_out(namespace) {
+            return Budget::default();
+        }
+        let mut grants: Vec<Grant> = self.vmmrq_grant(namespace).into_iter().collect();
+        if let Some(record) = self.namespaces.get(namespace) {
+            let covering = self.policies.all().iter().filter(|policy| policy.covers(record));
+            grants.extend(covering.map(|policy| self.policy_grant(policy, namespace)));
+        }
+        Budget { grants }
+    }
+
+    /// What the namespaces that a policy covers use above `spec.hard` of their quotas, or are about to: of a
+    /// namespace's quotas the most overdrawn counts, and namespaces add up.
+    #[must_use]
+    pub fn policy_use(&self, policy: &Policy) -> Amounts {
+        amounts(&self.taken(policy, None))
+    }
+
+    /// How many namespaces a policy covers. Looks at all of them.
+    #[must_use]
+    pub fn policy_namespaces(&self, policy: &Policy) -> usize {
+        self.namespaces.all().iter().filter(|record| policy.covers(record)).count()
+    }
+
+    fn vmmrq_grant(&self, namespace: &str) -> Option<Grant> {
+        let records = self.vmmrqs.in_namespace(namespace);
+        let live = || records.iter().filter(|record| !record.deleting);
+        let names: Vec<&str> = live().map(|record| &*record.name).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let sum = sum_of_vmmrqs(live().map(|record| (&record.name, &record.additional)));
+        let source = format!("VirtualMachineMigrationResourceQuota {}", names.join(", "));
+        Some(Grant::Amounts { source: source.into(), additional: sum.additional })
+    }
+
+    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str) -> Grant {
+        let source: Arc<str> = format!("HeadroomPolicy {}", policy.name).into();
+        let additional = policy.additional.clone();
+        let grant = match policy.mode {
+            Mode::Unlimited => Grant::Unlimited { source },
+            Mode::PerNamespace => Grant::Amounts { source, additional },
+            Mode::Pool => {
+                let taken_elsewhere = amounts(&self.taken(policy, Some(namespace)));
+                Grant::Pool { source, additional, taken_elsewhere }
+            }
+            Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
+        };
+        let records = self.quotas.records_in(namespace).iter();
+        let quotas: Vec<Arc<str>> =
+            records.filter(|record| policy.excludes(record)).map(|record| Arc::clone(&record.name)).collect();
+        if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
+    }
+
+    /// The sum over all covered namespaces but one. Only those are looked at that use too much or have a window.
+    fn taken(&self, policy: &Policy, but: Option<&str>) -> Sums {
+        let mut candidates: BTreeSet<&Arc<str>> = self.quotas.overdrawn().collect();
+        candidates.extend(self.windows.iter().map(|window| &window.namespace));
+        let mut total = Sums::new();
+        for namespace in candidates {
+            let covered = self.namespaces.get(namespace).is_some_and(|record| policy.covers(record));
+            if !covered || but == Some(&**namespace) {
+                continue;
+            }
+            for (resource, amount) in self.overdraft_in(namespace, policy) {
+                let sum = total.entry(resource).or_insert(Amount::ZERO);
+                *sum = sum.saturating_add(amount);
+            }
+        }
+        total
+    }
+
+    /// Of each resource what the most overdrawn quota of the namespace has, or will have when its window's raise is
+    /// taken up.
+    fn overdraft_in(&self, namespace: &str, policy: &Policy) -> Sums {
+        let window = self.windows.get(namespace);
+        let mut most = Sums::new();
+        for record in self.quotas.records_in(namespace).iter().filter(|record| !policy.excludes(record)) {
+            let planned = window.and_then(|window| window.planned(&record.uid));
+            for (resource, amount) in record.overdraft(planned) {
+                let largest = most.entry(resource).or_insert(amount);
+                *largest = amount.max(*largest);
+            }
+        }
+        most
+    }
+}
+
+/// By the shortest name of each resource, bytes in powers of 1024.
+fn amounts(sums: &Sums) -> Amounts {
+    let written = sums.iter().map(|(resource, amount)| {
+        let format = match resource {
+            Resource::Memory
+            | Resource::EphemeralStorage
+            | Resource::LimitsMemory
+            | Resource::LimitsEphemeralStorage => Format::BinarySi,
+            _ => Format::DecimalSi,
+        };
+        (Arc::from(resource.key()), amount.quantity(format))
+    });
+    written.collect()
+}

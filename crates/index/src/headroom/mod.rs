@@ -1,0 +1,99 @@
+//! What head-room decisions are made from: native quotas, migrations, budgets and windows.
+//!
+//! ```text
+//!  watch event ──▶ wire (decoded narrowly) ──▶ Record ──▶ Store of its kind ─┐
+//!                                              NativeQuotas, Vmmrqs, Policies ├─▶ HeadroomIndex::quotas_in, ::budget
+//!                                              Windows, HeadroomNamespaces ───┘
+//!                                              Migrations, Machines, Targets, KubeVirts
+//! ```
+//! Each kind is a field with the operations of [`Watched`]; what needs several kinds is a method of
+//! [`HeadroomIndex`].
+
+mod budget;
+mod kubevirts;
+mod labels;
+mod machines;
+mod migrations;
+mod namespaces;
+mod native;
+mod native_quotas;
+mod policies;
+mod store;
+mod targets;
+mod texts;
+mod vmmrqs;
+mod windows;
+
+pub use kubevirts::KubeVirts;
+pub use labels::Labels;
+pub use machines::{Machine, MachineRecord, Machines};
+pub use migrations::{Migration, MigrationPriority, MigrationRecord, Migrations, Phase};
+pub use namespaces::{HeadroomNamespace, HeadroomNamespaces, NamespaceRecord};
+pub use native::{Native, NativeRecord, RawQuota};
+pub use native_quotas::NativeQuotas;
+pub use policies::{Mode, Policies, Policy, PolicyRecord};
+pub use store::{Key, Record, Sighting, Watched};
+pub use targets::{Target, TargetRecord, Targets};
+pub use texts::RawAmounts;
+pub use vmmrqs::{OriginalQuota, Vmmrq, VmmrqRecord, Vmmrqs};
+pub use windows::{PlannedQuota, Window, WindowRecord, Windows};
+
+use sluice_api::names;
+use sluice_engine::headroom::NativeQuota;
+
+/// Everything that head-room decisions depend on.
+#[derive(Debug, Default)]
+pub struct HeadroomIndex {
+    /// Installations of KubeVirt.
+    pub kubevirts: KubeVirts,
+    /// Live migrations.
+    pub migrations: Migrations,
+    /// Virtual machines that run.
+    pub machines: Machines,
+    /// ResourceQuotas.
+    pub quotas: NativeQuotas,
+    /// `VirtualMachineMigrationResourceQuota`s.
+    pub vmmrqs: Vmmrqs,
+    /// `HeadroomPolicy`s.
+    pub policies: Policies,
+    /// Open windows.
+    pub windows: Windows,
+    /// Namespaces.
+    pub namespaces: HeadroomNamespaces,
+    /// Target pods of migrations.
+    pub targets: Targets,
+}
+
+impl HeadroomIndex {
+    /// Username of KubeVirt's controller; `None` while no KubeVirt is known.
+    #[must_use]
+    pub fn kubevirt_controller(&self) -> Option<String> {
+        self.kubevirts.oldest().map(|record| names::kubevirt_controller_username(&record.namespace))
+    }
+
+    /// Whether nothing in the namespace may be raised.
+    #[must_use]
+    pub fn opted_out(&self, namespace: &str) -> bool {
+        self.namespaces.get(namespace).is_some_and(|record| record.opted_out)
+    }
+
+    /// The quotas of a namespace by name, opted out if they or the namespace are.
+    #[must_use]
+    pub fn quotas_in(&self, namespace: &str) -> Vec<NativeQuota> {
+        let opted_out = self.opted_out(namespace);
+        self.quotas.records_in(namespace).iter().map(|record| resolved(record, opted_out)).collect()
+    }
+
+    /// A quota by its name.
+    #[must_use]
+    pub fn quota(&self, namespace: &str, name: &str) -> Option<NativeQuota> {
+        let record = self.quotas.record(namespace, name)?;
+        Some(resolved(record, self.opted_out(namespace)))
+    }
+}
+
+fn resolved(record: &NativeRecord, opted_out: bool) -> NativeQuota {
+    let mut quota = record.native();
+    quota.opted_out |= opted_out;
+    quota
+}

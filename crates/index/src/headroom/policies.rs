@@ -1,0 +1,141 @@
+//! `HeadroomPolicy`s: what is granted to the migrations of many namespaces.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::core::Selector;
+use sluice_engine::headroom::Amounts;
+
+use super::labels::selector;
+use super::namespaces::NamespaceRecord;
+use super::native::Native;
+use super::store::{Indexed, Record, Store};
+use super::texts::read_amounts;
+use super::vmmrqs::MAX_KEYS;
+use crate::wire::HeadroomPolicyWire;
+
+/// Who shares the amounts of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// There are no amounts: whatever migrations need.
+    Unlimited,
+    /// Each namespace has them for itself.
+    PerNamespace,
+    /// All selected namespaces have them together.
+    Pool,
+    /// A mode that this version does not know: it grants nothing.
+    #[default]
+    Unknown,
+}
+
+/// What is kept of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// Who shares the amounts.
+    pub mode: Mode,
+    /// The amounts, as far as they can be read.
+    pub additional: Amounts,
+    /// What could not be read.
+    pub errors: Vec<String>,
+    /// `None` selects nothing.
+    namespaces: Option<Selector>,
+    /// Names of namespaces that are left alone, sorted.
+    opted_out: Box<[Box<str>]>,
+    /// Quotas that are left alone; `None` leaves none alone.
+    quotas: Option<Selector>,
+}
+
+/// A `HeadroomPolicy`.
+pub type PolicyRecord = Record<Policy>;
+
+impl Policy {
+    /// Whether the policy grants anything in the namespace.
+    #[must_use]
+    pub fn covers(&self, namespace: &NamespaceRecord) -> bool {
+        self.mode != Mode::Unknown
+            && !namespace.opted_out
+            && self.opted_out.binary_search_by(|name| (**name).cmp(&namespace.name)).is_err()
+            && self.namespaces.as_ref().is_some_and(|selector| namespace.labels.match_selector(selector))
+    }
+
+    /// Whether the policy leaves the quota alone.
+    #[must_use]
+    pub fn excludes(&self, quota: &Native) -> bool {
+        self.quotas.as_ref().is_some_and(|selector| quota.labels.match_selector(selector))
+    }
+
+    fn read(wire: &HeadroomPolicyWire) -> Self {
+        let spec = &wire.spec;
+        let (additional, mut errors) = read_amounts(&spec.budget.resources, MAX_KEYS);
+        let mut mode = match spec.budget.mode.as_str() {
+            "Unlimited" => Mode::Unlimited,
+            "PerNamespace" => Mode::PerNamespace,
+            "Pool" => Mode::Pool,
+            other => {
+                errors.push(format!("spec.budget.mode: {other} is not known"));
+                Mode::Unknown
+            }
+        };
+        let opt_out = spec.opt_out.as_ref();
+        let mut opted_out: Vec<Box<str>> = opt_out
+            .iter()
+            .flat_map(|out| out.namespaces.iter().flatten())
+            .map(|name| name.as_str().into())
+            .collect();
+        opted_out.sort_unstable();
+        let namespaces = usable("spec.namespaceSelector", spec.namespace_selector.as_ref(), &mut errors);
+        let quota_text = opt_out.and_then(|out| out.resource_quota_selector.as_ref());
+        let quotas = usable("spec.optOut.resourceQuotaSelector", quota_text, &mut errors);
+        if quota_text.is_some() && quotas.is_none() {
+            // What is to be left alone is not known, so everything is.
+            mode = Mode::Unknown;
+        }
+        Self { mode, additional, errors, namespaces, opted_out: opted_out.into_boxed_slice(), quotas }
+    }
+}
+
+/// A selector, if it is there and can be used.
+fn usable(field: &str, text: Option<&LabelSelector>, errors: &mut Vec<String>) -> Option<Selector> {
+    match text.map(selector)? {
+        Ok(selector) => Some(selector),
+        Err(error) => {
+            errors.push(format!("{field}: {error}"));
+            None
+        }
+    }
+}
+
+/// All `HeadroomPolicy`s.
+#[derive(Debug, Default)]
+pub struct Policies {
+    store: Store<Policy>,
+}
+
+impl Policies {
+    /// One by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<PolicyRecord>> {
+        self.store.get("", name)
+    }
+
+    /// All of them by name.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<PolicyRecord>] {
+        self.store.in_namespace("")
+    }
+}
+
+impl Indexed for Policies {
+    type Wire = HeadroomPolicyWire;
+    type Body = Policy;
+
+    fn store_mut(&mut self) -> &mut Store<Policy> {
+        &mut self.store
+    }
+    fn meta(wire: &HeadroomPolicyWire) -> &ObjectMeta {
+        &wire.metadata
+    }
+    fn body(wire: &HeadroomPolicyWire) -> Policy {
+        Policy::read(wire)
+    }
+}

@@ -1,0 +1,227 @@
+//! What head-room is made of: native quotas, budgets, windows and namespaces, as they are decoded.
+
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::Deserialize;
+use sluice_api::{HeadroomPolicy, MigrationWindow, VirtualMachineMigrationResourceQuota};
+
+use super::quantity::{ResourceTexts, resource_list};
+use super::quota::QuotaSpecWire;
+
+/// A ResourceQuota with its amounts as they are in the API.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = ResourceQuota)]
+pub struct NativeQuotaWire {
+    /// Name, namespace, uid, version, times, labels and the annotations that matter here.
+    #[serde(deserialize_with = "super::meta::annotated")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: QuotaSpecWire,
+    /// What is enforced and used.
+    #[serde(default)]
+    pub status: NativeQuotaStatusWire,
+}
+
+/// `status` of a ResourceQuota.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct NativeQuotaStatusWire {
+    /// Limits that are enforced.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub hard: ResourceTexts,
+    /// What is taken.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub used: ResourceTexts,
+}
+
+/// A namespace: its labels, and whether it is excluded from head-room.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = Namespace)]
+pub struct HeadroomNamespaceWire {
+    /// Name, uid, version, times, labels and the annotations that matter here.
+    #[serde(deserialize_with = "super::meta::annotated")]
+    pub metadata: ObjectMeta,
+}
+
+/// A `VirtualMachineMigrationResourceQuota`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = VirtualMachineMigrationResourceQuota)]
+pub struct VmmrqWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// What is granted.
+    #[serde(default)]
+    pub spec: VmmrqSpecWire,
+    /// What was recorded, by us or by a predecessor.
+    #[serde(default)]
+    pub status: VmmrqStatusWire,
+}
+
+/// `spec` of a `VirtualMachineMigrationResourceQuota`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmmrqSpecWire {
+    /// Amounts by key of a ResourceQuota.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub additional_migration_resources: ResourceTexts,
+}
+
+/// `status` of a `VirtualMachineMigrationResourceQuota`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmmrqStatusWire {
+    /// The amounts that were recorded as being in force.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub additional_migration_resources: ResourceTexts,
+    /// Quotas as they were before managed-tenant-quota raised them.
+    #[serde(default)]
+    pub original_blocking_resource_quotas: Option<Vec<OriginalQuotaWire>>,
+    /// The generation that the conditions speak of.
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
+    /// Conditions, to see whether they have to be written.
+    #[serde(default)]
+    pub conditions: Option<Vec<RecordedConditionWire>>,
+}
+
+/// A ResourceQuota as it was before managed-tenant-quota raised it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct OriginalQuotaWire {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its specification.
+    #[serde(default)]
+    pub spec: QuotaSpecWire,
+}
+
+/// A condition as it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct RecordedConditionWire {
+    /// Its type.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// Its reason.
+    #[serde(default)]
+    pub reason: String,
+    /// Its message.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// A `HeadroomPolicy`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = HeadroomPolicy)]
+pub struct HeadroomPolicyWire {
+    /// Name, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// What is granted, and where.
+    #[serde(default)]
+    pub spec: HeadroomPolicySpecWire,
+}
+
+/// `spec` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadroomPolicySpecWire {
+    /// Which namespaces; absent selects none, since the field is required.
+    #[serde(default)]
+    pub namespace_selector: Option<LabelSelector>,
+    /// How much.
+    #[serde(default)]
+    pub budget: HeadroomBudgetWire,
+    /// What is left alone.
+    #[serde(default)]
+    pub opt_out: Option<HeadroomOptOutWire>,
+}
+
+/// `spec.budget` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct HeadroomBudgetWire {
+    /// `Unlimited`, `PerNamespace` or `Pool`.
+    #[serde(default)]
+    pub mode: String,
+    /// Amounts by key of a ResourceQuota.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub resources: ResourceTexts,
+}
+
+/// `spec.optOut` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadroomOptOutWire {
+    /// Names of namespaces.
+    #[serde(default)]
+    pub namespaces: Option<Vec<String>>,
+    /// ResourceQuotas by their labels; absent means none.
+    #[serde(default)]
+    pub resource_quota_selector: Option<LabelSelector>,
+}
+
+/// A `MigrationWindow`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = MigrationWindow)]
+pub struct WindowWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// Who opened it, for what, until when.
+    #[serde(default)]
+    pub spec: WindowSpecWire,
+}
+
+/// `spec` of a `MigrationWindow`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct WindowSpecWire {
+    /// The process that opened it.
+    #[serde(default)]
+    pub holder: String,
+    /// Unique to this opening.
+    #[serde(default)]
+    pub nonce: String,
+    /// Username of KubeVirt's controller.
+    #[serde(default)]
+    pub creator: String,
+    /// A time, not read yet.
+    #[serde(default)]
+    pub until: String,
+    /// The migration it is open for.
+    #[serde(default)]
+    pub migration: WindowMigrationWire,
+    /// The quotas that are going to be raised.
+    #[serde(default)]
+    pub quotas: Option<Vec<WindowQuotaWire>>,
+}
+
+/// `spec.migration` of a `MigrationWindow`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct WindowMigrationWire {
+    /// Name of the migration.
+    #[serde(default)]
+    pub name: String,
+    /// Its uid.
+    #[serde(default)]
+    pub uid: String,
+    /// Name of the virtual machine.
+    #[serde(default)]
+    pub vmi: String,
+}
+
+/// An entry of `spec.quotas` of a `MigrationWindow`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct WindowQuotaWire {
+    /// Name of the ResourceQuota.
+    #[serde(default)]
+    pub name: String,
+    /// Its uid.
+    #[serde(default)]
+    pub uid: String,
+    /// The planned `status.hard` of the raised keys.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub raise: ResourceTexts,
+}

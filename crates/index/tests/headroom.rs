@@ -1,0 +1,419 @@
+//! Queries of the head-room index that need several kinds, and what each kind keeps.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_engine::headroom::{Budget, Grant, Need, Plan, plan};
+use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
+use sluice_index::headroom::{
+    HeadroomIndex, MigrationPriority, NativeRecord, Phase, RawAmounts, Sighting, Watched,
+};
+use sluice_index::wire::NativeQuotaWire;
+
+/// Feeds objects as a watch delivers them.
+fn see<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> Sighting {
+    kind.upsert(&serde_json::from_value(object).unwrap())
+}
+
+fn lose<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> bool {
+    kind.remove(&serde_json::from_value(object).unwrap())
+}
+
+fn meta(namespace: &str, name: &str, version: u32) -> Value {
+    json!({"namespace": namespace, "name": name, "uid": format!("{namespace}/{name}"), "resourceVersion": version.to_string(),
+           "creationTimestamp": "2026-01-01T00:00:00Z"})
+}
+
+fn quota(namespace: &str, version: u32, hard: &str, enforced: &str, used: &str) -> Value {
+    json!({
+        "metadata": meta(namespace, "rq", version),
+        "spec": {"hard": {"requests.memory": hard}},
+        "status": {"hard": {"requests.memory": enforced}, "used": {"requests.memory": used}},
+    })
+}
+
+fn namespace(name: &str, labels: Value, annotations: Value) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations}})
+}
+
+fn policy(name: &str, selector: Value, mode: &str, memory: &str, opt_out: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name},
+        "spec": {"namespaceSelector": selector, "budget": {"mode": mode, "resources": {"memory": memory}}, "optOut": opt_out},
+    })
+}
+
+fn window(namespace: &str, name: &str, to: &str) -> Value {
+    json!({
+        "metadata": meta(namespace, name, 5),
+        "spec": {
+            "holder": "webhook-1", "nonce": "n-1", "creator": "system:serviceaccount:kubevirt:kubevirt-controller",
+            "until": "2026-01-01T00:00:05Z", "migration": {"name": "mig", "uid": "m-1", "vmi": "web"},
+            "quotas": [{"name": "rq", "uid": format!("{namespace}/rq"), "raise": {"requests.memory": to}}],
+        },
+    })
+}
+
+/// Two namespaces that share a pool, one outside of it.
+fn pool() -> HeadroomIndex {
+    let mut index = HeadroomIndex::default();
+    for (name, labels) in
+        [("a", json!({"tier": "gold"})), ("b", json!({"tier": "silver"})), ("out", json!({}))]
+    {
+        see(&mut index.namespaces, namespace(name, labels, json!({})));
+        see(&mut index.quotas, quota(name, 1, "1Gi", "1Gi", "1Gi"));
+    }
+    let selector =
+        json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold", "silver"]}]});
+    see(&mut index.policies, policy("shared", selector, "Pool", "2Gi", json!(null)));
+    index
+}
+
+fn taken(budget: &Budget) -> Option<String> {
+    match &budget.grants[..] {
+        [Grant::Pool { taken_elsewhere, .. }] => taken_elsewhere.get("memory").map(ToString::to_string),
+        other => panic!("one pool was expected: {other:?}"),
+    }
+}
+
+fn memory(text: &str) -> Need {
+    let amount = Quantity::parse(text).unwrap();
+    Need::new(Charge::from_pairs([(Resource::Memory, amount.into())]), ScopeFacts::default())
+}
+
+#[test]
+fn a_pool_knows_what_other_namespaces_have_taken() {
+    let mut index = pool();
+    assert_eq!(taken(&index.budget("a")), None);
+    assert_eq!(index.budget("out"), Budget::default());
+    see(&mut index.quotas, quota("b", 2, "1Gi", "1Gi", "1536Mi"));
+    see(&mut index.quotas, quota("out", 2, "1Gi", "1Gi", "9Gi"));
+    assert_eq!(taken(&index.budget("a")).as_deref(), Some("512Mi"));
+    assert_eq!(taken(&index.budget("b")), None, "its own is not taken elsewhere");
+    // A window counts as soon as it is open, and once only when its raise is taken up.
+    see(&mut index.windows, window("b", "window", "2Gi"));
+    assert_eq!(taken(&index.budget("a")).as_deref(), Some("1Gi"));
+    see(&mut index.quotas, quota("b", 3, "1Gi", "2Gi", "2Gi"));
+    assert_eq!(taken(&index.budget("a")).as_deref(), Some("1Gi"));
+    let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a"));
+    assert!(matches!(decided, Plan::Raise(_)), "{decided:?}");
+    assert!(matches!(plan(&memory("1025Mi"), &index.quotas_in("a"), &index.budget("a")), Plan::NotEnough(_)));
+    assert!(lose(&mut index.windows, window("b", "window", "2Gi")));
+    see(&mut index.quotas, quota("b", 4, "1Gi", "1Gi", "1Gi"));
+    assert_eq!(taken(&index.budget("a")), None);
+    let shared = index.policies.get("shared").unwrap();
+    assert_eq!(index.policy_namespaces(shared), 2);
+}
+
+#[test]
+fn the_most_overdrawn_quota_of_a_namespace_counts() {
+    let mut index = pool();
+    see(&mut index.quotas, quota("b", 2, "1Gi", "1Gi", "1280Mi"));
+    let mut second = quota("b", 3, "1Gi", "1Gi", "1792Mi");
+    second["metadata"]["name"] = json!("second");
+    second["spec"]["hard"] = json!({"memory": "1Gi", "requests.memory": "2Gi"});
+    second["status"]["used"] = json!({"memory": "1792Mi", "requests.memory": "1792Mi"});
+    see(&mut index.quotas, second.clone());
+    assert_eq!(taken(&index.budget("a")).as_deref(), Some("768Mi"));
+    assert_eq!(index.quotas.overdrawn().count(), 1);
+    assert!(lose(&mut index.quotas, second));
+    assert_eq!(taken(&index.budget("a")).as_deref(), Some("256Mi"));
+}
+
+#[test]
+fn namespaces_and_quotas_can_be_left_alone() {
+    let mut index = pool();
+    let opt_out = json!({"namespaces": ["b"], "resourceQuotaSelector": {"matchLabels": {"keep": "me"}}});
+    see(&mut index.policies, policy("all", json!({}), "Unlimited", "0", opt_out));
+    assert_eq!(index.budget("a").grants.len(), 2);
+    assert_eq!(index.budget("b").grants.len(), 1, "only the pool");
+    let mut kept = quota("a", 2, "1Gi", "1Gi", "1Gi");
+    kept["metadata"]["labels"] = json!({"keep": "me"});
+    see(&mut index.quotas, kept);
+    let decided = plan(&memory("3Gi"), &index.quotas_in("a"), &index.budget("a"));
+    assert!(matches!(decided, Plan::NotEnough(_)), "the unlimited grant is not for this quota: {decided:?}");
+    // By annotation, of the quota or of the namespace.
+    for annotation in ["quota.sluice.dev/skip-headroom", "harvesterhci.io/skipResourceQuotaAutoScaling"] {
+        let mut index = pool();
+        let mut marked = quota("a", 3, "1Gi", "1Gi", "1Gi");
+        marked["metadata"]["annotations"] = json!({annotation: "true", "other": "x"});
+        see(&mut index.quotas, marked);
+        let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a"));
+        assert!(matches!(decided, Plan::Refused(_)), "{decided:?}");
+        see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), json!({annotation: "true"})));
+        assert!(index.opted_out("b"));
+        assert_eq!(index.budget("b"), Budget::default());
+        assert!(index.quotas_in("b").iter().all(|quota| quota.opted_out));
+        assert!(index.quota("b", "rq").unwrap().opted_out);
+        see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), json!({annotation: "false"})));
+        assert!(!index.opted_out("b"));
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_understood_grants_nothing() {
+    let mut index = pool();
+    let broken = json!({"matchExpressions": [{"key": "tier", "operator": "Near", "values": ["gold"]}]});
+    see(&mut index.policies, policy("selector", broken.clone(), "Unlimited", "0", json!(null)));
+    see(&mut index.policies, policy("mode", json!({}), "Sometimes", "0", json!(null)));
+    see(
+        &mut index.policies,
+        policy("exception", json!({}), "Unlimited", "0", json!({"resourceQuotaSelector": broken})),
+    );
+    assert_eq!(index.budget("a").grants.len(), 1, "only the pool");
+    for name in ["selector", "mode", "exception"] {
+        assert_eq!(index.policies.get(name).unwrap().errors.len(), 1, "{name}");
+    }
+    see(&mut index.policies, policy("amount", json!({}), "PerNamespace", "much", json!(null)));
+    let grants = index.budget("out").grants;
+    assert!(
+        matches!(&grants[..], [Grant::Amounts { additional, .. }] if additional.is_empty()),
+        "{grants:?}"
+    );
+}
+
+#[test]
+fn grants_of_a_namespace_add_up() {
+    let mut index = HeadroomIndex::default();
+    let grant = |name: &str, memory: &str| json!({"metadata": meta("a", name, 1), "spec": {"additionalMigrationResources": {"requests.memory": memory}}});
+    see(&mut index.vmmrqs, grant("one", "100Mi"));
+    see(&mut index.vmmrqs, grant("two", "28Mi"));
+    let budget = index.budget("a");
+    let [Grant::Amounts { source, additional }] = &budget.grants[..] else { panic!("{budget:?}") };
+    assert_eq!(&**source, "VirtualMachineMigrationResourceQuota one, two");
+    assert_eq!(additional["memory"].to_string(), "128Mi");
+    let mut dying = grant("two", "28Mi");
+    dying["metadata"]["resourceVersion"] = json!("2");
+    dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(see(&mut index.vmmrqs, dying), Sighting::Changed);
+    assert!(
+        matches!(&index.budget("a").grants[..], [Grant::Amounts { additional, .. }] if additional["memory"].to_string() == "100Mi")
+    );
+}
+
+#[test]
+fn a_grant_keeps_what_a_predecessor_left_behind() {
+    let mut index = HeadroomIndex::default();
+    let resources: serde_json::Map<String, Value> = (0..100).map(|n| (format!("k{n}"), json!("1"))).collect();
+    see(
+        &mut index.vmmrqs,
+        json!({
+            "metadata": meta("a", "g", 1),
+            "spec": {"additionalMigrationResources": resources},
+            "status": {
+                "additionalMigrationResources": {"requests.memory": "1Gi"},
+                "originalBlockingResourceQuotas": [{"name": "rq", "spec": {"hard": {"requests.memory": "1024Mi"}}}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "InForce", "message": "m", "lastTransitionTime": null}],
+            },
+        }),
+    );
+    let record = index.vmmrqs.get("a", "g").unwrap();
+    assert_eq!(record.originals[0].hard["requests.memory"], "1024Mi");
+    assert_eq!(record.recorded["requests.memory"], "1Gi");
+    assert_eq!(record.conditions[0].reason, "InForce");
+    assert_eq!((record.additional.len(), record.errors.len()), (64, 1), "bounded");
+}
+
+#[test]
+fn texts_stay_as_the_server_sent_them() {
+    let object = json!({
+        "metadata": meta("a", "rq", 7),
+        "spec": {"hard": {"limits.cpu": "2000m", "requests.memory": "1024Mi", "odd": "1e99"}},
+        "status": {
+            "hard": {"limits.cpu": "2000m", "requests.memory": "2147483648", "stray": "3"},
+            "used": {"limits.cpu": "0.5", "requests.memory": 7},
+        },
+    });
+    let record = NativeRecord::read(&serde_json::from_value::<NativeQuotaWire>(object).unwrap());
+    let raw = record.raw();
+    let text = |map: &RawAmounts, key: &str| map.get(key).cloned();
+    assert_eq!(text(&raw.spec_hard, "limits.cpu").as_deref(), Some("2000m"));
+    assert_eq!(text(&raw.used, "limits.cpu").as_deref(), Some("0.5"));
+    assert_eq!(text(&raw.spec_hard, "stray"), None);
+    assert_eq!(raw.spec_hard.len() + raw.status_hard.len() + raw.used.len(), 8);
+    let quota = record.native();
+    assert_eq!(quota.unreadable.iter().map(|key| &**key).collect::<Vec<_>>(), ["odd"]);
+    assert!(quota.is_raised());
+    assert_eq!(record.restored_texts()["requests.memory"], "1024Mi");
+    let Plan::Raise(raises) = plan(
+        &memory("2Gi"),
+        &[sluice_engine::headroom::NativeQuota { status_hard: quota.spec_hard.clone(), ..quota }],
+        &Budget { grants: vec![Grant::Unlimited { source: "all".into() }] },
+    ) else {
+        panic!("a raise was expected")
+    };
+    let texts = record.raised_texts(&raises[0]);
+    assert_eq!(texts["limits.cpu"], "2000m", "what is not raised keeps its text");
+    assert_eq!(texts["requests.memory"], "2147483655");
+}
+
+/// The quota that Rancher makes in Harvester has 13 keys.
+#[test]
+fn a_record_is_small() {
+    let keys = [
+        "configmaps",
+        "limits.cpu",
+        "limits.memory",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "requests.cpu",
+        "requests.memory",
+        "requests.storage",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    ];
+    let amounts: serde_json::Map<String, Value> =
+        keys.iter().map(|key| ((*key).to_owned(), json!("60Gi"))).collect();
+    let object = |keys: Value| json!({"metadata": meta("a", "default-gn4d2", 7), "spec": {"hard": keys}, "status": {"hard": keys, "used": keys}});
+    let bytes = |keys: Value| NativeRecord::read(&serde_json::from_value(object(keys)).unwrap()).bytes();
+    assert!(bytes(Value::Object(amounts)) <= 700);
+    assert!(
+        bytes(
+            json!({"limits.cpu": "30", "limits.memory": "60Gi", "requests.cpu": "30", "requests.memory": "60Gi"})
+        ) <= 350
+    );
+}
+
+#[test]
+fn scopes_come_along() {
+    let read = |spec: Value| {
+        let object = json!({"metadata": meta("a", "rq", 1), "spec": spec, "status": {"hard": {"pods": "1"}}});
+        NativeRecord::read(&serde_json::from_value(object).unwrap()).native()
+    };
+    let plain = ScopeFacts::default();
+    let high = ScopeFacts { priority_class: Some("high".into()), ..ScopeFacts::default() };
+    assert!(read(json!({})).governs(&plain));
+    assert!(!read(json!({"scopes": ["BestEffort"]})).governs(&plain));
+    assert!(!read(json!({"scopes": ["Unheard"]})).governs(&plain));
+    let selector = json!({"scopeSelector": {"matchExpressions": [
+        {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}});
+    assert!(read(selector.clone()).governs(&high));
+    assert!(!read(selector).governs(&plain));
+}
+
+fn migration(name: &str, version: u32, created: &str, priority: Value, phase: &str, rejected: bool) -> Value {
+    let mut meta = meta("a", name, version);
+    meta["creationTimestamp"] = json!(created);
+    let status = if rejected { "True" } else { "False" };
+    json!({
+        "metadata": meta,
+        "spec": {"vmiName": "web", "priority": priority},
+        "status": {"phase": phase, "conditions": [{"type": "migrationRejectedByResourceQuota", "status": status, "lastProbeTime": null}]},
+    })
+}
+
+#[test]
+fn waiting_migrations_are_served_by_priority_then_age() {
+    let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z");
+    let mut index = HeadroomIndex::default();
+    for (name, created, priority) in [
+        ("d", new, json!("no-such")),
+        ("c", old, json!(null)),
+        ("b", new, json!("user-triggered")),
+        ("a", new, json!("system-critical")),
+        ("m", old, json!("system-maintenance")),
+    ] {
+        see(&mut index.migrations, migration(name, 1, created, priority, "Pending", true));
+    }
+    see(&mut index.migrations, migration("free", 1, old, json!(null), "Pending", false));
+    let waiting = |index: &HeadroomIndex| -> Vec<String> {
+        index.migrations.rejected().map(|record| record.name.to_string()).collect()
+    };
+    assert_eq!(waiting(&index), ["a", "b", "m", "c", "d"]);
+    // The mark stays on for a while when the target has come.
+    see(&mut index.migrations, migration("b", 2, new, json!("user-triggered"), "Scheduling", true));
+    see(&mut index.migrations, migration("c", 2, old, json!(null), "Failed", true));
+    assert_eq!(waiting(&index), ["a", "m", "d"]);
+    assert_eq!(
+        see(&mut index.migrations, migration("b", 1, new, json!("user-triggered"), "Pending", true)),
+        Sighting::Same
+    );
+    assert_eq!(waiting(&index), ["a", "m", "d"], "an older event does not bring it back");
+    let found = index.migrations.by_uid(&Uid::parse("a/b")).unwrap();
+    assert_eq!((found.phase, found.priority), (Phase::Underway, MigrationPriority::UserTriggered));
+    assert!(index.migrations.get("a", "c").unwrap().is_final());
+    index.migrations.begin_list();
+    see(&mut index.migrations, migration("a", 1, new, json!("system-critical"), "Pending", true));
+    assert_eq!(index.migrations.end_list().len(), 5);
+    assert_eq!(waiting(&index), ["a"]);
+    assert!(index.migrations.by_uid(&Uid::parse("a/b")).is_none());
+}
+
+#[test]
+fn a_migration_keeps_its_target_and_its_cause() {
+    let mut index = HeadroomIndex::default();
+    let mut object = migration("e", 1, "2026-01-01T00:00:00Z", json!(null), "Running", false);
+    object["metadata"]["annotations"] = json!({"kubevirt.io/evacuationMigration": "node-1"});
+    object["status"]["migrationState"] = json!({"targetPod": "virt-launcher-web-x"});
+    see(&mut index.migrations, object);
+    let record = &index.migrations.in_namespace("a")[0];
+    assert_eq!(record.evacuation.as_deref(), Some("node-1"));
+    assert_eq!(record.target_pod.as_deref(), Some("virt-launcher-web-x"));
+    assert_eq!(&*record.machine, "web");
+    see(
+        &mut index.machines,
+        json!({"metadata": meta("a", "web", 1), "spec": {"priorityClassName": "high"}, "status": {"nodeName": "n"}}),
+    );
+    let machine = index.machines.get("a", "web").unwrap();
+    assert_eq!((machine.priority_class.as_deref(), machine.node.as_deref()), (Some("high"), Some("n")));
+}
+
+#[test]
+fn the_oldest_kubevirt_counts() {
+    let mut index = HeadroomIndex::default();
+    assert_eq!(index.kubevirt_controller(), None);
+    let installation = |namespace: &str, created: &str| json!({"metadata": {"namespace": namespace, "name": "kubevirt", "uid": namespace, "creationTimestamp": created}});
+    see(&mut index.kubevirts, installation("late", "2026-01-02T00:00:00Z"));
+    assert!(!index.kubevirts.is_ambiguous());
+    see(&mut index.kubevirts, installation("first", "2026-01-01T00:00:00Z"));
+    assert!(index.kubevirts.is_ambiguous());
+    assert_eq!(
+        index.kubevirt_controller().as_deref(),
+        Some("system:serviceaccount:first:kubevirt-controller")
+    );
+}
+
+#[test]
+fn targets_are_known_by_uid() {
+    let mut index = HeadroomIndex::default();
+    let pod = |uid: &str, labels: Value| -> PartialObjectMeta<Pod> {
+        serde_json::from_value(
+            json!({"metadata": {"namespace": "a", "name": "p", "uid": uid, "labels": labels}}),
+        )
+        .unwrap()
+    };
+    let job = json!({"kubevirt.io/migrationJobUID": "m-1"});
+    let (first, second) = (Uid::parse("p-1"), Uid::parse("p-2"));
+    assert_eq!(index.targets.upsert(&pod("p-1", job.clone())), Sighting::Added);
+    assert!(index.targets.seen(&first));
+    assert_eq!(index.targets.upsert(&pod("p-2", job.clone())), Sighting::Replaced);
+    assert!(!index.targets.seen(&first) && index.targets.seen(&second));
+    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).collect::<Vec<_>>(), [&second]);
+    assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
+    assert!(index.targets.remove(&pod("p-2", job)));
+    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
+    assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Sighting::Same, "no target");
+}
+
+#[test]
+fn only_the_window_itself_is_kept() {
+    let mut index = HeadroomIndex::default();
+    see(&mut index.windows, window("a", "probe", "2Gi"));
+    assert!(index.windows.is_empty());
+    see(&mut index.windows, window("a", "window", "2Gi"));
+    let record = index.windows.get("a").unwrap();
+    assert_eq!((record.until, &*record.nonce, &*record.machine), (1_767_225_605, "n-1", "web"));
+    assert_eq!(record.migration_uid, Uid::parse("m-1"));
+    assert_eq!(record.quotas[0].raise["requests.memory"].to_string(), "2Gi");
+    assert_eq!(record.version.precondition().as_deref(), Some("5"));
+    let mut odd = window("a", "window", "2Gi");
+    odd["metadata"]["resourceVersion"] = json!("6");
+    odd["spec"]["until"] = json!("tomorrow");
+    assert_eq!(see(&mut index.windows, odd), Sighting::Changed);
+    assert_eq!(index.windows.get("a").unwrap().until, 0);
+}

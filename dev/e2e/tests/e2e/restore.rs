@@ -1,0 +1,168 @@
+//! Our admission objects come back when somebody deletes or edits them, and then do what they did.
+
+use http::Method;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::DeleteParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get, post};
+use sluice_e2e::{Installation, Setup};
+use sluice_testbed::{Bed, BedOptions, Component, TestNamespace, wait};
+
+use crate::context::SOON;
+
+const ROOT: &str = "/apis/admissionregistration.k8s.io/v1";
+
+fn policy() -> String {
+    format!("{ROOT}/validatingadmissionpolicies/{}", names::WINDOW_POLICY)
+}
+
+fn binding() -> String {
+    format!("{ROOT}/validatingadmissionpolicybindings/{}", names::WINDOW_POLICY)
+}
+
+fn mutating() -> String {
+    format!("{ROOT}/mutatingwebhookconfigurations/{}", names::MUTATING_CONFIG)
+}
+
+fn validating() -> String {
+    format!("{ROOT}/validatingwebhookconfigurations/{}", names::VALIDATING_CONFIG)
+}
+
+/// What an object says, without what each object has of its own.
+async fn content(client: &Client, path: &str) -> Option<Value> {
+    let answer = get(client, path).await.ok().filter(|answer| answer.code == 200)?;
+    let body = &answer.body;
+    Some(json!({"spec": body["spec"], "webhooks": body["webhooks"], "labels": body["metadata"]["labels"]}))
+}
+
+async fn until_as(client: &Client, path: &str, before: &Value) {
+    let back = || async { content(client, path).await.filter(|now| now == before) };
+    wait::eventually(SOON, back, &format!("{path} to be as it was")).await.unwrap();
+}
+
+/// Waits until a window is in force, and takes it away again.
+async fn until_windows_work(client: &Client, namespace: &TestNamespace, nonce: &str) {
+    let path = format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{namespace}/migrationwindows");
+    let window = |name: &str| {
+        json!({
+            "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow", "metadata": {"name": name},
+            "spec": {
+                "holder": "test", "nonce": nonce, "creator": "c", "until": "2099-01-01T00:00:00Z",
+                "migration": {"name": "mig", "uid": "6a1e", "vmi": "web"},
+            },
+        })
+    };
+    assert_eq!(post(client, &path, &window("window")).await.unwrap().code, 201);
+    let proved = || async {
+        let answer = post(client, &format!("{path}?dryRun=All"), &window("probe")).await.ok()?;
+        answer.message().contains(&format!("(window {nonce})")).then_some(())
+    };
+    wait::eventually(SOON, proved, "a window to be in force").await.unwrap();
+    let answer = call(client, Method::DELETE, &format!("{path}/window"), JSON, &json!({})).await.unwrap();
+    assert_eq!(answer.code, 200, "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_deletes_or_edits_is_put_back() {
+    let bed =
+        Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap();
+    let (installation, controller, webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
+    let client = bed.admin().unwrap();
+    let namespace = bed.namespace("window", &[]).await.unwrap();
+    until_windows_work(&client, &namespace, "first").await;
+
+    deleted_objects_are_created_again(&client, &installation, &namespace).await;
+    removed_entries_are_added_again(&client).await;
+    edits_are_undone(&client, &namespace).await;
+    installation.until_gating().await.unwrap();
+    assert!(controller.program.is_running() && webhook.program.is_running(), "without a restart");
+    an_installation_that_is_removed_stays_removed(&bed, &client).await;
+}
+
+async fn deleted_objects_are_created_again(
+    client: &Client,
+    installation: &Installation<'_>,
+    namespace: &TestNamespace,
+) {
+    for (round, path) in [policy(), binding(), validating(), mutating()].into_iter().enumerate() {
+        let before = content(client, &path).await.unwrap();
+        let answer = call(client, Method::DELETE, &path, JSON, &json!({})).await.unwrap();
+        assert_eq!(answer.code, 200, "{answer:?}");
+        until_as(client, &path, &before).await;
+        until_windows_work(client, namespace, &format!("deleted-{round}")).await;
+    }
+    installation.until_gating().await.unwrap();
+}
+
+async fn removed_entries_are_added_again(client: &Client) {
+    let entries = async || content(client, &validating()).await.unwrap()["webhooks"].clone();
+    let before = entries().await;
+    let count = before.as_array().unwrap().len();
+    // The last, so that the order stays.
+    let last = json!([{"op": "remove", "path": format!("/webhooks/{}", count - 1)}]);
+    let answer = call(client, Method::PATCH, &validating(), JSON_PATCH, &last).await.unwrap();
+    assert_eq!(answer.code, 200, "{answer:?}");
+    let back = || async { (entries().await == before).then_some(()) };
+    wait::eventually(SOON, back, "the removed webhook").await.unwrap();
+    // All of them.
+    let none = json!([{"op": "replace", "path": "/webhooks", "value": []}]);
+    let answer = call(client, Method::PATCH, &validating(), JSON_PATCH, &none).await.unwrap();
+    assert_eq!(answer.code, 200, "{answer:?}");
+    wait::eventually(SOON, back, "all webhooks").await.unwrap();
+}
+
+async fn edits_are_undone(client: &Client, namespace: &TestNamespace) {
+    let before = content(client, &validating()).await.unwrap();
+    let headroom = before["webhooks"].as_array().unwrap().len() - 1;
+    let edits = [
+        json!({"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}),
+        json!({"op": "replace", "path": "/webhooks/0/rules/0/operations", "value": ["DELETE"]}),
+        json!({"op": "replace", "path": format!("/webhooks/{headroom}/objectSelector"), "value": {}}),
+        json!({"op": "replace", "path": format!("/webhooks/{headroom}/clientConfig/url"), "value": "https://127.0.0.1:1/"}),
+    ];
+    for edit in edits {
+        let answer = call(client, Method::PATCH, &validating(), JSON_PATCH, &json!([edit])).await.unwrap();
+        assert_eq!(answer.code, 200, "{answer:?}");
+        until_as(client, &validating(), &before).await;
+    }
+    for (path, edit) in [
+        (policy(), json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}})),
+        (
+            policy(),
+            json!({"spec": {"matchConstraints": {"namespaceSelector": {"matchLabels": {"only": "here"}}}}}),
+        ),
+        (binding(), json!({"spec": {"validationActions": ["Audit"]}})),
+        (binding(), json!({"spec": {"paramRef": {"name": "other"}}})),
+    ] {
+        let before = content(client, &path).await.unwrap();
+        let answer = call(client, Method::PATCH, &path, MERGE, &edit).await.unwrap();
+        assert_eq!(answer.code, 200, "{answer:?}");
+        until_as(client, &path, &before).await;
+    }
+    until_windows_work(client, namespace, "edited").await;
+}
+
+/// Who deletes the namespace and then the rest must not find a webhook later that nobody answers for.
+async fn an_installation_that_is_removed_stays_removed(bed: &Bed, client: &Client) {
+    // Else the namespace would be empty at once, and the controller without its lease.
+    bed.pause(Component::ControllerManager);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.delete(names::INSTALL_NAMESPACE, &DeleteParams::default()).await.unwrap();
+    let removed = [policy(), binding(), mutating()];
+    for path in &removed {
+        let answer = call(client, Method::DELETE, path, JSON, &json!({})).await.unwrap();
+        assert_eq!(answer.code, 200, "{answer:?}");
+    }
+    // The controller is still there: what is left follows the authority.
+    let before = content(client, &validating()).await.unwrap();
+    let edit = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]);
+    let answer = call(client, Method::PATCH, &validating(), JSON_PATCH, &edit).await.unwrap();
+    assert_eq!(answer.code, 200, "{answer:?}");
+    until_as(client, &validating(), &before).await;
+    for path in &removed {
+        assert_eq!(get(client, path).await.unwrap().code, 404, "{path}");
+    }
+    bed.resume(Component::ControllerManager);
+}

@@ -1,0 +1,149 @@
+//! A simulated virt-handler: what KubeVirt's node agents write about VMs and migrations.
+//!
+//! There is no hypervisor behind it. For every VM that virt-controller hands to a node it says
+//! what a healthy node would say, or what the VM's [`MigrationScript`] asks for.
+
+mod guest;
+mod step;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::Identity;
+use crate::kubevirt::kinds;
+pub use step::MigrationScript;
+use step::{Step, next};
+
+/// Pause before a refused write is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The node agents of all nodes, on a thread and runtime of their own; dropping it stops them.
+pub struct SimulatedVirtHandler {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SimulatedVirtHandler {
+    /// Starts it with the rights of this identity.
+    ///
+    /// # Errors
+    /// When its thread or its client cannot be made.
+    pub fn start(identity: &Identity) -> anyhow::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let client = {
+            let _entered = runtime.enter();
+            identity.client()?
+        };
+        let thread = std::thread::Builder::new().name("virt-handler".into());
+        let thread = thread
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = run(client) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })
+            .context("starting the simulated virt-handler")?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for SimulatedVirtHandler {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn run(client: Client) {
+    let vmis = kinds::all(&client, &kinds::vmi());
+    Controller::new_with(vmis, watcher::Config::default(), kinds::vmi())
+        .run(reconcile, |_, _, _| Action::requeue(RETRY), Arc::new(client))
+        .for_each(|_| async {})
+        .await;
+}
+
+/// One step; what it writes is the event that leads to the next one.
+async fn reconcile(vmi: Arc<DynamicObject>, client: Arc<Client>) -> Result<Action, kube::Error> {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let namespace = vmi.metadata.namespace.clone().unwrap_or_default();
+    let written = match next(&vmi, &now) {
+        None => return Ok(Action::await_change()),
+        Some(Step::Write(fresh)) => write(&client, &namespace, &fresh).await,
+        Some(Step::EndPod { name, exit_code, then }) => {
+            end_pod(&client, &namespace, &name, exit_code, &now).await?;
+            write(&client, &namespace, &then).await
+        }
+    };
+    match written {
+        // Somebody else wrote meanwhile, which is an event of its own.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Action::await_change()),
+        written => written.map(|()| Action::await_change()),
+    }
+}
+
+/// The whole object, under its version: a merge patch would drop the nulls in conditions, and
+/// virt-controller's own patches test the old value, nulls included.
+async fn write(client: &Client, namespace: &str, vmi: &DynamicObject) -> Result<(), kube::Error> {
+    let vmis = kinds::namespaced(client, &kinds::vmi(), namespace);
+    let name = vmi.metadata.name.clone().unwrap_or_default();
+    vmis.replace(&name, &PostParams::default(), vmi).await.map(drop)
+}
+
+/// The launcher exits: the pod is terminal, and the quota gets its share back.
+async fn end_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    exit_code: i32,
+    now: &str,
+) -> Result<(), kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let Some(pod) = pods.get_opt(name).await? else { return Ok(()) };
+    let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+    if matches!(phase.as_str(), "Succeeded" | "Failed") {
+        return Ok(());
+    }
+    let (phase, reason) = if exit_code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
+    let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+    let ended: Vec<_> = containers
+        .iter()
+        .map(|container| {
+            json!({
+                "name": container.name, "image": container.image, "imageID": "",
+                "ready": false, "started": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": exit_code, "reason": reason, "finishedAt": now}},
+            })
+        })
+        .collect();
+    let condition = |name: &str| {
+        json!({
+            "type": name, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now,
+        })
+    };
+    let status = json!({"status": {
+        "phase": phase,
+        "conditions": [condition("Ready"), condition("ContainersReady")],
+        "containerStatuses": ended,
+    }});
+    match pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        patched => patched.map(drop),
+    }
+}
