@@ -90,6 +90,7 @@ impl<'h> Hands<'h> {
             Command::Prove => self.prove().await,
             Command::Drain => self.drain().await,
             Command::Read => self.read().await,
+            Command::ReadBudget => self.read_budget().await,
             Command::Raise(raise) => self.raise(raise).await,
             Command::Settle => self.settle().await,
             Command::Admit => self.let_in(),
@@ -212,6 +213,17 @@ impl<'h> Hands<'h> {
             quota.opted_out |= namespace_opted_out;
         }
         Answer::Quotas { quotas, budget, left: self.lock_end.saturating_duration_since(Instant::now()) }
+    }
+
+    async fn read_budget(&self) -> Answer {
+        let namespace = &self.target.namespace;
+        match self.headroom.requests.budget(namespace).await {
+            Ok(budget) => {
+                self.headroom.observed.learn(&budget);
+                Answer::BudgetRead
+            }
+            Err(error) => failed("reading the namespace's budget", &error),
+        }
     }
 
     /// Of two windows that share a pool, the later one has to know of the earlier one. When our watch has shown ours, it

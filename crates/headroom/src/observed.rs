@@ -15,6 +15,8 @@ use tokio::sync::watch as signal;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::requests::BudgetWires;
+
 /// What changed since somebody last asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
@@ -115,6 +117,18 @@ impl Observed {
             }
         };
         timeout(time, found).await.ok().flatten()
+    }
+
+    /// Takes in what was read beside the watches, as far as it is newer.
+    pub fn learn(&self, budget: &BudgetWires) {
+        let mut index = self.index.write();
+        for vmmrq in &budget.vmmrqs {
+            index.vmmrqs.upsert(vmmrq);
+        }
+        for policy in &budget.policies {
+            index.policies.upsert(policy);
+        }
+        index.namespaces.upsert(&budget.namespace);
     }
 
     /// Watches until `cancel`.

@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 use sluice_api::{MigrationWindow, names};
-use sluice_index::wire::MigrationWire;
+use sluice_index::wire::{HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, VmmrqWire};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::raw::{Call, JSON, JSON_PATCH, Reply, send};
 use tokio::time::{Instant, sleep};
@@ -50,6 +50,17 @@ pub struct Requests {
     servers: Arc<Servers>,
     clock: Arc<ServerClock>,
     writes: ApiWrites,
+}
+
+/// What a budget is made of.
+#[derive(Clone, Debug)]
+pub struct BudgetWires {
+    /// The namespace's own grants.
+    pub vmmrqs: Vec<VmmrqWire>,
+    /// All policies.
+    pub policies: Vec<HeadroomPolicyWire>,
+    /// The namespace, by whose labels policies select.
+    pub namespace: HeadroomNamespaceWire,
 }
 
 #[derive(Deserialize)]
@@ -246,6 +257,26 @@ impl Requests {
         let path = format!("{}/{name}", quotas(namespace));
         let reply = self.send(Call { method: Method::GET, path, body: None }).await?;
         if reply.code == 404 { Ok(None) } else { reply.decode().map(Some) }
+    }
+
+    /// What may grant a namespace something, not from a cache.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn budget(&self, namespace: &str) -> kube::Result<BudgetWires> {
+        let own = format!("/apis/{}/{}", names::OWN_GROUP, names::OWN_VERSION);
+        let mtq = format!("/apis/{}/{}/namespaces/{namespace}", names::MTQ_GROUP, names::MTQ_VERSION);
+        let get = |path| self.send(Call { method: Method::GET, path, body: None });
+        let (vmmrqs, policies, namespace) = futures::try_join!(
+            get(format!("{mtq}/{}", names::VMMRQS)),
+            get(format!("{own}/{}", names::HEADROOM_POLICIES)),
+            get(format!("/api/v1/namespaces/{namespace}")),
+        )?;
+        Ok(BudgetWires {
+            vmmrqs: vmmrqs.decode::<List<VmmrqWire>>()?.items,
+            policies: policies.decode::<List<HeadroomPolicyWire>>()?.items,
+            namespace: namespace.decode()?,
+        })
     }
 
     /// A migration, not from a cache.

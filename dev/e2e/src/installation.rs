@@ -10,13 +10,17 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
-use sluice_api::names;
+use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowMigration, names};
 use sluice_operator::{InstallOptions, WebhookClient, render};
 use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
 
+/// How long the API server may take until it enforces the admission policy.
+const LOCKING: Duration = Duration::from_secs(90);
 /// How long a program may take until it is ready.
 const READY: Duration = Duration::from_secs(20);
 
@@ -168,6 +172,42 @@ impl<'b> Installation<'b> {
             crate::objects::is_held(&created).then_some(())
         };
         wait::eventually(READY, gated, "new pods to be gated").await
+    }
+
+    /// Waits until the admission policy enforces windows. An API server learns of a new kind of parameter with a delay of
+    /// up to half a minute.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_locking(&self) -> anyhow::Result<()> {
+        let namespace = self.bed.namespace("locking", &[]).await?;
+        let windows: kube::Api<MigrationWindow> = kube::Api::namespaced(self.bed.admin()?, &namespace.name);
+        let until = Timestamp::from_second(Timestamp::now().as_second() + 120)?;
+        let (post, dry) =
+            (kube::api::PostParams::default(), kube::api::PostParams { dry_run: true, ..Default::default() });
+        let window = |name: &str| {
+            MigrationWindow::new(
+                name,
+                MigrationWindowSpec {
+                    holder: "a test".to_owned(),
+                    nonce: "until-locking".to_owned(),
+                    creator: "nobody".to_owned(),
+                    until: Time(until),
+                    migration: WindowMigration {
+                        name: "none".to_owned(),
+                        uid: "none".to_owned(),
+                        vmi: "none".to_owned(),
+                    },
+                    quotas: Vec::new(),
+                },
+            )
+        };
+        windows.create(&post, &window(names::WINDOW_NAME)).await?;
+        let denied =
+            || async { windows.create(&dry, &window(names::PROBE_NAME)).await.is_err().then_some(()) };
+        wait::eventually(LOCKING, denied, "windows to be enforced").await?;
+        windows.delete(names::WINDOW_NAME, &kube::api::DeleteParams::default()).await?;
+        Ok(())
     }
 
     fn name(&self, program: &str) -> String {

@@ -7,6 +7,7 @@ pub mod build;
 pub mod call;
 pub mod installation;
 pub mod objects;
+pub mod tenant;
 pub mod wire;
 
 pub use installation::{Controller, Installation, Setup, Webhook};

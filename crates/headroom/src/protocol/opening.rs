@@ -32,6 +32,7 @@ enum Phase {
     Proving,
     Draining,
     Reading,
+    ReadingBudget,
     Raising(VecDeque<Raise>),
     Settling,
     Admitting,
@@ -51,6 +52,8 @@ pub struct Opening {
     touched: Vec<Touched>,
     quotas: Vec<NativeQuota>,
     reads: u32,
+    /// The budget was read, not only watched: a grant may be younger than what our watches have shown.
+    budget_is_read: bool,
     admitted: bool,
     ending: Ending,
     thefts: Vec<Theft>,
@@ -66,6 +69,7 @@ impl Opening {
             touched: Vec::new(),
             quotas: Vec::new(),
             reads: 0,
+            budget_is_read: false,
             admitted: false,
             ending: Ending::NotSeen,
             thefts: Vec::new(),
@@ -82,6 +86,7 @@ impl Opening {
             Phase::Proving => Command::Prove,
             Phase::Draining => Command::Drain,
             Phase::Looking | Phase::Reading => Command::Read,
+            Phase::ReadingBudget => Command::ReadBudget,
             Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle, Command::Raise),
             Phase::Settling => Command::Settle,
             Phase::Admitting => Command::Admit,
@@ -126,6 +131,10 @@ impl Opening {
             (Phase::Draining, Answer::Drained) => Phase::Reading,
             (Phase::Reading, Answer::Quotas { quotas, budget, left }) => self.plan(quotas, &budget, left),
             (Phase::Reading, Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
+            (Phase::ReadingBudget, Answer::BudgetRead | Answer::Failed(_)) => {
+                self.budget_is_read = true;
+                Phase::Reading
+            }
             (Phase::Raising(raises), answer) => self.raised(raises, answer),
             (Phase::Settling, Answer::Settled) if self.admitted => Phase::Awaiting,
             (Phase::Settling, Answer::Settled) => Phase::Admitting,
@@ -163,6 +172,7 @@ impl Opening {
             Plan::Fits { .. } => Phase::Settling,
             Plan::Raise(_) if left < LEAST_LEFT || self.reads > MOST_READS => self.give_up(Ending::Overtaken),
             Plan::Raise(raises) => self.raising(raises.into()),
+            Plan::NotEnough(_) if !self.budget_is_read => Phase::ReadingBudget,
             Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
             Plan::Refused(refusals) => self.give_up(Ending::Refused(refusals)),
         }

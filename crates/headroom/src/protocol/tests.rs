@@ -163,10 +163,23 @@ fn a_lock_that_ends_soon_raises_nothing() {
 fn without_budget_the_lock_is_given_back_and_the_quota_judges() {
     let mut opening = Opening::new(need(5));
     let mut answers = locked();
-    let poor = Answer::Quotas { quotas: vec![quota("a", 10, 10, 8)], budget: Budget::default(), left: LONG };
-    answers.extend([poor, Answer::Unlocked, Answer::Admitted]);
+    answers.extend([poor(), Answer::BudgetRead, poor(), Answer::Unlocked, Answer::Admitted]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[4..], ["Unlock", "Admit", "Stop not_enough"]);
+    assert_eq!(asked[4..], ["ReadBudget", "Read", "Unlock", "Admit", "Stop not_enough"]);
+}
+
+/// A full quota of a namespace that may take nothing beyond it, as far as is known.
+fn poor() -> Answer {
+    Answer::Quotas { quotas: vec![quota("a", 10, 10, 8)], budget: Budget::default(), left: LONG }
+}
+
+#[test]
+fn a_budget_that_was_granted_a_moment_ago_counts() {
+    let mut opening = Opening::new(need(5));
+    let mut answers = locked();
+    answers.extend([poor(), Answer::BudgetRead, quotas(vec![quota("a", 10, 10, 8)], LONG)]);
+    let asked = play(&mut opening, answers);
+    assert_eq!(asked[4..], ["ReadBudget", "Read", "Raise a to 13"]);
 }
 
 #[test]

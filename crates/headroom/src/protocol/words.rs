@@ -30,6 +30,8 @@ pub enum Command {
     Drain,
     /// Read the namespace's quotas, not from a cache.
     Read,
+    /// Read what the namespace may take beyond its quotas, not from a cache: what is known does not allow the target.
+    ReadBudget,
     /// Write `status.hard` of one quota, if it is still as it was read.
     Raise(Raise),
     /// Wait until the raises can be expected to be known to quota admission.
@@ -74,6 +76,8 @@ pub enum Answer {
         /// How long the lock holds for sure.
         left: Duration,
     },
+    /// What the namespace may take is known as it is now.
+    BudgetRead,
     /// The quota is raised.
     Raised,
     /// The quota is not as it was read, or nobody knows whether the write went through.
