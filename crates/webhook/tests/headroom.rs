@@ -1,0 +1,102 @@
+//! What a review must say for room to be made.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_engine::ChargeRules;
+use sluice_index::headroom::MigrationRecord;
+use sluice_webhook::Review;
+use sluice_webhook::headroom::{Claim, claim};
+
+const CONTROLLER: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
+
+fn review(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "r", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE",
+            "namespace": "team", "name": "virt-launcher-web-x", "dryRun": false, "userInfo": {"username": CONTROLLER},
+            "object": {
+                "metadata": {
+                    "name": "virt-launcher-web-x", "namespace": "team", "uid": "7b0c6f7e-6a0e-4c9b-9d27-0d1f6f0f7a11",
+                    "labels": {names::MIGRATION_JOB_LABEL: "0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a001"},
+                    "annotations": {names::MIGRATION_NAME_ANNOTATION: "mig"},
+                },
+                "spec": {"containers": [{"name": "compute", "resources": {"requests": {"memory": "1Gi"}}}]},
+            },
+        },
+    });
+    change(&mut review);
+    review.to_string().into_bytes()
+}
+
+fn claimed(change: impl FnOnce(&mut Value)) -> Result<Claim, &'static str> {
+    claim(&Review::decode(&review(change)).unwrap(), Some(CONTROLLER))
+}
+
+fn migration(change: impl FnOnce(&mut Value)) -> MigrationRecord {
+    let mut wire = json!({
+        "metadata": {"name": "mig", "namespace": "team", "uid": "0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a001"},
+        "spec": {"vmiName": "web"}, "status": {"phase": "Pending"},
+    });
+    change(&mut wire);
+    MigrationRecord::read(&serde_json::from_value(wire).unwrap())
+}
+
+#[test]
+fn a_target_of_a_migration_is_one() {
+    let target =
+        claimed(|_| ()).unwrap().target(Some(&migration(|_| ())), ChargeRules::for_minor(36)).unwrap();
+    assert_eq!((&*target.namespace, target.creator.as_str()), ("team", CONTROLLER));
+    assert_eq!((target.migration.name.as_str(), target.migration.vmi.as_str()), ("mig", "web"));
+    assert!(target.pod.is_some());
+    let memory = target.need.charge.get(&sluice_engine::Resource::Memory).unwrap();
+    assert_eq!(memory.quantity(sluice_engine::Format::BinarySi).to_string(), "1Gi");
+}
+
+#[rstest]
+#[case::a_tenant("/request/userInfo/username", json!("jane"), "not created by KubeVirt's controller")]
+#[case::a_service_account_of_that_name(
+    "/request/userInfo/username", json!("system:serviceaccount:team:kubevirt-controller"), "not created by KubeVirt's controller"
+)]
+#[case::a_dry_run("/request/dryRun", json!(true), "a dry run takes nothing")]
+#[case::an_update("/request/operation", json!("UPDATE"), "not the creation of a pod")]
+#[case::another_kind("/request/kind/kind", json!("Binding"), "not the creation of a pod")]
+#[case::no_object("/request/object", json!(null), "the request has no object")]
+#[case::no_label("/request/object/metadata/labels", json!({}), "not a pod of a migration")]
+#[case::no_labels("/request/object/metadata/labels", json!(null), "not a pod of a migration")]
+#[case::no_metadata("/request/object/metadata", json!(7), "not a pod of a migration")]
+#[case::an_absurd_spec("/request/object/spec", json!([1, 2]), "not a pod of a migration")]
+fn no_room_is_made_for(#[case] field: &str, #[case] value: Value, #[case] why: &str) {
+    let claimed = claimed(|review| *review.pointer_mut(field).unwrap() = value);
+    assert_eq!(claimed.unwrap_err(), why);
+}
+
+#[test]
+fn nobody_is_trusted_before_kubevirt_is_known() {
+    let bytes = review(|_| ());
+    assert!(claim(&Review::decode(&bytes).unwrap(), None).is_err());
+}
+
+#[rstest]
+#[case::another_uid("/metadata/uid", json!("0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a002"), "there is no such migration in the namespace")]
+#[case::another_namespace("/metadata/namespace", json!("other"), "there is no such migration in the namespace")]
+#[case::a_success("/status/phase", json!("Succeeded"), "the migration is over")]
+#[case::a_failure("/status/phase", json!("Failed"), "the migration is over")]
+fn no_room_is_made_without_a_true_migration(#[case] field: &str, #[case] value: Value, #[case] why: &str) {
+    let migration = migration(|wire| *wire.pointer_mut(field).unwrap() = value);
+    let target = claimed(|_| ()).unwrap().target(Some(&migration), ChargeRules::for_minor(36));
+    assert_eq!(target.unwrap_err(), why);
+    let none = claimed(|_| ()).unwrap().target(None, ChargeRules::for_minor(36));
+    assert_eq!(none.unwrap_err(), "there is no such migration in the namespace");
+}
+
+#[test]
+fn an_amount_that_cannot_be_read_makes_no_room() {
+    let claim = claimed(|review| {
+        *review.pointer_mut("/request/object/spec/containers/0/resources/requests/memory").unwrap() =
+            json!("1e2147483648");
+    });
+    let target = claim.unwrap().target(Some(&migration(|_| ())), ChargeRules::for_minor(36));
+    assert_eq!(target.unwrap_err(), "a quantity of the pod cannot be read");
+}
