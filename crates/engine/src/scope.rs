@@ -108,7 +108,7 @@ impl ScopeFacts {
 }
 
 /// One condition of a selector.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScopeRequirement {
     scope: Scope,
     operator: Operator,
@@ -163,7 +163,7 @@ impl ScopeRequirement {
 }
 
 /// The compiled scopes of a quota: `scopes` and `scopeSelector` together.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Scopes(Box<[ScopeRequirement]>);
 
 impl Scopes {

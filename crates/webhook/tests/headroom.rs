@@ -1,4 +1,5 @@
 //! What a review must say for room to be made.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -29,6 +29,10 @@ use crate::gate::Moment;
 /// How long a stopping leader waits for what is under way.
 const DRAIN: Duration = Duration::from_secs(6);
 
+/// A watch says that its first list is complete a moment after the last event that comes of it, so that has to be
+/// looked at again, until it is so.
+const SYNC: Duration = Duration::from_millis(20);
+
 /// The reactive path and the sweep as a running thing; clones share it.
 #[derive(Clone)]
 pub struct Reactive {
@@ -94,14 +98,12 @@ impl Reactive {
         mut leadership: latest::Receiver<Leadership>,
         cancel: CancellationToken,
     ) {
-        let mut changes = self.sources.changes.subscribe();
         let ready = async {
             leadership.wait_for(Leadership::is_leading).await.ok()?;
-            changes
-                .wait_for(|_| self.sources.watches().iter().all(WatchHealth::is_synced))
-                .await
-                .ok()
-                .map(drop)
+            while !self.is_synced() {
+                tokio::time::sleep(SYNC).await;
+            }
+            Some(())
         };
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -137,7 +139,10 @@ impl Reactive {
         let mut sights = self.sources.changes.subscribe();
         let mut led = false;
         loop {
-            let due = self.state.lock().next_due_ms(self.now());
+            let mut due = self.state.lock().next_due_ms(self.now());
+            if !led && leadership.borrow().is_leading() {
+                due = u64::try_from(SYNC.as_millis()).ok();
+            }
             let timer = async {
                 match due {
                     // One millisecond late rather than early: an early one would find nothing to do.

@@ -10,7 +10,7 @@ const MANDATORY: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// What a pod takes from the quotas of its namespace when it is created.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Need {
     /// Amounts by resource.
     pub charge: Charge,

@@ -31,7 +31,7 @@ pub enum Plan {
 }
 
 /// What to write to let a pod in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Raise {
     /// `metadata.name` of the quota.
     pub quota: Arc<str>,
@@ -44,7 +44,7 @@ pub struct Raise {
 }
 
 /// One key that is raised.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RaisedKey {
     /// The key, as the quota has it.
     pub key: Arc<str>,

@@ -11,7 +11,7 @@ use crate::scope::{ScopeFacts, Scopes};
 use crate::uid::Uid;
 
 /// A ResourceQuota.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NativeQuota {
     /// `metadata.name`.
     pub name: Arc<str>,

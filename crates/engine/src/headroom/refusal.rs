@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// A reason that no raise can remove. Keys are sorted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// Containers do not name amounts that the quota makes mandatory.
     #[error("quota {quota}: must specify {}", .missing.join("; "))]

@@ -9,7 +9,7 @@ use crate::quantity::Quantity;
 const SPELLED_OUT: usize = 4;
 
 /// A key of a quota for which the most generous grant is not enough.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shortage {
     /// Name of the quota.
     pub quota: Arc<str>,

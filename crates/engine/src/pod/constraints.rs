@@ -12,7 +12,7 @@ const REQUIRED: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// Containers that lack amounts which a quota makes mandatory.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct MissingResources {
     missing: Vec<(&'static str, BTreeSet<String>)>,
 }

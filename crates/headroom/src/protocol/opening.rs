@@ -15,14 +15,14 @@ const LEAST_LEFT: Duration = Duration::from_secs(2);
 const MOST_READS: u32 = 8;
 
 /// What was known of a quota when it was raised.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Touched {
     quota: QuotaRef,
     raise: Raise,
     before: NativeQuota,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Locking,
     Waiting,
@@ -45,7 +45,7 @@ enum Phase {
 }
 
 /// The machine. It is driven by [`Self::command`] and [`Self::take`] in turns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Opening {
     need: Need,
     phase: Phase,

@@ -103,7 +103,7 @@ pub enum Answer {
 }
 
 /// What grew in a raised quota without being the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Theft {
     /// The quota.
     pub quota: QuotaRef,
@@ -112,7 +112,7 @@ pub struct Theft {
 }
 
 /// How an opening ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The target exists.
     Entered,
