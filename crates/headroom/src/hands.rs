@@ -32,7 +32,8 @@ const SETTLE_TIME: Duration = Duration::from_millis(5);
 const MARGIN: Duration = Duration::from_millis(500);
 /// The schema's limit for `spec.quotas` of a window.
 const MOST_QUOTAS: usize = 64;
-const DELETE_TRIES: u32 = 3;
+/// Before each try to delete the window; after the last one it is left to expire.
+const DELETE_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(200)];
 
 /// The state of the I/O of one opening.
 pub(crate) struct Hands<'h> {
@@ -250,6 +251,7 @@ impl<'h> Hands<'h> {
         match requests.patch_quota_status::<NativeQuotaWire>(namespace, &raise.quota, &patch, true).await {
             Ok(wire) => {
                 self.headroom.metrics.raise();
+                self.raised.retain(|(other, _)| other.quota != raise.quota);
                 self.raised.push((raise, NativeRecord::read(&wire)));
                 Answer::Raised
             }
@@ -340,16 +342,18 @@ impl<'h> Hands<'h> {
         if let Some(at) = self.raised_at {
             self.headroom.metrics.restored(at.elapsed());
         }
-        for _ in 1..DELETE_TRIES {
-            if self.headroom.requests.delete(&window.namespace, &window.uid, &window.version).await.is_ok() {
-                self.headroom.metrics.closed(self.locked_at.elapsed());
-                return Answer::Unlocked;
+        let mut last = None;
+        for pause in DELETE_PAUSES {
+            sleep(pause).await;
+            match self.headroom.requests.delete(&window.namespace, &window.uid, &window.version).await {
+                Ok(()) => {
+                    self.headroom.metrics.closed(self.locked_at.elapsed());
+                    return Answer::Unlocked;
+                }
+                Err(error) => last = Some(error),
             }
         }
-        match self.headroom.requests.delete(&window.namespace, &window.uid, &window.version).await {
-            Ok(()) => Answer::Unlocked,
-            Err(error) => failed("deleting the window", &error),
-        }
+        last.map_or(Answer::Unlocked, |error| failed("deleting the window", &error))
     }
 
     fn window_object(&self, name: &str, until: Timestamp) -> MigrationWindow {

@@ -144,6 +144,7 @@ impl Opening {
             }
             (Phase::Awaiting, Answer::Seen) => self.give_up(Ending::Entered),
             (Phase::Awaiting, Answer::NotSeen) => self.give_up(Ending::NotSeen),
+            (Phase::Awaiting, Answer::Lowered) if self.reads > MOST_READS => self.give_up(Ending::Overtaken),
             (Phase::Awaiting, Answer::Lowered) => Phase::Reading,
             (Phase::Restoring(quotas), answer) => self.restored(quotas, answer),
             (Phase::Unlocking, Answer::Unlocked | Answer::Failed(_)) => Phase::Leaving,

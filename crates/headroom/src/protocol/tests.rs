@@ -240,6 +240,25 @@ fn a_quota_that_was_put_back_is_raised_again() {
 }
 
 #[test]
+fn a_quota_that_is_put_back_again_and_again_is_given_up() {
+    let mut opening = Opening::new(need(5));
+    play(&mut opening, locked());
+    for round in 0.. {
+        let answer = match opening.command() {
+            Command::Read => quotas(vec![quota("a", 10, 10, 8)], LONG),
+            Command::Raise(_) => Answer::Raised,
+            Command::Settle => Answer::Settled,
+            Command::Admit => Answer::Admitted,
+            Command::Await => Answer::Lowered,
+            Command::Restore(_) => break,
+            other => panic!("{other:?}"),
+        };
+        opening.take(answer);
+        assert!(round < 100, "a hot loop");
+    }
+}
+
+#[test]
 fn growth_beyond_the_target_is_told() {
     let mut opening = Opening::new(need(5));
     let mut answers = locked();
