@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules;
 
-/// `spec`: who opened it, for which migration, and which quotas are going to be raised. It never changes.
+/// `spec`: who opened it, for which migration, and which quotas may be raised. It never changes.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "quota.sluice.dev",
@@ -51,7 +51,7 @@ pub struct MigrationWindowSpec {
     pub until: Time,
     /// The migration it is open for.
     pub migration: WindowMigration,
-    /// The quotas that are going to be raised while it is open.
+    /// The quotas that may be raised while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub quotas: Vec<WindowQuota>,
@@ -72,7 +72,7 @@ pub struct WindowMigration {
     pub vmi: String,
 }
 
-/// A quota that is going to be raised.
+/// A quota that may be raised.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowQuota {
@@ -82,7 +82,7 @@ pub struct WindowQuota {
     /// Its uid.
     #[schemars(length(min = 1, max = 64))]
     pub uid: String,
-    /// The planned `status.hard` of the keys that are raised.
+    /// The most that `status.hard` of these keys may be raised to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = rules::MAX_KEYS))]
     pub raise: BTreeMap<String, Quantity>,

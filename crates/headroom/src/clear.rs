@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use sluice_api::MigrationWindow;
 use sluice_index::headroom::NativeRecord;
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Backoff, Failure, classify};
@@ -16,6 +17,9 @@ use crate::window::Headroom;
 /// Limit for restoring one quota outside of an opening.
 const RESTORE_TIME: Duration = Duration::from_secs(10);
 
+/// The part of a window in which its holder has stopped; see `Hands::await_target`.
+const LAST: SignedDuration = SignedDuration::from_secs(1);
+
 /// What [`Headroom::clear`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
@@ -23,7 +27,7 @@ pub struct Cleared {
     pub restored: Vec<Arc<str>>,
     /// An expired window was deleted.
     pub window: bool,
-    /// A window is open until then, by the API server's clock: nothing was touched.
+    /// A window is open until then, by the API server's clock: it was not touched.
     pub live_until: Option<Timestamp>,
 }
 
@@ -57,7 +61,8 @@ pub enum ClearError {
 
 impl Headroom {
     /// Restores every raised quota of a namespace and deletes its window, unless the window is open by the API server's
-    /// clock.
+    /// clock. In the last second of a window its holder raises and waits no more; what is raised then is restored while
+    /// the lock still holds.
     ///
     /// # Errors
     /// When a request fails. What is left is safe: the lock is over, and the raise is an exact fit.
@@ -72,7 +77,9 @@ impl Headroom {
             && !is_over(window, *date)
         {
             cleared.live_until = Some(window.spec.until.0);
-            return Ok(cleared);
+            if !is_closing(window, *date) {
+                return Ok(cleared);
+            }
         }
         let wires: Vec<NativeQuotaWire> =
             self.requests.quotas(namespace).await.map_err(failed("listing quotas"))?;
@@ -87,7 +94,9 @@ impl Headroom {
             })?;
             cleared.restored.push(quota.name);
         }
-        if let Some((window, _)) = found {
+        if let Some((window, _)) = found
+            && cleared.live_until.is_none()
+        {
             let (uid, version) = (window.metadata.uid, window.metadata.resource_version);
             let (uid, version) = (uid.unwrap_or_default(), version.unwrap_or_default());
             self.requests.delete(namespace, &uid, &version).await.map_err(failed("deleting the window"))?;
@@ -156,6 +165,11 @@ impl Headroom {
             self.requests.patch_quota_status(namespace, &quota.name, &patch, false).await?;
         Ok(Some(NativeRecord::read(&wire)))
     }
+}
+
+/// Whether the window was in its last second when the API server gave its answer.
+fn is_closing(window: &MigrationWindow, date: Option<Timestamp>) -> bool {
+    date.is_some_and(|date| window.spec.until.0.duration_since(date) <= LAST)
 }
 
 /// Begins the text of a refusal that will not change by itself.

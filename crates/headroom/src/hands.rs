@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowQuota, names};
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Grant, Plan, Raise, plan};
+use sluice_engine::headroom::{Grant, Raise, reserve};
 use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Failure, classify};
@@ -23,38 +23,35 @@ use crate::window::{Headroom, LOCK_TIME, Target};
 
 /// Limit for the proof, and for the drain.
 const PROOF_TIME: Duration = Duration::from_secs(1);
-/// How long our own watch may take to show what we wrote.
-const ECHO_TIME: Duration = Duration::from_millis(100);
-/// Quota admission learns of a raise by a watch of its own, of which we cannot see how far it is. Ours has shown the
-/// raise by then; measured, 5 ms later every API server knew (40 of 40, without: 38 of 40).
-const SETTLE_TIME: Duration = Duration::from_millis(5);
 /// Restoring stops this long before the lock ends: nothing is sent that could arrive after it.
-const MARGIN: Duration = Duration::from_millis(500);
+pub(crate) const MARGIN: Duration = Duration::from_millis(500);
 /// The schema's limit for `spec.quotas` of a window.
 const MOST_QUOTAS: usize = 64;
+/// Above this many quotas a namespace's are listed.
+const MOST_SINGLE_READS: usize = 16;
 /// Before each try to delete the window; after the last one it is left to expire.
 const DELETE_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(200)];
 
 /// The state of the I/O of one opening.
 pub(crate) struct Hands<'h> {
-    headroom: &'h Headroom,
-    target: Target,
-    limit: Instant,
-    target_time: Duration,
+    pub(crate) headroom: &'h Headroom,
+    pub(crate) target: Target,
+    pub(crate) limit: Instant,
+    pub(crate) target_time: Duration,
     admit: Option<oneshot::Sender<()>>,
     /// Our window, once it exists.
     window: Option<Opened>,
     /// The nonce of the window that we may have created without knowing.
     nonce: String,
     /// Somebody else's window.
-    other: Option<MigrationWindow>,
+    pub(crate) other: Option<MigrationWindow>,
     /// The quotas as they were last read.
     records: HashMap<Arc<str>, NativeRecord>,
     /// What was raised, and the quota as it was right after.
-    raised: Vec<(Raise, NativeRecord)>,
+    pub(crate) raised: Vec<(Raise, NativeRecord)>,
     locked_at: Instant,
     raised_at: Option<Instant>,
-    lock_end: Instant,
+    pub(crate) lock_end: Instant,
 }
 
 impl<'h> Hands<'h> {
@@ -151,22 +148,6 @@ impl<'h> Hands<'h> {
         answer
     }
 
-    async fn wait_for_other(&self) -> Answer {
-        let Some(other) = &self.other else { return Answer::Free };
-        let (namespace, uid) = (&self.target.namespace, Uid::parse(&other.uid().unwrap_or_default()));
-        let is_other =
-            |index: &HeadroomIndex| index.windows.get(namespace).is_some_and(|known| known.uid == uid);
-        let observed = &self.headroom.observed;
-        let left = || self.limit.saturating_duration_since(Instant::now());
-        // It may be newer than what our watch has shown so far.
-        observed.until(left().min(ECHO_TIME), |index| is_other(index).then_some(())).await;
-        let gone = |index: &HeadroomIndex| (!is_other(index)).then_some(());
-        match observed.until(left().min(LOCK_TIME + Duration::from_secs(1)), gone).await {
-            None if left().is_zero() => Answer::TimeUp,
-            _ => Answer::Free,
-        }
-    }
-
     async fn clear_other(&self) -> Answer {
         match self.headroom.clear(&self.target.namespace).await {
             Ok(_) => Answer::Free,
@@ -197,9 +178,9 @@ impl<'h> Hands<'h> {
     }
 
     async fn read(&mut self) -> Answer {
-        let wires: Vec<NativeQuotaWire> = match self.headroom.requests.quotas(&self.target.namespace).await {
+        let wires = match self.read_quotas().await {
             Ok(wires) => wires,
-            Err(error) => return failed("listing the namespace's quotas", &error),
+            Err(error) => return failed("reading the namespace's quotas", &error),
         };
         self.await_own_window().await;
         let records = wires.iter().map(NativeRecord::read);
@@ -214,6 +195,20 @@ impl<'h> Hands<'h> {
             quota.opted_out |= namespace_opted_out;
         }
         Answer::Quotas { quotas, budget, left: self.lock_end.saturating_duration_since(Instant::now()) }
+    }
+
+    /// Each known quota by its name: an API server answers that from storage, while it lets a list wait until its cache
+    /// has caught up, which takes ten times as long.
+    async fn read_quotas(&self) -> kube::Result<Vec<NativeQuotaWire>> {
+        let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
+        let names: Vec<Arc<str>> = self.headroom.observed.read(|index| {
+            index.quotas.records_in(namespace).iter().map(|record| Arc::clone(&record.name)).collect()
+        });
+        if !self.headroom.observed.is_synced() || names.len() > MOST_SINGLE_READS {
+            return requests.quotas(namespace).await;
+        }
+        let reads = names.iter().map(|name| requests.quota::<NativeQuotaWire>(namespace, name));
+        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     }
 
     async fn read_budget(&self) -> Answer {
@@ -258,23 +253,11 @@ impl<'h> Hands<'h> {
             Err(error) => match classify(&error) {
                 Failure::Invalid | Failure::Conflict | Failure::NotFound => Answer::Conflict,
                 Failure::Forbidden => Answer::Forbidden(text("raising a quota", &error)),
-                failure if failure.is_transient() => Answer::Conflict,
+                failure if failure.may_have_applied() => Answer::Unanswered,
+                Failure::Throttled { .. } => Answer::Conflict,
                 _ => failed("raising a quota", &error),
             },
         }
-    }
-
-    async fn settle(&self) -> Answer {
-        let shown = |index: &HeadroomIndex| {
-            let is_shown = |after: &NativeRecord| {
-                let known = index.quotas.record(&self.target.namespace, &after.name);
-                known.is_none_or(|known| !known.version.is_older_than(after.version))
-            };
-            self.raised.iter().all(|(_, after)| is_shown(after)).then_some(())
-        };
-        self.headroom.observed.until(ECHO_TIME, shown).await;
-        sleep(SETTLE_TIME).await;
-        Answer::Settled
     }
 
     fn let_in(&mut self) -> Answer {
@@ -283,45 +266,6 @@ impl<'h> Hands<'h> {
             let _ = admit.send(());
         }
         Answer::Admitted
-    }
-
-    async fn await_target(&self) -> Answer {
-        let look = |index: &HeadroomIndex| {
-            if self.is_seen(index) {
-                Some(Answer::Seen)
-            } else {
-                self.raised
-                    .iter()
-                    .any(|(raise, after)| self.is_lowered(index, raise, after))
-                    .then_some(Answer::Lowered)
-            }
-        };
-        let left = self.lock_end.saturating_duration_since(Instant::now()).saturating_sub(MARGIN * 2);
-        self.headroom.observed.until(self.target_time.min(left), look).await.unwrap_or(Answer::NotSeen)
-    }
-
-    fn is_seen(&self, index: &HeadroomIndex) -> bool {
-        match &self.target.pod {
-            Some(pod) => index.targets.seen(pod),
-            None => index.targets.of_migration(&Uid::parse(&self.target.migration.uid)).next().is_some(),
-        }
-    }
-
-    /// A quota is not raised any more, and nothing entered it since.
-    fn is_lowered(&self, index: &HeadroomIndex, raise: &Raise, after: &NativeRecord) -> bool {
-        let Some(known) = index.quotas.record(&self.target.namespace, &raise.quota) else { return false };
-        if known.uid != after.uid
-            || known.version.is_older_than(after.version)
-            || known.version == after.version
-        {
-            return false;
-        }
-        let (known, after) = (known.native(), after.native());
-        raise.keys.iter().any(|raised| {
-            let hard = known.status_hard.get(&raised.key);
-            hard.is_some_and(|hard| *hard < raised.to)
-                && known.used.get(&raised.key) <= after.used.get(&raised.key)
-        })
     }
 
     async fn restore(&mut self, quota: &QuotaRef) -> Answer {
@@ -358,11 +302,8 @@ impl<'h> Hands<'h> {
 
     fn window_object(&self, name: &str, until: Timestamp) -> MigrationWindow {
         let namespace = &self.target.namespace;
-        let planned = self
-            .headroom
-            .observed
-            .read(|index| plan(&self.target.need, &index.quotas_in(namespace), &index.budget(namespace)));
-        let raises = if let Plan::Raise(raises) = planned { raises } else { Vec::new() };
+        let quotas = self.headroom.observed.read(|index| index.quotas_in(namespace));
+        let raises = reserve(&self.target.need, &quotas);
         let mut window = MigrationWindow::new(
             name,
             MigrationWindowSpec {

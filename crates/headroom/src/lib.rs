@@ -13,6 +13,7 @@ mod peers;
 pub mod protocol;
 mod requests;
 mod servers;
+mod waits;
 mod window;
 
 pub use clear::{ClearError, Cleared};

@@ -87,6 +87,9 @@ pub struct ControllerArgs {
     /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::Clean)]
     mtq_leftovers: MtqLeftovers,
+    /// How old a lock of managed-tenant-quota has to be before it counts as left behind, such as `60s`
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    mtq_lock_age: SignedDuration,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -211,7 +214,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     }
     tasks.spawn("head-room sights", fallible(reactive.clone().observe(client.clone(), stopped.clone())));
     let leftovers = reactive.clone().end_leftovers(
-        args.mtq_leftovers.into(),
+        (args.mtq_leftovers.into(), time("mtq-lock-age", args.mtq_lock_age)?),
         help.clone(),
         events.clone(),
         leadership.clone(),
@@ -233,10 +236,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn time(flag: &str, value: SignedDuration) -> anyhow::Result<Duration> {
+    Duration::try_from(value).with_context(|| format!("--{flag} must not be negative"))
+}
+
 fn lease_timings(args: &ControllerArgs) -> anyhow::Result<Timings> {
-    let time = |flag: &str, value: SignedDuration| {
-        Duration::try_from(value).with_context(|| format!("--{flag} must not be negative"))
-    };
     Ok(Timings {
         duration: time("lease-duration", args.lease_duration)?,
         renew_deadline: time("lease-renew-deadline", args.lease_renew_deadline)?,

@@ -1,14 +1,15 @@
-//! Benches: what the engine, the index, the gate and the webhook cost. Prints tables, writes JSON.
+//! Benches: what the engine, the index, the gate, the webhook and head-room cost. Prints tables, writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all            # or: engine, memory, gate, webhook; --quick for a short look
+//! target/release/sluice-bench all            # or: engine, memory, gate, webhook, headroom; --quick for a short look
 //! ```
-//! Each bench runs in a process of its own, so that memory is only what it measures. `gate` and `webhook` drive the
-//! `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
+//! Each bench runs in a process of its own, so that memory is only what it measures. `gate`, `webhook`
+//! and `headroom` drive the `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
 
 mod engine;
 mod gate;
+mod headroom;
 mod memory;
 mod pod_json;
 mod report;
@@ -24,7 +25,7 @@ use clap::{Parser, ValueEnum};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Names the `sluice` program that `gate` and `webhook` start.
+/// Names the `sluice` program that the benches on a control plane start.
 const SLUICE_BINARY: &str = "SLUICE_BINARY";
 
 #[derive(Debug, Parser)]
@@ -54,12 +55,14 @@ enum Bench {
     Gate,
     /// Admission at 1,000 requests a second on one core
     Webhook,
+    /// Live migrations under a full quota, beside such under one with room
+    Headroom,
     /// All of them
     All,
 }
 
 impl Bench {
-    const EACH: [Self; 4] = [Self::Engine, Self::Memory, Self::Webhook, Self::Gate];
+    const EACH: [Self; 5] = [Self::Engine, Self::Memory, Self::Webhook, Self::Gate, Self::Headroom];
 
     const fn name(self) -> &'static str {
         match self {
@@ -67,6 +70,7 @@ impl Bench {
             Self::Memory => "memory",
             Self::Gate => "gate",
             Self::Webhook => "webhook",
+            Self::Headroom => "headroom",
             Self::All => "all",
         }
     }
@@ -102,7 +106,7 @@ fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     if cli.quick {
         command.arg("--quick");
     }
-    if matches!(bench, Bench::Gate | Bench::Webhook) {
+    if matches!(bench, Bench::Gate | Bench::Webhook | Bench::Headroom) {
         command.env(SLUICE_BINARY, sluice_program(&own)?);
         // What a user runs with: logs of every release would be measured too.
         command.env("SLUICE_LOG", "info");
@@ -131,6 +135,7 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
         Bench::Memory => memory::run(quick, out),
         Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
         Bench::Webhook => webhook::run(quick, out),
+        Bench::Headroom => runtime()?.block_on(headroom::run(quick, out)),
         Bench::All => Ok(()),
     }
 }

@@ -96,6 +96,8 @@ pub struct Peak {
 /// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
+    /// Pods of a list that is not complete yet.
+    pub listing: Vec<Pod>,
     rows: BTreeMap<String, Row>,
     told: BTreeMap<String, String>,
     /// The quota's `status`, as `key used/hard, …, held n`.

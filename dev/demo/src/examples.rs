@@ -1,4 +1,4 @@
-//! The files of `examples/`, for any namespace.
+//! The files of `examples/`, for any namespace; those of the migration are in [`crate::migration`].
 
 use std::time::Duration;
 
@@ -73,11 +73,19 @@ fn renamed(value: Value, namespace: &str) -> Value {
 /// When the API server refuses an object or does not answer.
 pub async fn apply(client: &Client, example: (&str, &str), namespace: &str) -> anyhow::Result<()> {
     for object in objects(example, namespace)? {
-        let applied = tokio::time::timeout(PATIENCE, apply_one(client, &object)).await;
-        let applied = applied.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {PATIENCE:?}")));
-        applied.with_context(|| format!("applying examples/{}", example.0))?;
+        apply_object(client, example.0, &object).await?;
     }
     Ok(())
+}
+
+/// Applies one object of a file.
+///
+/// # Errors
+/// When the API server refuses it or does not answer.
+pub async fn apply_object(client: &Client, file: &str, object: &Value) -> anyhow::Result<()> {
+    let applied = tokio::time::timeout(PATIENCE, apply_one(client, object)).await;
+    let applied = applied.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {PATIENCE:?}")));
+    applied.with_context(|| format!("applying examples/{file}"))
 }
 
 async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
@@ -103,7 +111,7 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
         let names =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name != "README.md").collect();
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml")).collect();
         names.sort();
         assert_eq!(names, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     }

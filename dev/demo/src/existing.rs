@@ -21,11 +21,15 @@ use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
 use crate::stage::Stage;
 use crate::story::{Scene, play};
+use crate::watches;
 
 /// How long a namespace with a few pods may take to disappear.
 const GONE: Duration = Duration::from_secs(120);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
+
+const SKIPPED: &str = "The second act, a live migration through a full quota, needs KubeVirt and nodes that run VMs: \
+                       it is left out here (make demo plays it, examples/migration/ has its files).";
 
 /// What differs between runs.
 pub struct Choice {
@@ -64,7 +68,7 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
         return Ok(screen.say("Nothing was created.")?);
     };
     let scene = Scene { client, namespace, nodes: false, pace: choice.pace };
-    let mut stage = Stage::open(&scene.client, &scene.namespace, screen, signals.clone());
+    let mut stage = Stage::open(watches::open(&scene.client, &scene.namespace), screen, signals.clone());
     let played = play(&scene, &mut stage).await;
     let ended = end(stage, played);
     let (path, namespace) = (choice.kubeconfig.display(), &scene.namespace);
@@ -81,7 +85,11 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
         () = signals.came(2) => Err(Interrupted.into()),
     };
     match cleaned.with_context(|| format!("cleaning up; what is left goes with\n  {remove}")) {
-        Ok(()) => Ok(ended?.say(&format!("Namespace {namespace} and its PriorityClass are removed."))?),
+        Ok(()) => {
+            let mut screen = ended?;
+            screen.say(&format!("Namespace {namespace} and its PriorityClass are removed."))?;
+            Ok(screen.say(SKIPPED)?)
+        }
         // What went wrong first is said too.
         Err(left) => match ended {
             Ok(_) => Err(left),

@@ -1,10 +1,12 @@
-//! Pods held by a quota and released when there is room, as a story to watch (`make demo`).
+//! Pods held by a quota and released when there is room, and a live migration through a full quota, as a story to watch
+//! (`make demo`).
 
 mod arguments;
 mod background;
 mod board;
 mod examples;
 mod existing;
+mod migration;
 mod own;
 mod reason;
 mod screen;
@@ -13,6 +15,7 @@ mod stage;
 mod story;
 mod summary;
 mod table;
+mod watches;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
@@ -23,6 +26,7 @@ use clap::Parser as _;
 
 use arguments::Arguments;
 use background::Outcome;
+use board::Board;
 use screen::{Screen, Size};
 use signals::{Interrupted, Signals};
 use stage::Stage;
@@ -82,7 +86,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<u8> {
 }
 
 /// Leaves the last table, and the summary unless somebody interrupted.
-fn end(stage: Stage, played: anyhow::Result<()>) -> anyhow::Result<Screen> {
+fn end(stage: Stage<Board>, played: anyhow::Result<()>) -> anyhow::Result<Screen> {
     let interrupted = played.as_ref().is_err_and(|error| error.is::<Interrupted>());
     let (board, mut screen) = stage.close()?;
     if !interrupted {

@@ -7,12 +7,13 @@ use sluice_e2e::{Installation, Setup};
 use sluice_testbed::{Bed, BedOptions, artifacts};
 
 use crate::examples::NAMESPACE;
+use crate::migration::{self, Place};
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
 use crate::stage::Stage;
 use crate::story::{Scene, play};
 use crate::table::Ink;
-use crate::{background, end};
+use crate::{background, end, watches};
 
 /// How long a kept cluster stays: then the tokens of Sluice's service accounts end.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -33,7 +34,7 @@ pub struct Choice {
 pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow::Result<()> {
     let all = async {
         screen.say("Starting a Kubernetes control plane (the first time its programs are built) …")?;
-        let bed = Bed::start(BedOptions { audit: false, ..BedOptions::default() }).await?;
+        let bed = Bed::start(BedOptions { kubevirt: true, ..BedOptions::default() }).await?;
         let played = with(&bed, &choice, screen, &signals).await;
         if played.as_ref().is_err_and(|error| !error.is::<Interrupted>()) {
             bed.keep();
@@ -49,13 +50,22 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
 async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals) -> anyhow::Result<()> {
     let seconds = bed.ready_after().as_secs_f32();
     screen.say(&format!("{} answers after {seconds:.1} s; installing Sluice …", bed.server_url()))?;
-    bed.add_nodes(2, &[("cpu", "16"), ("memory", "64Gi")]).await?;
-    let (_installation, _controller, _webhook) = Installation::running(bed, Setup::default()).await?;
+    // Both acts play on them: they have what KubeVirt asks of a node.
+    bed.kubevirt()?.add_nodes(2).await?;
+    let (installation, _controller, _webhook) = Installation::running(bed, Setup::default()).await?;
     let scene =
         Scene { client: bed.admin()?, namespace: NAMESPACE.to_owned(), nodes: true, pace: choice.pace };
-    let mut stage = Stage::open(&scene.client, &scene.namespace, screen, signals.clone());
-    let played = play(&scene, &mut stage).await;
-    let mut screen = end(stage, played)?;
+    let first = async {
+        let updates = watches::open(&scene.client, &scene.namespace);
+        let mut stage = Stage::open(updates, screen, signals.clone());
+        let played = play(&scene, &mut stage).await;
+        end(stage, played)
+    };
+    // The API server takes a while until it enforces windows; nobody has to wait for it meanwhile.
+    let (mut screen, ()) = tokio::try_join!(first, installation.until_locking())?;
+    screen.say("")?;
+    let place = Place { bed, client: bed.admin()?, pace: choice.pace };
+    let mut screen = migration::act(&place, screen, signals.clone()).await?;
     if !choice.keep {
         return Ok(screen.say(NEXT)?);
     }
@@ -75,7 +85,7 @@ Go on:
 fn usage(kubeconfig: &Path) -> String {
     let kubectl =
         artifacts::kubernetes().map(|path| format!("{} kubectl", path.display())).unwrap_or_default();
-    let pid = std::process::id();
+    let (pid, vms) = (std::process::id(), migration::NAMESPACE);
     format!(
         "
   export KUBECONFIG={}
@@ -85,6 +95,9 @@ fn usage(kubeconfig: &Path) -> String {
   kubectl -n {NAMESPACE} get events --field-selector reason=ExceededQuota
   kubectl -n {NAMESPACE} delete pod urgent      # room for 2 CPUs
   kubectl -n {NAMESPACE} patch arq compute --type merge -p '{{\"spec\":{{\"hard\":{{\"requests.cpu\":\"18\"}}}}}}'   # huge goes
+
+  kubectl -n {vms} get vmi,vmim,resourcequota,migrationwindows,headroompolicies
+  kubectl -n {vms} describe resourcequota one-vm
 
   kill {pid}   # stops the cluster and removes all it left",
         kubeconfig.display()

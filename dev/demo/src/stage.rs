@@ -3,63 +3,54 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use futures::stream::{BoxStream, SelectAll, StreamExt as _, select_all};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::events::v1;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use futures::stream::{BoxStream, SelectAll, StreamExt as _};
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
-use crate::board::Board;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
-use crate::table::{Ink, table};
+use crate::table::{Ink, Style};
 
 /// How often the times in the table are renewed.
 const FRAME: Duration = Duration::from_millis(100);
 
-type Watch<K> = watcher::Result<Event<K>>;
+/// Updates of several watches, as they come.
+pub type Updates<U> = SelectAll<BoxStream<'static, U>>;
 
-#[expect(clippy::large_enum_variant, reason = "an update is moved once, from a watch to the board")]
-enum Update {
-    Pod(Watch<Pod>),
-    Quota(Watch<ApplicationAwareResourceQuota>),
-    Told(Watch<v1::Event>),
+/// What is observed in an act, and how it looks.
+pub trait View {
+    /// What a watch tells.
+    type Update: Send + 'static;
+
+    /// Takes one update, seen so long after the start; the lines that tell what is new.
+    ///
+    /// # Errors
+    /// What a watch complains about. It goes on by itself.
+    fn take(&mut self, at: Duration, update: Self::Update) -> Result<Vec<String>, String>;
+
+    /// The table, no line wider than the terminal.
+    fn table(&self, now: Duration, style: Style) -> Vec<String>;
 }
 
-/// Everything that the story needs to see and to show.
-pub struct Stage {
+/// Everything that an act needs to see and to show.
+pub struct Stage<B: View> {
     /// What was observed.
-    pub board: Board,
+    pub board: B,
     /// Where it is shown.
     pub screen: Screen,
-    updates: SelectAll<BoxStream<'static, Update>>,
-    listing: Vec<Pod>,
+    updates: Updates<B::Update>,
     trouble: Option<String>,
     signals: Signals,
     started: Instant,
     frames: Interval,
 }
 
-impl Stage {
-    /// Watches pods, quotas and events of a namespace, which need not be there yet.
-    pub fn open(client: &Client, namespace: &str, screen: Screen, signals: Signals) -> Self {
-        let any = watcher::Config::default;
-        let pods = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
-        let quotas = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
-        let events = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
-        let updates = select_all([
-            pods.map(Update::Pod).boxed(),
-            quotas.map(Update::Quota).boxed(),
-            events.map(Update::Told).boxed(),
-        ]);
+impl<B: View + Default> Stage<B> {
+    /// An act that observes these updates.
+    pub fn open(updates: Updates<B::Update>, screen: Screen, signals: Signals) -> Self {
         Self {
-            board: Board::default(),
+            board: B::default(),
             screen,
             updates,
-            listing: Vec::new(),
             trouble: None,
             signals,
             started: Instant::now(),
@@ -86,7 +77,7 @@ impl Stage {
         &mut self,
         deadline: Duration,
         what: &str,
-        condition: impl Fn(&Board) -> bool,
+        condition: impl Fn(&B) -> bool,
     ) -> anyhow::Result<()> {
         let end = Instant::now() + deadline;
         while !condition(&self.board) {
@@ -127,7 +118,7 @@ impl Stage {
     ///
     /// # Errors
     /// When nobody reads any more.
-    pub fn close(mut self) -> anyhow::Result<(Board, Screen)> {
+    pub fn close(mut self) -> anyhow::Result<(B, Screen)> {
         self.show()?;
         self.screen.leave();
         Ok((self.board, self.screen))
@@ -145,38 +136,12 @@ impl Stage {
         Ok(true)
     }
 
-    fn take(&mut self, update: Update) -> anyhow::Result<()> {
+    fn take(&mut self, update: B::Update) -> anyhow::Result<()> {
         let at = self.started.elapsed();
-        let lines: Vec<String> = match update {
-            Update::Pod(Ok(Event::Init)) => {
-                self.listing.clear();
-                Vec::new()
-            }
-            Update::Pod(Ok(Event::InitApply(pod))) => {
-                self.listing.push(pod);
-                Vec::new()
-            }
-            Update::Pod(Ok(Event::InitDone)) => {
-                let pods = std::mem::take(&mut self.listing);
-                self.board.listed(at, &pods)
-            }
-            Update::Pod(Ok(Event::Apply(pod))) => self.board.pod(at, &pod).into_iter().collect(),
-            Update::Pod(Ok(Event::Delete(pod))) => {
-                let uid = pod.metadata.uid.unwrap_or_default();
-                self.board.gone(at, &uid).into_iter().collect()
-            }
-            Update::Quota(Ok(Event::Apply(quota) | Event::InitApply(quota))) => {
-                self.board.quota(&quota).map(|line| format!("{:<20} {line}", "quota")).into_iter().collect()
-            }
-            Update::Told(Ok(Event::Apply(event) | Event::InitApply(event))) => {
-                told(&mut self.board, &event).into_iter().collect()
-            }
-            Update::Quota(Ok(_)) | Update::Told(Ok(_)) => Vec::new(),
-            Update::Pod(Err(error)) | Update::Quota(Err(error)) | Update::Told(Err(error)) => {
-                self.trouble = Some(error.to_string());
-                Vec::new()
-            }
-        };
+        let lines = self.board.take(at, update).unwrap_or_else(|trouble| {
+            self.trouble = Some(trouble);
+            Vec::new()
+        });
         if self.screen.is_live() {
             return Ok(());
         }
@@ -188,16 +153,7 @@ impl Stage {
     }
 
     fn show(&mut self) -> anyhow::Result<()> {
-        let lines = table(&self.board, self.started.elapsed(), self.screen.style());
+        let lines = self.board.table(self.started.elapsed(), self.screen.style());
         self.screen.draw(&lines).context("writing to standard output")
     }
-}
-
-/// What Sluice (and nobody else) tells on a pod.
-fn told(board: &mut Board, event: &v1::Event) -> Option<String> {
-    if event.reporting_controller.as_deref() != Some(names::EVENT_COMPONENT) {
-        return None;
-    }
-    let regarding = event.regarding.as_ref().filter(|object| object.kind.as_deref() == Some("Pod"))?;
-    board.told(regarding.uid.as_deref()?, event.note.as_deref()?)
 }

@@ -20,7 +20,7 @@ use crate::stage::Stage;
 const SIMULATED: &str = "sluice.dev/simulated";
 const COMPLETE: &str = "sluice.dev/complete-after";
 /// Deadline of everything that should take milliseconds.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Where the story plays.
 pub struct Scene {
@@ -44,7 +44,7 @@ impl Scene {
         if self.nodes { &[State::Running] } else { &[State::Released, State::Running] }
     }
 
-    async fn apply(&self, stage: &mut Stage, files: &[(&str, &str)]) -> anyhow::Result<()> {
+    async fn apply(&self, stage: &mut Stage<Board>, files: &[(&str, &str)]) -> anyhow::Result<()> {
         for file in files {
             stage.during(examples::apply(&self.client, *file, &self.namespace)).await?;
         }
@@ -56,7 +56,7 @@ impl Scene {
 ///
 /// # Errors
 /// When a step does not come true in time.
-pub async fn play(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+pub async fn play(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.tell("A namespace whose pods together may ask for 4 CPUs.")?;
     set_up(scene, stage).await?;
     fitting(scene, stage).await?;
@@ -70,7 +70,7 @@ pub async fn play(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn set_up(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+async fn set_up(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     scene.apply(stage, &[examples::TEAM, examples::PRIORITY]).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let account = wait::wait_for(&accounts, "default", SOON, "the default service account", |a| a.is_some());
@@ -106,7 +106,7 @@ async fn gating(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn fitting(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+async fn fitting(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.tell("web (2 × 1 CPU) and report (2 CPUs) fit: released at once.")?;
     scene.apply(stage, &[examples::WEB, examples::REPORT]).await?;
     let free = scene.free();
@@ -115,7 +115,7 @@ async fn fitting(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
     stage.pause(scene.pace).await
 }
 
-async fn held(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+async fn held(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.tell("Five more pods come. The quota is used up: they exist, wait, and are told why.")?;
     scene.apply(stage, &[examples::IMPORT, examples::TRAIN]).await?;
     // The oldest of the waiting are not to be those that go first: urgent comes last but one.
@@ -130,7 +130,7 @@ async fn held(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
     stage.pause(scene.pace).await
 }
 
-async fn one_ends(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+async fn one_ends(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.tell("report ends, 2 CPUs are free: urgent came late, but has the highest priority and goes.")?;
     stage.during(end(scene, "report")).await?;
     let free = scene.free();
@@ -169,7 +169,7 @@ async fn end(scene: &Scene, name: &str) -> anyhow::Result<()> {
     .with_context(|| format!("ending pod {name}"))
 }
 
-async fn raised(scene: &Scene, stage: &mut Stage) -> anyhow::Result<()> {
+async fn raised(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.tell("The quota is raised to 8 CPUs: import and train go.")?;
     stage.board.allow(limits("8")?);
     let quotas: Api<ApplicationAwareResourceQuota> = Api::namespaced(scene.client.clone(), &scene.namespace);

@@ -85,7 +85,7 @@ fn line(row: &Row, now: Duration, style: Style) -> String {
 }
 
 /// At most `width` characters; an ellipsis stands for what is missing.
-fn cut(text: &str, width: usize) -> String {
+pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -18,8 +18,13 @@ use kube::api::ListParams;
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_e2e::{Installation, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
+use tokio::sync::Semaphore;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
+
+/// Each story has a control plane of its own, with everything KubeVirt needs: more than two at a time only slow each
+/// other down.
+static STAGES: Semaphore = Semaphore::const_new(2);
 
 fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-demo"));
@@ -62,6 +67,40 @@ fn assert_story(text: &str) {
     assert!(!text.contains('\x1b'), "escape sequences without a terminal:\n{text}");
 }
 
+/// The lines of the second act, in this order. What the watches show in between depends on the machine's pace: only
+/// what the story waits for is expected.
+fn assert_migration(text: &str) {
+    let lines = [
+        "native ResourceQuota has room for one VM",
+        "what runs on nodes is simulated",
+        "VM web                   Running on node-",
+        "The quota is full",
+        "the VM migrates",
+        "migration move-web       Succeeded",
+        "The VM moved from node-",
+    ];
+    let mut rest = text;
+    for line in lines {
+        let found = rest.find(line).unwrap_or_else(|| panic!("{line:?} is missing or too early in:\n{text}"));
+        rest = &rest[found..];
+    }
+    let last = rest.lines().next().unwrap();
+    let (_, open) = last.split_once("the window was open for ").unwrap_or_else(|| panic!("{last}"));
+    let (open, rejected) = open.split_once(" ms, ").unwrap_or_else(|| panic!("{last}"));
+    // A busy machine may need a second window.
+    for open in open.split(" ms and ") {
+        assert!(open.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{last}");
+    }
+    let rejected = rejected.strip_suffix(" rejected attempts").unwrap_or_else(|| panic!("{last}"));
+    assert!(rejected.parse::<u32>().is_ok(), "{last}");
+    assert!(last.contains("The quota's spec never changed ("), "{last}");
+    assert!(
+        text.contains(" target Running on node-") && text.contains(" source Succeeded on node-"),
+        "{text}"
+    );
+    assert!(text.contains("quota one-vm             pods 1/1, requests.cpu 1/1, requests.memory "), "{text}");
+}
+
 /// Reads lines until one contains `text`.
 fn read_until(child: &mut Child, text: &str) -> BufReader<std::process::ChildStdout> {
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -85,6 +124,7 @@ async fn until_empty(dir: &Path) {
 
 #[tokio::test]
 async fn the_story_comes_true_on_a_cluster_of_its_own() {
+    let _stage = STAGES.acquire().await.unwrap();
     let beds = tempfile::tempdir().unwrap();
     let mut command = demo(&[]);
     command.env("SLUICE_BED_DIR", beds.path());
@@ -92,12 +132,14 @@ async fn the_story_comes_true_on_a_cluster_of_its_own() {
     let text = told(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_story(&text);
+    assert_migration(&text);
     assert!(text.contains("make demo KEEP=1"), "{text}");
     until_empty(beds.path()).await;
 }
 
 #[tokio::test]
 async fn ctrl_c_leaves_nothing() {
+    let _stage = STAGES.acquire().await.unwrap();
     let beds = tempfile::tempdir().unwrap();
     let mut child = demo(&[]).env("SLUICE_BED_DIR", beds.path()).spawn().unwrap();
     let mut reader = read_until(&mut child, "Five more pods come.");
@@ -111,6 +153,7 @@ async fn ctrl_c_leaves_nothing() {
 
 #[tokio::test]
 async fn a_kept_cluster_stays_until_it_is_stopped() {
+    let _stage = STAGES.acquire().await.unwrap();
     let beds = tempfile::tempdir().unwrap();
     let mut command = demo(&["--keep"]);
     command.env("SLUICE_BED_DIR", beds.path());
@@ -118,15 +161,24 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
     let text = told(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_story(&text);
+    assert_migration(&text);
     let said = |before: &str| text.lines().find_map(|line| line.trim().strip_prefix(before)).unwrap();
     let kubeconfig = said("export KUBECONFIG=");
     let kubectl = said("alias kubectl='").split('\'').next().unwrap();
     let (program, word) = kubectl.rsplit_once(' ').unwrap();
-    let mut pods = Command::new(program);
-    pods.args([word, "-n", "team-a", "get", "arq,pods"]).env("KUBECONFIG", kubeconfig);
-    let pods = pods.env("KUBECACHEDIR", beds.path().join("cache")).output().unwrap();
-    let pods = told(&pods);
+    let get = |namespace: &str, kinds: &str| {
+        let mut get = Command::new(program);
+        get.args([word, "-n", namespace, "get", kinds]).env("KUBECONFIG", kubeconfig);
+        told(&get.env("KUBECACHEDIR", beds.path().join("cache")).output().unwrap())
+    };
+    let pods = get("team-a", "arq,pods");
     assert!(pods.contains("requests.cpu: 8/8") && pods.contains("SchedulingGated"), "{pods}");
+    let kinds = "vmi,vmim,resourcequota,migrationwindows,headroompolicies";
+    assert!(text.contains(&format!("kubectl -n team-b get {kinds}")), "{text}");
+    let migrated = get("team-b", kinds);
+    for part in ["Running", "move-web", "pods: 1/1", "Unlimited"] {
+        assert!(migrated.contains(part), "{part:?} is missing in:\n{migrated}");
+    }
     let _ = std::fs::remove_dir_all(beds.path().join("cache"));
     let pid = said("kill ").split_whitespace().next().unwrap().parse().unwrap();
     interrupt(pid);
@@ -147,6 +199,7 @@ async fn leftovers(bed: &Bed) -> Vec<String> {
 /// Without nodes nothing runs: as on a real cluster, only releases can be relied on, and a pod ends by deletion.
 #[tokio::test]
 async fn the_story_comes_true_on_an_existing_cluster() {
+    let _stage = STAGES.acquire().await.unwrap();
     let bed = Bed::start(BedOptions { kwok: false, ..BedOptions::default() }).await.unwrap();
     let kubeconfig = bed.admin_kubeconfig().to_str().unwrap();
 
@@ -172,6 +225,7 @@ async fn the_story_comes_true_on_an_existing_cluster() {
     assert_eq!(whole.status.code(), Some(0), "{text}");
     assert_story(&text);
     assert!(text.contains("report               Deleted"), "{text}");
+    assert!(text.contains("needs KubeVirt and nodes that run VMs: it is left out here"), "{text}");
     assert!(text.contains("and its PriorityClass are removed."), "{text}");
     assert_eq!(leftovers(&bed).await, Vec::<String>::new());
 }

@@ -140,11 +140,19 @@ impl<'b> Installation<'b> {
     /// When it does not become ready.
     pub async fn webhook(&self) -> anyhow::Result<Webhook> {
         let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await?;
+        self.webhook_with(identity.kubeconfig(), self.webhook_port, &[]).await
+    }
+
+    /// Starts a webhook that serves at `port` and reaches the API server as `kubeconfig` says, for example through a proxy.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn webhook_with(&self, kubeconfig: &Path, port: u16, args: &[&str]) -> anyhow::Result<Webhook> {
         let admin = format!("127.0.0.1:{}", free_port()?);
-        let mut all: Vec<OsString> =
-            vec!["webhook".into(), "--kubeconfig".into(), identity.kubeconfig().into()];
+        let mut all: Vec<OsString> = vec!["webhook".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
-        all.extend(["--listen".into(), format!("127.0.0.1:{}", self.webhook_port).into()]);
+        all.extend(["--listen".into(), format!("127.0.0.1:{port}").into()]);
+        all.extend(args.iter().map(Into::into));
         let program = self.bed.program(&self.name("webhook"), build::sluice()?, all, log_settings())?;
         ready(&admin, &program).await?;
         Ok(Webhook { program, admin })

@@ -57,7 +57,8 @@ pub async fn own() -> Bed {
     bed
 }
 
-async fn prepare(bed: &Bed) {
+/// Nodes for virtual machines, and no limit to how many migrate at once.
+pub async fn prepare(bed: &Bed) {
     let kubevirt = bed.kubevirt().unwrap();
     kubevirt.add_nodes(3).await.unwrap();
     let many = json!({"parallelMigrationsPerCluster": 100, "parallelOutboundMigrationsPerNode": 100});

@@ -52,8 +52,9 @@ pub async fn run(command: BedCommand) -> anyhow::Result<()> {
         }
         BedCommand::Status { output } => status(&output),
         BedCommand::Build => {
-            let paths =
-                tokio::task::spawn_blocking(|| anyhow::Ok([artifacts::kubernetes()?, artifacts::kwok()?]));
+            let paths = tokio::task::spawn_blocking(|| {
+                anyhow::Ok([artifacts::kubernetes()?, artifacts::kwok()?, artifacts::kubevirt()?])
+            });
             for path in paths.await.context("building")?? {
                 print(&path.display().to_string())?;
             }

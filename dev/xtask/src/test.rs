@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let start = Instant::now();
     artifacts::kubernetes()?;
     artifacts::kwok()?;
+    artifacts::kubevirt()?;
     shell_run(cargo().args(["build", "--locked", "--workspace"]))?;
     let mut command = cargo();
     command.env("SLUICE_BINARY", target_directory().join("debug").join("sluice"));

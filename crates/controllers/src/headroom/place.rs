@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) raised_since: Option<u64>,
     /// The window, and since when it is seen.
     pub(super) window: Option<(Arc<str>, u64)>,
+    /// The window whose end was looked into while its lock still held.
+    pub(super) looked_into: Option<Arc<str>>,
     pub(super) sweep: Retry,
     pub(super) blocked: BTreeMap<Uid, Entry>,
     /// No window before: the last one was open in vain.
@@ -38,6 +40,10 @@ pub(super) struct Place {
     pub(super) nudge: bool,
     /// For how many nodes migrations run.
     pub(super) running: Vec<Option<Arc<str>>>,
+    /// How many targets were seen to come.
+    entered: usize,
+    /// How many had come when the last window was opened.
+    entered_before: usize,
     /// When to look again.
     pub(super) timer: Option<u64>,
     /// It waits for one of the windows that may be open at once.
@@ -190,6 +196,7 @@ impl Place {
             doing: None,
             raised_since: None,
             window: None,
+            looked_into: None,
             sweep: Retry::new(config.retry, seed),
             blocked: BTreeMap::new(),
             rest_until: 0,
@@ -199,6 +206,8 @@ impl Place {
             limit_ranges: None,
             nudge: false,
             running: Vec::new(),
+            entered: 0,
+            entered_before: 0,
             timer: None,
             queued: false,
             summary: Summary::default(),
@@ -214,6 +223,8 @@ impl Place {
         now_ms: u64,
     ) -> u64 {
         self.see_window(facts.window.as_ref(), now_ms);
+        self.entered += facts.running.len().saturating_sub(self.running.len());
+        self.running.clone_from(&facts.running);
         let raised = facts.window.is_none() && facts.quotas.iter().any(NativeQuota::is_raised);
         self.raised_since = raised.then(|| self.raised_since.unwrap_or(now_ms));
         self.blocked.retain(|uid, _| facts.blocked.iter().any(|blocked| blocked.uid == *uid));
@@ -260,6 +271,18 @@ impl Place {
         }
         // What a target takes under other LimitRanges is only known when it is tried.
         self.nudge |= limited;
+    }
+
+    /// A window opens.
+    pub(super) fn open(&mut self, uid: &Uid, quota: Option<(Arc<str>, Uid)>) {
+        self.doing = Some(Doing::Open(uid.clone(), quota));
+        self.entered_before = self.entered;
+    }
+
+    /// Whether a target came since the last window was opened, be it another than it was opened for: whoever is woken
+    /// first takes the room.
+    pub(super) const fn has_let_in(&self) -> bool {
+        self.entered > self.entered_before
     }
 
     fn is_calm(&self, facts: &NamespaceFacts) -> bool {

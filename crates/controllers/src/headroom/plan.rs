@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use sluice_engine::Uid;
 use sluice_engine::headroom::{NativeQuota, Plan, Refusal, plan as fit, sentence};
 
 use super::action::{Action, Blocked, Cause, Nudge, Tell};
 use super::facts::{BlockedFacts, NamespaceFacts};
-use super::place::{Doing, NUDGE_KEY, Place};
+use super::place::{Doing, Entry, NUDGE_KEY, Place};
 use super::state::State;
 use super::summary::Summary;
 use crate::gate::Moment;
@@ -49,7 +50,6 @@ impl State {
         if self.running.replace(&place.running, &facts.running) {
             self.dirty.append(&mut self.limited);
         }
-        place.running.clone_from(&facts.running);
         let seed = self.seed_of(namespace);
         self.stats.rejected += place.see(facts, &self.config, seed, now.mono_ms);
         let mut look = Look::default();
@@ -82,13 +82,16 @@ impl State {
         look: &mut Look,
     ) {
         let due = match (&facts.window, &place.window, place.raised_since) {
-            (Some(window), Some((_, since)), _) => {
+            (Some(window), Some((nonce, since)), _) => {
                 let left = window.until.saturating_sub(now.unix_s).saturating_mul(1000);
-                let by_clock = u64::try_from(left)
-                    .ok()
-                    .filter(|left| *left > 0)
-                    .map_or(0, |left| now.mono_ms + left + self.config.sweep_after_ms);
-                Some((Cause::Expired, by_clock.min(since + self.config.longest_window_ms)))
+                let left = u64::try_from(left).unwrap_or(0);
+                let over = if left > 0 { now.mono_ms + left + self.config.sweep_after_ms } else { 0 };
+                let over = over.min(since + self.config.longest_window_ms);
+                // What its holder has not restored in the last second is restored while the lock still holds.
+                let raised = facts.quotas.iter().any(NativeQuota::is_raised);
+                let first = raised && place.looked_into.as_ref() != Some(nonce);
+                let last_second = now.mono_ms + left.saturating_sub(1_000);
+                Some((Cause::Expired, if first { over.min(last_second) } else { over }))
             }
             (_, _, Some(0)) => Some((Cause::Raised, 0)),
             (_, _, Some(since)) => Some((Cause::Raised, since + self.config.sweep_after_ms)),
@@ -102,6 +105,7 @@ impl State {
         if place.doing.is_none() {
             let raised = facts.quotas.iter().find(|quota| quota.is_raised());
             place.doing = Some(Doing::Sweep(cause, raised.map(named)));
+            place.looked_into = place.window.as_ref().map(|(nonce, _)| Arc::clone(nonce));
             look.actions.push(Action::Sweep(Arc::clone(namespace), cause));
         }
     }
@@ -139,16 +143,13 @@ impl State {
         now_ms: u64,
         look: &mut Look,
     ) {
-        let writes_from = place.writes_from();
         let Some(entry) = place.blocked.get_mut(&blocked.uid) else { return };
-        if entry.source.is_none() {
-            if entry.look.not_before > now_ms {
-                look.at(entry.look.not_before);
-            } else if place.doing.is_none() {
-                place.doing = Some(Doing::Look(blocked.uid.clone()));
-                look.actions.push(Action::Look(blocked.clone()));
-            }
-            return;
+        if entry.source.is_none() && entry.look.not_before > now_ms {
+            return look.at(entry.look.not_before);
+        }
+        if entry.source.is_none() && place.doing.is_none() {
+            place.doing = Some(Doing::Look(blocked.uid.clone()));
+            look.actions.push(Action::Look(blocked.clone()));
         }
         let Some((need, source)) = entry.need() else { return };
         match fit(&need, &facts.quotas, &facts.budget) {
@@ -163,47 +164,66 @@ impl State {
                 }
             }
             Plan::Raise(raises) => {
-                let due = entry.retry.not_before.max(place.rest_until).max(writes_from);
-                if due > now_ms {
-                    look.at(due);
-                } else if place.doing.is_none() {
-                    let (need, source) = (need, source.clone());
-                    if self.slots.take(&blocked.namespace, place, self.config.windows) {
-                        let quota = raises.first().map(|raise| (Arc::clone(&raise.quota), raise.uid.clone()));
-                        place.doing = Some(Doing::Open(blocked.uid.clone(), quota));
-                        look.actions.push(Action::Open { blocked: blocked.clone(), source, need });
-                    }
-                }
+                let due = entry.retry.not_before;
+                let quota = raises.first().map(|raise| (Arc::clone(&raise.quota), raise.uid.clone()));
+                let open = Action::Open { blocked: blocked.clone(), source: source.clone(), need };
+                self.make_room(place, (open, blocked, quota), due, now_ms, look);
             }
             Plan::NotEnough(shortages) => {
                 let text = sentence(&blocked.name, &blocked.machine, &shortages);
                 lacks(&mut look.summary, &text);
-                match entry.tells(&text, now_ms, self.config.tell_spacing_ms) {
-                    Ok(Some(sentence)) => {
-                        self.stats.not_enough += 1;
-                        look.actions
-                            .push(Action::Tell(Tell::NotEnough { blocked: blocked.clone(), sentence }));
-                    }
-                    Ok(None) => {}
-                    Err(due) => look.at(due),
-                }
+                let tell = |sentence| Tell::NotEnough { blocked: blocked.clone(), sentence };
+                self.stats.not_enough += u64::from(self.tell(entry, &text, tell, now_ms, look));
             }
             Plan::Refused(refusals) => {
                 look.summary.opted_out |= refusals.iter().any(|why| matches!(why, Refusal::OptedOut { .. }));
                 let told: Vec<String> =
                     refusals.iter().filter(|why| lasts(why)).map(Refusal::to_string).collect();
-                if told.is_empty() {
-                    return;
-                }
-                match entry.tells(&told.join("; "), now_ms, self.config.tell_spacing_ms) {
-                    Ok(Some(sentence)) => {
-                        look.actions.push(Action::Tell(Tell::Refused { blocked: blocked.clone(), sentence }));
-                    }
-                    Ok(None) => {}
-                    Err(due) => look.at(due),
+                if !told.is_empty() {
+                    let tell = |sentence| Tell::Refused { blocked: blocked.clone(), sentence };
+                    self.tell(entry, &told.join("; "), tell, now_ms, look);
                 }
             }
         }
+    }
+
+    /// Opens a window, not before `due`, and when a slot is free.
+    fn make_room(
+        &mut self,
+        place: &mut Place,
+        (open, blocked, quota): (Action, &Blocked, Option<(Arc<str>, Uid)>),
+        due: u64,
+        now_ms: u64,
+        look: &mut Look,
+    ) {
+        let due = due.max(place.rest_until).max(place.writes_from());
+        if due > now_ms {
+            return look.at(due);
+        }
+        if place.doing.is_none() && self.slots.take(&blocked.namespace, place, self.config.windows) {
+            place.open(&blocked.uid, quota);
+            look.actions.push(open);
+        }
+    }
+
+    /// Tells it, if it is news and the last was not just told. Returns whether it was told.
+    fn tell(
+        &self,
+        entry: &mut Entry,
+        text: &str,
+        tell: impl FnOnce(Arc<str>) -> Tell,
+        now_ms: u64,
+        look: &mut Look,
+    ) -> bool {
+        match entry.tells(text, now_ms, self.config.tell_spacing_ms) {
+            Ok(Some(sentence)) => {
+                look.actions.push(Action::Tell(tell(sentence)));
+                return true;
+            }
+            Ok(None) => {}
+            Err(due) => look.at(due),
+        }
+        false
     }
 
     /// Writes one quota: any will do, because KubeVirt's controller tries all rejected migrations of a namespace
@@ -239,7 +259,7 @@ impl State {
     }
 }
 
-fn named(quota: &NativeQuota) -> (Arc<str>, sluice_engine::Uid) {
+fn named(quota: &NativeQuota) -> (Arc<str>, Uid) {
     (Arc::clone(&quota.name), quota.uid.clone())
 }
 

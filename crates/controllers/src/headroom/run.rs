@@ -29,10 +29,6 @@ use crate::gate::Moment;
 /// How long a stopping leader waits for what is under way.
 const DRAIN: Duration = Duration::from_secs(6);
 
-/// A watch says that its first list is complete a moment after the last event that comes of it, so that has to be
-/// looked at again, until it is so.
-const SYNC: Duration = Duration::from_millis(20);
-
 /// The reactive path and the sweep as a running thing; clones share it.
 #[derive(Clone)]
 pub struct Reactive {
@@ -89,29 +85,27 @@ impl Reactive {
         reporter.run(sources, client, token, writes, cancel).await;
     }
 
-    /// Ends what managed-tenant-quota left behind, while this process leads, until `cancel`.
+    /// Ends what managed-tenant-quota left behind, while this process leads, until `cancel`. A lock that is younger than
+    /// `lock_age` may belong to somebody who is still about to end it.
     pub async fn end_leftovers(
         self,
-        mode: Leftovers,
+        (mode, lock_age): (Leftovers, Duration),
         apply: Apply,
         events: Recorder,
         mut leadership: latest::Receiver<Leadership>,
         cancel: CancellationToken,
     ) {
-        let ready = async {
-            leadership.wait_for(Leadership::is_leading).await.ok()?;
-            while !self.is_synced() {
-                tokio::time::sleep(SYNC).await;
-            }
-            Some(())
-        };
         tokio::select! {
             () = cancel.cancelled() => return,
-            ready = ready => if ready.is_none() { return cancel.cancelled().await },
+            leads = self.leads(&mut leadership) => if !leads {
+                return cancel.cancelled().await;
+            },
         }
         let (sights, metrics) = (Arc::clone(&self.sources.sights), self.metrics.clone());
         let changes = self.sources.changes.subscribe();
-        leftovers::Loop::new(mode, sights, changes, apply.parts(), events, metrics).run(cancel).await;
+        leftovers::Loop::new((mode, lock_age), sights, changes, apply.parts(), events, metrics)
+            .run(cancel)
+            .await;
     }
 
     fn now(&self) -> Moment {
@@ -121,9 +115,16 @@ impl Reactive {
         }
     }
 
-    /// Whether everything was listed once that decisions are made from.
-    pub(super) fn is_synced(&self) -> bool {
-        self.observed.is_synced() && self.sources.watches().iter().all(WatchHealth::is_synced)
+    /// Waits until this process leads and everything was listed once that decisions are made from. Returns `false` if it
+    /// never will.
+    async fn leads(&self, leadership: &mut latest::Receiver<Leadership>) -> bool {
+        if leadership.wait_for(Leadership::is_leading).await.is_err() {
+            return false;
+        }
+        for watch in self.observed.watches().iter().chain(self.sources.watches()) {
+            watch.synced().await;
+        }
+        true
     }
 
     /// Decides and acts while this process leads, until `cancel`. Then waits, for a while, for windows that are open.
@@ -135,14 +136,44 @@ impl Reactive {
         cancel: CancellationToken,
     ) {
         let mut requests = JoinSet::new();
+        let work = async {
+            if self.leads(&mut leadership).await {
+                self.take_dirty();
+                let all = interesting(&self.observed);
+                tracing::info!(namespaces = all.len(), "watching over head-room");
+                self.state.lock().lead(all);
+                reporter.everything();
+                self.act(&apply, &reporter, &mut leadership, &mut requests).await;
+            }
+            cancel.cancelled().await;
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = work => {}
+        }
+        let drained = async {
+            while requests.join_next().await.is_some() {}
+            apply.finish().await;
+        };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!("stopping while windows are still open");
+        }
+    }
+
+    /// Goes on until leadership ends.
+    async fn act(
+        &self,
+        apply: &Apply,
+        reporter: &Reporter,
+        leadership: &mut latest::Receiver<Leadership>,
+        requests: &mut JoinSet<()>,
+    ) {
         let mut changes = self.observed.changes();
         let mut sights = self.sources.changes.subscribe();
-        let mut led = false;
+        // What changed since it was looked at is still marked dirty.
+        changes.mark_changed();
         loop {
-            let mut due = self.state.lock().next_due_ms(self.now());
-            if !led && leadership.borrow().is_leading() {
-                due = u64::try_from(SYNC.as_millis()).ok();
-            }
+            let due = self.state.lock().next_due_ms(self.now());
             let timer = async {
                 match due {
                     // One millisecond late rather than early: an early one would find nothing to do.
@@ -151,36 +182,19 @@ impl Reactive {
                 }
             };
             tokio::select! {
-                () = cancel.cancelled() => break,
-                changed = changes.changed() => if changed.is_err() { break },
-                changed = sights.changed() => if changed.is_err() { break },
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = sights.changed() => if changed.is_err() { return },
                 () = self.settled.notified() => {}
                 () = timer => {}
-                changed = leadership.changed() => if changed.is_err() { break },
+                changed = leadership.changed() => if changed.is_err() { return },
             }
             while requests.try_join_next().is_some() {}
-            let dirty = self.take_dirty();
-            let ready = leadership.borrow().is_leading() && self.is_synced();
-            if !ready {
-                continue;
+            if !leadership.borrow().is_leading() {
+                return;
             }
-            if !led {
-                led = true;
-                let all = interesting(&self.observed);
-                tracing::info!(namespaces = all.len(), "watching over head-room");
-                self.state.lock().lead(all);
-                reporter.everything();
+            for action in self.plan(self.take_dirty(), reporter) {
+                self.start(action, apply, requests);
             }
-            for action in self.plan(dirty, &reporter) {
-                self.start(action, &apply, &mut requests);
-            }
-        }
-        let drained = async {
-            while requests.join_next().await.is_some() {}
-            apply.finish().await;
-        };
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
-            tracing::warn!("stopping while windows are still open");
         }
     }
 

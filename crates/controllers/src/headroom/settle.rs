@@ -68,14 +68,15 @@ impl State {
             }
             Done::Opened(uid, opened) => self.note_window(place, &uid, opened, now_ms),
             Done::Failed(failed) => {
-                match doing {
-                    Doing::Sweep(..) => place.sweep.failed(now_ms),
-                    Doing::Look(uid) => _ = place.blocked.get_mut(uid).map(|entry| entry.look.failed(now_ms)),
-                    Doing::Open(uid, _) => {
-                        _ = place.blocked.get_mut(uid).map(|entry| entry.retry.failed(now_ms))
-                    }
+                let retry = match doing {
+                    Doing::Sweep(..) => Some(&mut place.sweep),
+                    Doing::Look(uid) => place.blocked.get_mut(uid).map(|entry| &mut entry.look),
+                    Doing::Open(uid, _) => place.blocked.get_mut(uid).map(|entry| &mut entry.retry),
                     // The migration for which it was done has its own time to try again.
-                    Doing::Nudge(_) => {}
+                    Doing::Nudge(_) => None,
+                };
+                if let Some(retry) = retry {
+                    retry.failed(now_ms);
                 }
                 match failed {
                     Failed::Forbidden(said) => Some(said),
@@ -86,7 +87,8 @@ impl State {
     }
 
     fn note_window(&mut self, place: &mut Place, uid: &Uid, opened: Opened, now_ms: u64) -> Option<Arc<str>> {
-        if !matches!(opened.ending, Ending::Entered) {
+        let others = place.has_let_in();
+        if !matches!(opened.ending, Ending::Entered) && !others {
             let rest = opened.took_ms.saturating_mul(self.config.rest_factor);
             place.rest_until = now_ms.saturating_add(rest);
         }
@@ -102,6 +104,8 @@ impl State {
                 None
             }
             Ending::Forbidden(said) => Some(said),
+            // Somebody else took the room, and is out of the way.
+            Ending::InVain if others => None,
             Ending::InVain => {
                 if let Some(entry) = entry {
                     entry.retry.failed(now_ms);

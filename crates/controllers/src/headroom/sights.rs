@@ -215,9 +215,11 @@ impl Sights {
             Delta::ListBegin => self.limits.clear(),
             Delta::ListEnd => {}
             Delta::Listed(object) | Delta::Applied(object) => {
-                _ = self.limits.insert(key(&object), limits(&object.data))
+                self.limits.insert(key(&object), limits(&object.data));
             }
-            Delta::Deleted(object) => _ = self.limits.remove(&key(&object)),
+            Delta::Deleted(object) => {
+                self.limits.remove(&key(&object));
+            }
         }
         self.all |= before != self.limits();
     }

@@ -14,6 +14,7 @@ mod need;
 mod plan;
 mod quota;
 mod refusal;
+mod reserve;
 mod shortage;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use need::{Need, need_of};
 pub use plan::{Plan, Raise, RaisedKey, plan};
 pub use quota::{NativeQuota, Restore, consumed, overdraft, restore};
 pub use refusal::Refusal;
+pub use reserve::reserve;
 pub use shortage::{Shortage, sentence};
 
 /// Amounts by quota key as it is written.

@@ -185,7 +185,7 @@ fn status_unknown(need: &Need, quota: &NativeQuota) -> Result<(), Refusal> {
         consumed(key)
             && !quota.used.contains_key(*key)
             && !quota.unreadable.contains(*key)
-            && !(is_device_class(key) && need.of(&Resource::from_quota_key(key)).is_none())
+            && (!is_device_class(key) || need.of(&Resource::from_quota_key(key)).is_some())
     });
     let keys: Vec<Arc<str>> = unknown.cloned().collect();
     if keys.is_empty() {

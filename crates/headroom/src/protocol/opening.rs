@@ -22,6 +22,14 @@ struct Touched {
     before: NativeQuota,
 }
 
+/// A raise without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Unanswered {
+    raise: Raise,
+    /// The quota was raised once more since: what it shows says nothing of this raise.
+    overlaid: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Locking,
@@ -50,6 +58,8 @@ pub struct Opening {
     need: Need,
     phase: Phase,
     touched: Vec<Touched>,
+    /// Raises that may still be written: their answers were lost, and nothing shows that they arrived.
+    unanswered: Vec<Unanswered>,
     quotas: Vec<NativeQuota>,
     reads: u32,
     /// The budget was read, not only watched: a grant may be younger than what our watches have shown.
@@ -67,6 +77,7 @@ impl Opening {
             need,
             phase: Phase::Locking,
             touched: Vec::new(),
+            unanswered: Vec::new(),
             quotas: Vec::new(),
             reads: 0,
             budget_is_read: false,
@@ -166,6 +177,7 @@ impl Opening {
 
     fn plan(&mut self, quotas: Vec<NativeQuota>, budget: &Budget, left: Duration) -> Phase {
         self.reads += 1;
+        self.unanswered.retain(|lost| lost.overlaid || !has_arrived(&lost.raise, &quotas));
         let planned = plan(&self.need, &quotas, budget);
         self.quotas = quotas;
         match planned {
@@ -182,6 +194,9 @@ impl Opening {
     /// A quota counts as raised from the moment the write is asked for: its answer may be lost.
     fn raising(&mut self, raises: VecDeque<Raise>) -> Phase {
         if let Some(raise) = raises.front() {
+            for lost in self.unanswered.iter_mut().filter(|lost| lost.raise.uid == raise.uid) {
+                lost.overlaid = true;
+            }
             let quota = QuotaRef { name: Arc::clone(&raise.quota), uid: raise.uid.clone() };
             let before = self.quotas.iter().find(|known| known.uid == raise.uid);
             if let Some(before) = before.cloned() {
@@ -199,10 +214,33 @@ impl Opening {
                 if raises.is_empty() { Phase::Settling } else { self.raising(raises) }
             }
             Answer::Conflict => Phase::Reading,
-            Answer::Forbidden(why) => self.give_up(Ending::Forbidden(why)),
+            Answer::Unanswered => {
+                let overlaid = raises.front().is_some_and(|raise| self.was_lost(raise));
+                let lost = raises.pop_front().map(|raise| Unanswered { raise, overlaid });
+                self.unanswered.extend(lost);
+                Phase::Reading
+            }
+            Answer::Forbidden(why) => {
+                if let Some(refused) = raises.front() {
+                    self.was_refused(refused);
+                }
+                self.give_up(Ending::Forbidden(why))
+            }
             Answer::Failed(why) => self.give_up(Ending::Failed(why)),
             _ => Phase::Raising(raises),
         }
+    }
+
+    /// A refused write has changed nothing. Restoring would be refused too, and the lock would be left to expire.
+    fn was_refused(&mut self, raise: &Raise) {
+        let was_lost = self.was_lost(raise);
+        self.touched
+            .retain(|touched| touched.quota.uid != raise.uid || was_lost || touched.before.is_raised());
+    }
+
+    /// Whether an earlier raise of the same quota has no answer either.
+    fn was_lost(&self, raise: &Raise) -> bool {
+        self.unanswered.iter().any(|lost| lost.raise.uid == raise.uid)
     }
 
     fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, answer: Answer) -> Phase {
@@ -211,7 +249,13 @@ impl Opening {
                 if let (Some(quota), Some(now)) = (quotas.pop_front(), now) {
                     self.audit(&quota, &now);
                 }
-                if quotas.is_empty() { Phase::Unlocking } else { Phase::Restoring(quotas) }
+                match (quotas.is_empty(), self.unanswered.is_empty()) {
+                    (true, true) => Phase::Unlocking,
+                    // What may still arrive has to find the lock. It arrives before the lock ends, or never, and whoever
+                    // clears the window then restores it.
+                    (true, false) => Phase::Leaving,
+                    (false, _) => Phase::Restoring(quotas),
+                }
             }
             // The lock stays until it expires; whoever finds it then restores first.
             Answer::Failed(_) => Phase::Leaving,
@@ -244,6 +288,11 @@ impl Opening {
         self.ending = ending;
         Phase::Leaving
     }
+}
+
+/// Whether a quota shows what only this raise can have written.
+fn has_arrived(raise: &Raise, quotas: &[NativeQuota]) -> bool {
+    quotas.iter().any(|quota| quota.uid == raise.uid && quota.status_hard == raise.hard)
 }
 
 fn used(quota: &NativeQuota, key: &str) -> Amount {

@@ -80,8 +80,10 @@ pub enum Answer {
     BudgetRead,
     /// The quota is raised.
     Raised,
-    /// The quota is not as it was read, or nobody knows whether the write went through.
+    /// The quota is not as it was read; nothing was written.
     Conflict,
+    /// Nobody knows whether the write went through, or will.
+    Unanswered,
     /// The write was refused, and will be again.
     Forbidden(Arc<str>),
     /// Waiting is over; quota admission can be expected to know.

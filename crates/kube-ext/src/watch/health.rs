@@ -1,10 +1,11 @@
 //! How current a watch is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch as signal;
 use tokio::time::Instant;
 
 use crate::health::CheckResult;
@@ -18,7 +19,7 @@ pub struct WatchHealth {
 #[derive(Debug)]
 struct Shared {
     kind: String,
-    synced: AtomicBool,
+    synced: signal::Sender<bool>,
     deliveries: AtomicU64,
     lists: AtomicU64,
     failures: AtomicU64,
@@ -32,7 +33,7 @@ impl WatchHealth {
         Self {
             shared: Arc::new(Shared {
                 kind: kind.into(),
-                synced: AtomicBool::new(false),
+                synced: signal::Sender::new(false),
                 deliveries: AtomicU64::new(0),
                 lists: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -49,7 +50,14 @@ impl WatchHealth {
 
     /// A complete list has been seen since the process started.
     pub fn is_synced(&self) -> bool {
-        self.shared.synced.load(Relaxed)
+        *self.shared.synced.borrow()
+    }
+
+    /// Waits until a complete list has been seen, and everything of it was handed on.
+    pub async fn synced(&self) {
+        let mut synced = self.shared.synced.subscribe();
+        // The sender is shared by this very value, so it cannot go away meanwhile.
+        let _ = synced.wait_for(|synced| *synced).await;
     }
 
     /// Time since the last list, event or bookmark (since creation if there was none). The server sends a bookmark about
@@ -93,7 +101,7 @@ impl WatchHealth {
         self.shared.lists.fetch_add(1, Relaxed);
         self.seen();
         *self.shared.last_error.lock() = None;
-        self.shared.synced.store(true, Relaxed);
+        self.shared.synced.send_replace(true);
     }
 
     pub(super) fn failed(&self, error: &kube::Error) {

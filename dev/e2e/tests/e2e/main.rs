@@ -9,7 +9,6 @@ mod api;
 mod certificates;
 mod context;
 mod gate;
-mod headroom;
 mod headroom_policy;
 mod install;
 mod metrics;

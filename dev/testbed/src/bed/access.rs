@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -160,6 +160,20 @@ impl Bed {
         let token = answer.status.and_then(|status| status.token).context("the answer carries no token")?;
         let user = format!("system:serviceaccount:{namespace}:{name}");
         self.identity(&user, &Credential::Token(token), namespace)
+    }
+
+    /// The same person, who speaks with the second API server.
+    ///
+    /// # Errors
+    /// When there is none, or the kubeconfig cannot be written.
+    pub fn at_second_server(&self, identity: &Identity) -> anyhow::Result<Identity> {
+        ensure!(self.options.second_api_server, "this bed has one API server: see BedOptions");
+        let mut config = identity.config();
+        config.cluster_url = self.second_server_url().parse()?;
+        let path = kubeconfig_path(&self.dir, &format!("{}-2", identity.user.replace(['/', ':'], "-")));
+        let (auth, namespace) = (config.auth_info.clone(), config.default_namespace.clone());
+        kubeconfig::write(&path, &self.second_server_url(), self.ca_pem(), auth, Some(&namespace))?;
+        Ok(Identity { user: identity.user.clone(), kubeconfig: path, config })
     }
 
     fn identity(&self, user: &str, credential: &Credential, namespace: &str) -> anyhow::Result<Identity> {

@@ -18,6 +18,8 @@ pub enum Component {
     Etcd,
     /// kube-apiserver.
     ApiServer,
+    /// Another kube-apiserver on the same etcd (see [`BedOptions::second_api_server`]).
+    SecondApiServer,
     /// kube-controller-manager.
     ControllerManager,
     /// kube-scheduler.
@@ -35,6 +37,7 @@ impl Component {
         match self {
             Self::Etcd => "etcd",
             Self::ApiServer => "kube-apiserver",
+            Self::SecondApiServer => "kube-apiserver-2",
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::Kwok => "kwok",
@@ -42,10 +45,18 @@ impl Component {
         }
     }
 
+    /// The word by which the program is chosen that all of Kubernetes is built into.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::SecondApiServer => Self::ApiServer.name(),
+            other => other.name(),
+        }
+    }
+
     /// User and group of the component's client certificate; virt-controller has a token.
     pub(crate) const fn user(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Etcd | Self::ApiServer | Self::VirtController => None,
+            Self::Etcd | Self::ApiServer | Self::SecondApiServer | Self::VirtController => None,
             Self::ControllerManager => Some(("system:kube-controller-manager", "system:components")),
             Self::Scheduler => Some(("system:kube-scheduler", "system:components")),
             Self::Kwok => Some(("kwok", "system:masters")),
@@ -75,7 +86,12 @@ impl Plan<'_> {
     pub(crate) fn spec(&self, component: Component) -> ProgramSpec {
         let (mut args, extra) = match component {
             Component::Etcd => (self.etcd(), None),
-            Component::ApiServer => (self.api_server(), Some(&self.options.api_server_args)),
+            Component::ApiServer => {
+                (self.api_server(self.ports.server, "audit"), Some(&self.options.api_server_args))
+            }
+            Component::SecondApiServer => {
+                (self.api_server(self.ports.second, "audit-2"), Some(&self.options.api_server_args))
+            }
             Component::ControllerManager => {
                 (self.controller_manager(), Some(&self.options.controller_manager_args))
             }
@@ -86,7 +102,7 @@ impl Plan<'_> {
         args.extend(extra.into_iter().flatten().cloned());
         let mut words: Vec<OsString> = Vec::new();
         if component != Component::Kwok {
-            words.push(component.name().into());
+            words.push(component.word().into());
         }
         let exe = match component {
             Component::Kwok => self.programs.kwok.as_ref(),
@@ -136,11 +152,11 @@ impl Plan<'_> {
         ]
     }
 
-    fn api_server(&self) -> Vec<String> {
+    fn api_server(&self, port: u16, audit: &str) -> Vec<String> {
         let mut args = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
             "--bind-address=127.0.0.1".into(),
-            format!("--secure-port={}", self.ports.server),
+            format!("--secure-port={port}"),
             "--advertise-address=127.0.0.1".into(),
             // A loopback address is not a legal endpoint of the `kubernetes` Service.
             "--endpoint-reconciler-type=none".into(),
@@ -158,7 +174,7 @@ impl Plan<'_> {
         if self.options.audit {
             args.extend([
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
-                format!("--audit-log-path={}", self.path("logs/audit.log")),
+                format!("--audit-log-path={}", self.path(&format!("logs/{audit}.log"))),
                 "--audit-log-mode=batch".into(),
                 "--audit-log-batch-max-wait=200ms".into(),
                 "--audit-log-batch-buffer-size=100000".into(),

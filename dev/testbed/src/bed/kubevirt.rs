@@ -121,7 +121,9 @@ impl Bed {
         let token = answer?.status.and_then(|status| status.token).context("the answer carries no token")?;
         let path = kubeconfig_path(&self.dir, Component::VirtController.name());
         let credential = Credential::Token(token).auth_info();
-        kubeconfig::write(&path, &self.server_url(), self.ca_pem(), credential, Some(NAMESPACE))
+        let server =
+            if self.options.second_api_server { self.second_server_url() } else { self.server_url() };
+        kubeconfig::write(&path, &server, self.ca_pem(), credential, Some(NAMESPACE))
     }
 }
 

@@ -41,6 +41,9 @@ pub struct BedOptions {
     /// KubeVirt: its kinds, virt-controller and simulated virt-handlers (see [`Bed::kubevirt`]).
     #[serde(default)]
     pub kubevirt: bool,
+    /// Another API server on the same etcd, with which virt-controller speaks; everybody else speaks with the first.
+    #[serde(default)]
+    pub second_api_server: bool,
     /// Additional flags of the API server.
     pub api_server_args: Vec<String>,
     /// Additional flags of the controller-manager.
@@ -55,6 +58,7 @@ impl Default for BedOptions {
             controller_manager: true,
             scheduler: true,
             kubevirt: false,
+            second_api_server: false,
             api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
         }
@@ -67,6 +71,8 @@ pub(crate) struct Ports {
     etcd: u16,
     peer: u16,
     server: u16,
+    #[serde(default)]
+    second: u16,
 }
 
 /// A running control plane. Dropping it stops everything and removes its directory.
@@ -121,6 +127,12 @@ impl Bed {
     #[must_use]
     pub fn server_url(&self) -> String {
         format!("https://127.0.0.1:{}", self.ports.server)
+    }
+
+    /// The address of the second API server (see [`BedOptions::second_api_server`]).
+    #[must_use]
+    pub fn second_server_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.second)
     }
 
     /// The bed's CA certificate, PEM.
@@ -249,7 +261,8 @@ impl Bed {
     /// The API server goes before etcd, for which it would wait; a graceful end flushes its log.
     fn stop_all(&self, gracefully: bool) {
         let mut running = std::mem::take(&mut *self.running());
-        let last = [Component::ApiServer, Component::Etcd].map(|component| running.remove(&component));
+        let last = [Component::ApiServer, Component::SecondApiServer, Component::Etcd]
+            .map(|component| running.remove(&component));
         if !gracefully {
             running.values().for_each(Program::kill);
             last.iter().flatten().for_each(Program::kill);

@@ -121,7 +121,8 @@ impl Bed {
         let pki = Pki::create(dir.join("pki"))?;
         fs::write(dir.join("stages.yaml"), include_str!("stages.yaml"))?;
         fs::write(dir.join("audit-policy.yaml"), include_str!("audit-policy.yaml"))?;
-        let ports = Ports { etcd: ports::free()?, peer: ports::free()?, server: ports::free()? };
+        let [etcd, peer, server, second] = [ports::free()?, ports::free()?, ports::free()?, ports::free()?];
+        let ports = Ports { etcd, peer, server, second };
         Self::assemble(dir, options, ports, pki, programs, keeper)
     }
 
@@ -181,6 +182,10 @@ impl Bed {
         self.until(end, Component::Etcd, async || etcd_ready(self.ports.etcd).await.then_some(())).await?;
         self.launch_one(Component::ApiServer, state.as_deref_mut())?;
         self.api_server_ready(end).await?;
+        if self.options.second_api_server {
+            self.launch_one(Component::SecondApiServer, state.as_deref_mut())?;
+            self.server_ready(end, Component::SecondApiServer, &self.second_server_url()).await?;
+        }
         let rest = [
             (self.options.controller_manager, Component::ControllerManager),
             (self.options.scheduler, Component::Scheduler),
@@ -220,10 +225,15 @@ impl Bed {
     }
 
     async fn api_server_ready(&self, end: Instant) -> anyhow::Result<()> {
+        self.server_ready(end, Component::ApiServer, &self.server_url()).await
+    }
+
+    async fn server_ready(&self, end: Instant, component: Component, url: &str) -> anyhow::Result<()> {
         let mut config = self.admin.config();
         config.default_retry = false;
+        config.cluster_url = url.parse().context("address of an API server")?;
         let client = kube::Client::try_from(config)?;
-        self.until(end, Component::ApiServer, async || {
+        self.until(end, component, async || {
             let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
             client.request_text(request).await.ok().map(|_| ())
         })
@@ -250,7 +260,7 @@ impl Bed {
     }
 
     fn port_was_taken(&self) -> bool {
-        [Component::Etcd, Component::ApiServer].into_iter().any(|component| {
+        [Component::Etcd, Component::ApiServer, Component::SecondApiServer].into_iter().any(|component| {
             let log = fs::read_to_string(self.plan().spec(component).log).unwrap_or_default();
             log.contains("address already in use")
         })

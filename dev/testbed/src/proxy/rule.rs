@@ -211,13 +211,20 @@ pub(super) struct Verdict {
 impl Verdict {
     /// Calls the hook, then counts: who waits for the count finds the hook's work done.
     pub(super) async fn call(&self, request: &Recorded) {
-        if let Some(hook) = self.hook.clone() {
-            let request = request.clone();
-            // A hook may block for some milliseconds (killing a process).
-            let _ = tokio::task::spawn_blocking(move || hook(&request)).await;
-        }
-        self.counters.applied.fetch_add(1, Ordering::SeqCst);
-        self.counters.changed.notify_waiters();
+        let counters = Arc::clone(&self.counters);
+        let count = move || {
+            counters.applied.fetch_add(1, Ordering::SeqCst);
+            counters.changed.notify_waiters();
+        };
+        let Some(hook) = self.hook.clone() else { return count() };
+        let request = request.clone();
+        // A hook may block for some milliseconds (killing a process). If it kills the client, the connection ends and
+        // with it this future: what is counted must not depend on it.
+        let called = tokio::task::spawn_blocking(move || {
+            hook(&request);
+            count();
+        });
+        let _ = called.await;
     }
 }
 

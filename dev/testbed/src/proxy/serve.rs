@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use super::clock;
 use super::rule::{Action, Recorded, Verdict};
 use super::stream::{Ending, WatchBody};
 use super::{Shared, lock};
@@ -60,6 +62,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared
 async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> anyhow::Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.context("reading the request")?.to_bytes();
+    let body = clock::shift(body, -shared.ahead.load(Ordering::SeqCst));
     if let Some(required) = &shared.required
         && parts.headers.remove(AUTHORIZATION).is_none_or(|shown| shown != required)
     {
@@ -127,9 +130,18 @@ async fn forward(
         parts.headers.remove(header);
     }
     parts.version = http::Version::default();
+    let ahead = shared.ahead.load(Ordering::SeqCst);
+    clock::shift_date(&mut parts.headers, ahead);
     if recorded.is_watch() && parts.status == StatusCode::OK {
-        let watch = WatchBody::new(body, shared.watches.subscribe(), shared.flowing.subscribe(), ending);
+        let watch =
+            WatchBody::new(body, shared.watches.subscribe(), shared.flowing.subscribe(), ending, ahead);
         return Ok(Response::from_parts(parts, watch.into_body()));
+    }
+    if ahead != 0 {
+        let whole = body.collect().await.map_err(|error| anyhow!("reading the answer: {error}"))?;
+        let body =
+            Full::new(clock::shift(whole.to_bytes(), ahead)).map_err(|never: Infallible| match never {});
+        return Ok(Response::from_parts(parts, body.boxed_unsync()));
     }
     let body = body.map_err(|error| anyhow!("reading the answer: {error}")).boxed_unsync();
     Ok(Response::from_parts(parts, body))

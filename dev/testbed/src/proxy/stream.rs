@@ -8,6 +8,7 @@ use hyper::body::Frame;
 use tokio::sync::watch;
 
 use super::WatchOrder;
+use super::clock;
 use super::serve::Body;
 
 /// How a rule ends a watch.
@@ -28,6 +29,8 @@ pub(super) struct WatchBody {
     flowing: watch::Receiver<bool>,
     /// Events that may pass before the rule's ending.
     ending: Option<(usize, Ending)>,
+    /// By how many seconds times in events are moved.
+    ahead: i64,
     buffer: BytesMut,
     state: State,
 }
@@ -44,10 +47,12 @@ impl WatchBody {
         mut orders: watch::Receiver<(u64, WatchOrder)>,
         flowing: watch::Receiver<bool>,
         ending: Option<(usize, Ending)>,
+        ahead: i64,
     ) -> Self {
         // Orders given before this watch began are not meant for it.
         orders.borrow_and_update();
-        Self { upstream, orders, flowing, ending, buffer: BytesMut::new(), state: State::Running }
+        let (buffer, state) = (BytesMut::new(), State::Running);
+        Self { upstream, orders, flowing, ending, ahead, buffer, state }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -81,7 +86,7 @@ impl WatchBody {
                 if !matches!(line, Some(Ok(_))) {
                     self.state = State::Ended;
                 }
-                line
+                line.map(|line| line.map(|line| clock::shift(line, self.ahead)))
             }
         }
     }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::metadata::Metadata;
 
 /// Packages that may be there twice, and why. An entry that is no longer needed is a violation too.
-const EXPLAINED: [(&str, &str); 7] = [
+const EXPLAINED: [(&str, &str); 9] = [
     ("base64", "k8s-openapi and tower-http use 0.22, kube 0.23"),
     ("bit-vec", "yasna (rcgen) uses 0.9, proptest 0.10"),
     ("cpufeatures", "sha2 0.10 uses 0.2, chacha20 (rand) 0.3"),
     ("getrandom", "ring, which is locked but not built, uses 0.2, ahash 0.3, rand and tempfile 0.4"),
-    ("hashbrown", "kube-runtime uses 0.16, we and indexmap 0.17"),
+    ("hashbrown", "dashmap (stateright) uses 0.14, kube-runtime 0.16, we and indexmap 0.17"),
+    ("rand", "stateright uses 0.9, proptest 0.10"),
+    ("rand_core", "rand 0.9 (stateright) uses 0.9, rand 0.10 its own"),
     ("syn", "derives are on their way from 2 to 3"),
     ("untrusted", "aws-lc-rs uses 0.7, rustls-webpki 0.9"),
 ];

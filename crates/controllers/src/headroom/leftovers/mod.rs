@@ -30,9 +30,6 @@ use super::sights::Sights;
 use apply::Hands;
 use plan::{Lock, Step, plan};
 
-/// A lock that is younger may belong to somebody who is still about to end it.
-const LEAST_AGE: SignedDuration = SignedDuration::from_secs(60);
-
 /// What is done about what is left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leftovers {
@@ -48,6 +45,7 @@ pub enum Leftovers {
 /// What the loop works with.
 pub(super) struct Loop {
     mode: Leftovers,
+    lock_age: Duration,
     sights: Arc<Mutex<Sights>>,
     changes: watch::Receiver<u64>,
     hands: Hands,
@@ -71,14 +69,14 @@ enum Again {
 
 impl Loop {
     pub(super) fn new(
-        mode: Leftovers,
+        (mode, lock_age): (Leftovers, Duration),
         sights: Arc<Mutex<Sights>>,
         changes: watch::Receiver<u64>,
         (client, token, writes): (kube::Client, WriteToken, ApiWrites),
         events: Recorder,
         metrics: ReactiveMetrics,
     ) -> Self {
-        Self { mode, sights, changes, hands: Hands { client, writes }, token, events, metrics }
+        Self { mode, lock_age, sights, changes, hands: Hands { client, writes }, token, events, metrics }
     }
 
     /// Runs until `cancel`. Start it on the leader, when the watches have listed everything once.
@@ -133,7 +131,8 @@ impl Loop {
         }
         let mut again = Again::OnChange;
         for (namespace, lock) in open {
-            let due = lock.as_ref().and_then(|(_, created)| created.as_ref()?.checked_add(LEAST_AGE).ok());
+            let due =
+                lock.as_ref().and_then(|(_, created)| created.as_ref()?.checked_add(self.lock_age).ok());
             if let Some(due) = due.filter(|due| *due > now) {
                 again = match again {
                     Again::In(time) => Again::In(time.min(after(now, due))),

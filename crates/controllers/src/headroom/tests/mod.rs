@@ -188,7 +188,8 @@ fn a_hundred_without_budget_cause_nothing_in_steady_state() {
 
 #[test]
 fn every_input_that_changes_is_looked_at_at_once() {
-    let enlarge: [(&str, fn(&mut NamespaceFacts)); 4] = [
+    type Change = fn(&mut NamespaceFacts);
+    let enlarge: [(&str, Change); 4] = [
         ("grant", |facts| facts.budget = budget("1")),
         ("quota", |facts| facts.quotas[0].spec_hard = amounts(&[("memory", "11")])),
         ("usage", |facts| facts.quotas[0].used = amounts(&[("memory", "5")])),
@@ -240,6 +241,20 @@ fn a_window_in_vain_is_tried_again_ever_more_rarely_and_rests_in_proportion() {
     }
     assert!(waits.iter().all(|wait| (20_000..=300_000).contains(wait)), "{waits:?}");
     assert!(*waits.last().unwrap() >= 150_000, "{waits:?} since {start}");
+}
+
+#[test]
+fn room_that_another_target_took_is_made_again_at_once() {
+    let mut world = World::full("shop", "100", &["mig", "other"]);
+    assert_eq!(opened(&world.looked(5)), ["mig"]);
+    let other_came = |facts: &mut NamespaceFacts| {
+        facts.blocked.pop();
+        facts.running.push(None);
+    };
+    assert_eq!(world.change("shop", other_came), []);
+    let in_vain = window(Ending::InVain, 500);
+    assert_eq!(opened(&world.answer("shop", in_vain("mig"))), ["mig"]);
+    assert_eq!(world.answer("shop", in_vain("mig")), [], "nobody came this time");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Queries of the head-room index that need several kinds, and what each kind keeps.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
+mod migrations;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
@@ -294,126 +296,4 @@ fn scopes_come_along() {
         {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}});
     assert!(read(selector.clone()).governs(&high));
     assert!(!read(selector).governs(&plain));
-}
-
-fn migration(name: &str, version: u32, created: &str, priority: Value, phase: &str, rejected: bool) -> Value {
-    let mut meta = meta("a", name, version);
-    meta["creationTimestamp"] = json!(created);
-    let status = if rejected { "True" } else { "False" };
-    json!({
-        "metadata": meta,
-        "spec": {"vmiName": "web", "priority": priority},
-        "status": {"phase": phase, "conditions": [{"type": "migrationRejectedByResourceQuota", "status": status, "lastProbeTime": null}]},
-    })
-}
-
-#[test]
-fn waiting_migrations_are_served_by_priority_then_age() {
-    let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z");
-    let mut index = HeadroomIndex::default();
-    for (name, created, priority) in [
-        ("d", new, json!("no-such")),
-        ("c", old, json!(null)),
-        ("b", new, json!("user-triggered")),
-        ("a", new, json!("system-critical")),
-        ("m", old, json!("system-maintenance")),
-    ] {
-        see(&mut index.migrations, migration(name, 1, created, priority, "Pending", true));
-    }
-    see(&mut index.migrations, migration("free", 1, old, json!(null), "Pending", false));
-    let waiting = |index: &HeadroomIndex| -> Vec<String> {
-        index.migrations.rejected().map(|record| record.name.to_string()).collect()
-    };
-    assert_eq!(waiting(&index), ["a", "b", "m", "c", "d"]);
-    // The mark stays on for a while when the target has come.
-    see(&mut index.migrations, migration("b", 2, new, json!("user-triggered"), "Scheduling", true));
-    see(&mut index.migrations, migration("c", 2, old, json!(null), "Failed", true));
-    assert_eq!(waiting(&index), ["a", "m", "d"]);
-    assert_eq!(
-        see(&mut index.migrations, migration("b", 1, new, json!("user-triggered"), "Pending", true)),
-        Sighting::Same
-    );
-    assert_eq!(waiting(&index), ["a", "m", "d"], "an older event does not bring it back");
-    let found = index.migrations.by_uid(&Uid::parse("a/b")).unwrap();
-    assert_eq!((found.phase, found.priority), (Phase::Underway, MigrationPriority::UserTriggered));
-    assert!(index.migrations.get("a", "c").unwrap().is_final());
-    index.migrations.begin_list();
-    see(&mut index.migrations, migration("a", 1, new, json!("system-critical"), "Pending", true));
-    assert_eq!(index.migrations.end_list().len(), 5);
-    assert_eq!(waiting(&index), ["a"]);
-    assert!(index.migrations.by_uid(&Uid::parse("a/b")).is_none());
-}
-
-#[test]
-fn a_migration_keeps_its_target_and_its_cause() {
-    let mut index = HeadroomIndex::default();
-    let mut object = migration("e", 1, "2026-01-01T00:00:00Z", json!(null), "Running", false);
-    object["metadata"]["annotations"] = json!({"kubevirt.io/evacuationMigration": "node-1"});
-    object["status"]["migrationState"] = json!({"targetPod": "virt-launcher-web-x"});
-    see(&mut index.migrations, object);
-    let record = &index.migrations.in_namespace("a")[0];
-    assert_eq!(record.evacuation.as_deref(), Some("node-1"));
-    assert_eq!(record.target_pod.as_deref(), Some("virt-launcher-web-x"));
-    assert_eq!(&*record.machine, "web");
-    see(
-        &mut index.machines,
-        json!({"metadata": meta("a", "web", 1), "spec": {"priorityClassName": "high"}, "status": {"nodeName": "n"}}),
-    );
-    let machine = index.machines.get("a", "web").unwrap();
-    assert_eq!((machine.priority_class.as_deref(), machine.node.as_deref()), (Some("high"), Some("n")));
-}
-
-#[test]
-fn the_oldest_kubevirt_counts() {
-    let mut index = HeadroomIndex::default();
-    assert_eq!(index.kubevirt_controller(), None);
-    let installation = |namespace: &str, created: &str| json!({"metadata": {"namespace": namespace, "name": "kubevirt", "uid": namespace, "creationTimestamp": created}});
-    see(&mut index.kubevirts, installation("late", "2026-01-02T00:00:00Z"));
-    assert!(!index.kubevirts.is_ambiguous());
-    see(&mut index.kubevirts, installation("first", "2026-01-01T00:00:00Z"));
-    assert!(index.kubevirts.is_ambiguous());
-    assert_eq!(
-        index.kubevirt_controller().as_deref(),
-        Some("system:serviceaccount:first:kubevirt-controller")
-    );
-}
-
-#[test]
-fn targets_are_known_by_uid() {
-    let mut index = HeadroomIndex::default();
-    let pod = |uid: &str, labels: Value| -> PartialObjectMeta<Pod> {
-        serde_json::from_value(
-            json!({"metadata": {"namespace": "a", "name": "p", "uid": uid, "labels": labels}}),
-        )
-        .unwrap()
-    };
-    let job = json!({"kubevirt.io/migrationJobUID": "m-1"});
-    let (first, second) = (Uid::parse("p-1"), Uid::parse("p-2"));
-    assert_eq!(index.targets.upsert(&pod("p-1", job.clone())), Sighting::Added);
-    assert!(index.targets.seen(&first));
-    assert_eq!(index.targets.upsert(&pod("p-2", job.clone())), Sighting::Replaced);
-    assert!(!index.targets.seen(&first) && index.targets.seen(&second));
-    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).collect::<Vec<_>>(), [&second]);
-    assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
-    assert!(index.targets.remove(&pod("p-2", job)));
-    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
-    assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Sighting::Same, "no target");
-}
-
-#[test]
-fn only_the_window_itself_is_kept() {
-    let mut index = HeadroomIndex::default();
-    see(&mut index.windows, window("a", "probe", "2Gi"));
-    assert!(index.windows.is_empty());
-    see(&mut index.windows, window("a", "window", "2Gi"));
-    let record = index.windows.get("a").unwrap();
-    assert_eq!((record.until, &*record.nonce, &*record.machine), (1_767_225_605, "n-1", "web"));
-    assert_eq!(record.migration_uid, Uid::parse("m-1"));
-    assert_eq!(record.quotas[0].raise["requests.memory"].to_string(), "2Gi");
-    assert_eq!(record.version.precondition().as_deref(), Some("5"));
-    let mut odd = window("a", "window", "2Gi");
-    odd["metadata"]["resourceVersion"] = json!("6");
-    odd["spec"]["until"] = json!("tomorrow");
-    assert_eq!(see(&mut index.windows, odd), Sighting::Changed);
-    assert_eq!(index.windows.get("a").unwrap().until, 0);
 }

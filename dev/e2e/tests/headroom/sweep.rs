@@ -6,11 +6,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{MigrationWindow, names};
+use sluice_api::{MigrationWindow, VirtualMachineMigrationResourceQuota as Vmmrq, names};
+use sluice_e2e::tenant::SOON;
 use sluice_e2e::{Installation, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 
-use crate::context::SOON;
+use crate::context::{is_ours, metric, turn};
 
 async fn bed() -> Bed {
     Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap()
@@ -67,6 +68,7 @@ fn window(until: Timestamp) -> MigrationWindow {
 
 #[tokio::test]
 async fn a_quota_that_is_raised_without_a_window_is_restored() {
+    let _turn = turn().await;
     let bed = bed().await;
     let installation = installation(&bed).await;
     let client = bed.admin().unwrap();
@@ -75,16 +77,21 @@ async fn a_quota_that_is_raised_without_a_window_is_restored() {
     quota(&client, &before.name).await;
     quota(&client, &running.name).await;
     raise(&client, &before.name).await;
-    let _controller = installation.controller().await.unwrap();
+    let controller = installation.controller().await.unwrap();
     until_enforced(&client, &before.name, "4").await;
     raise(&client, &running.name).await;
     until_enforced(&client, &running.name, "4").await;
+    let counted =
+        || async { (metric(&controller, "sluice_headroom_swept_quotas_total").await >= 2.0).then_some(()) };
+    wait::eventually(SOON, counted, "both to be counted").await.unwrap();
+    assert!(metric(&controller, "sluice_headroom_sweeps_total").await >= 2.0);
     let quota = quotas(&client, &running.name).get("rq").await.unwrap();
     assert_eq!(quota.spec.unwrap().hard.unwrap()["pods"].0, "4", "the spec was never written");
 }
 
 #[tokio::test]
 async fn an_expired_window_is_cleared_and_a_live_one_is_left_until_then() {
+    let _turn = turn().await;
     let bed = bed().await;
     let installation = installation(&bed).await;
     let client = bed.admin().unwrap();
@@ -133,6 +140,7 @@ fn fence(namespace: &str) -> [Value; 2] {
 
 #[tokio::test]
 async fn who_forbids_to_write_a_status_is_named_and_nobody_else_suffers() {
+    let _turn = turn().await;
     let bed = bed().await;
     let installation = installation(&bed).await;
     let client = bed.admin().unwrap();
@@ -144,7 +152,9 @@ async fn who_forbids_to_write_a_status_is_named_and_nobody_else_suffers() {
     bed.apply_objects(fence(&fenced.name)).await.unwrap();
     until_fenced(&bed, &fenced.name).await;
     raise(&client, &fenced.name).await;
-    let _controller = installation.controller().await.unwrap();
+    let grants: Api<Vmmrq> = Api::namespaced(client.clone(), &fenced.name);
+    grants.create(&PostParams::default(), &grant()).await.unwrap();
+    let controller = installation.controller().await.unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), &fenced.name);
     let told = |events: &[Event]| {
         events.iter().any(|event| {
@@ -156,10 +166,39 @@ async fn who_forbids_to_write_a_status_is_named_and_nobody_else_suffers() {
     wait::wait_for_all(&events, watcher::Config::default(), SOON, "the event on the quota", told)
         .await
         .unwrap();
-    raise(&client, &free.name).await;
-    until_enforced(&client, &free.name, "4").await;
+    let said = |grant: Option<&Vmmrq>| {
+        let conditions = grant.and_then(|grant| Some(grant.status.as_ref()?.conditions.clone()));
+        conditions.into_iter().flatten().any(|condition| {
+            (&*condition.type_, &*condition.status, &*condition.reason)
+                == ("Ready", "False", "StatusForbidden")
+                && condition.message.contains("status is immutable")
+        })
+    };
+    wait::wait_for(&grants, "grant", SOON, "the condition of the grant", said).await.unwrap();
+    for _ in 0..3 {
+        raise(&client, &free.name).await;
+        until_enforced(&client, &free.name, "4").await;
+    }
     let quota = quotas(&client, &fenced.name).get("rq").await.unwrap();
     assert_eq!(enforced(Some(&quota)).as_deref(), Some("9"));
+    assert!((metric(&controller, "sluice_headroom_forbidden_namespaces").await - 1.0).abs() < 0.1);
+    let tried = bed.audit_events().await.unwrap().into_iter().filter(|event| {
+        is_ours(event)
+            && event["objectRef"]["namespace"] == json!(fenced.name)
+            && event["objectRef"]["resource"] == "resourcequotas"
+            && event["verb"] == "patch"
+    });
+    let (tried, counted) = (tried.count(), metric(&controller, "sluice_headroom_forbidden_total").await);
+    assert!((1..=2).contains(&tried), "not before half a minute is over: {tried}");
+    assert!(counted >= 1.0, "{counted}");
+}
+
+fn grant() -> Vmmrq {
+    serde_json::from_value(json!({
+        "apiVersion": "mtq.kubevirt.io/v1alpha1", "kind": "VirtualMachineMigrationResourceQuota",
+        "metadata": { "name": "grant" }, "spec": { "additionalMigrationResources": { "pods": "1" } },
+    }))
+    .unwrap()
 }
 
 /// Policies take a moment to be in force.

@@ -1,0 +1,130 @@
+//! Live migrations of the real virt-controller under full native quotas, beside the same under quotas with room, in
+//! turns on one control plane. All times are the API server's own, from its audit log.
+
+mod drain;
+mod figures;
+mod journey;
+mod log;
+mod output;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use sluice_e2e::tenant::{Tenant, own, spec_hard, used};
+use sluice_e2e::{Installation, Setup};
+use sluice_testbed::Bed;
+use sluice_testbed::kubevirt::Vm;
+
+use crate::report::{self, say};
+use drain::Drain;
+use figures::Figures;
+use journey::Journey;
+use log::Request;
+
+/// Migrations that nothing is read from: connections are open and caches filled when it counts.
+const WARM_UPS: usize = 2;
+
+/// Measures, prints, writes `headroom.json`.
+///
+/// # Errors
+/// When the control plane or Sluice does not do its part.
+pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
+    let machine = report::machine();
+    let (migrations, drains) = if quick { (5, 1) } else { (50, 3) };
+    say("headroom: starting a control plane with KubeVirt");
+    let bed = own().await;
+    let (installation, _controller, _webhook) = Installation::running(&bed, Setup::default()).await?;
+    say("headroom: waiting for the API server to enforce windows");
+    installation.until_locking().await?;
+    let version = bed.admin()?.apiserver_version().await.context("asking for the server's version")?;
+
+    let mut figures = Figures::new(migrations);
+    in_turns(&bed, migrations, &mut figures).await?;
+    let node = first_node(&bed).await?;
+    for round in 0..drains {
+        // Each goes first as often as second.
+        for full in [round % 2 == 0, round % 2 == 1] {
+            let drain = Drain::measure(&bed, &node, full).await?;
+            figures.drain(full, drain);
+        }
+    }
+    output::print(&figures);
+    report::write(out, "headroom", &output::json(&figures, &version.git_version, quick, &machine))
+}
+
+/// One side of the comparison: a VM under a quota.
+struct Side<'b> {
+    tenant: Tenant<'b>,
+    vm: Vm,
+    full: bool,
+}
+
+impl<'b> Side<'b> {
+    async fn set_up(bed: &'b Bed, full: bool) -> Self {
+        let tenant = Tenant::on(bed, if full { "full" } else { "roomy" }).await;
+        let vm = tenant.vm("vm").await;
+        drain::limit(&tenant, full).await;
+        Self { tenant, vm, full }
+    }
+
+    /// Migrates the VM once; the migration's uid when all is as it was before.
+    async fn migrate(&self) -> anyhow::Result<String> {
+        let migration = self.vm.migrate().await?;
+        let uid = migration.object().await?.uid().context("a migration without uid")?;
+        migration.until_succeeded().await?;
+        self.vm.until_alone().await?;
+        self.tenant.until_clear().await;
+        let is_back = |quota: &_| !self.full || used(quota) == spec_hard(quota);
+        let quota = if self.full { "full" } else { "roomy" };
+        self.tenant.until_quota(quota, "the source's share to be given back", is_back).await;
+        Ok(uid)
+    }
+}
+
+/// Migrates now on this side, now on that one, each first as often as second, and reads how it went.
+async fn in_turns(bed: &Bed, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let sides = [Side::set_up(bed, true).await, Side::set_up(bed, false).await];
+    for side in &sides {
+        for _ in 0..WARM_UPS {
+            side.migrate().await?;
+        }
+    }
+    let begin = Timestamp::now();
+    let mut migrations: Vec<(&Side<'_>, String)> = Vec::new();
+    let [full, roomy] = &sides;
+    for number in 0..count {
+        if number % 10 == 0 {
+            say(&format!("headroom: migrations under a full quota and one with room, {number} of {count}"));
+        }
+        for side in if number % 2 == 0 { [full, roomy] } else { [roomy, full] } {
+            migrations.push((side, side.migrate().await?));
+        }
+    }
+    let log = requests(bed).await?;
+    for (side, uid) in migrations {
+        let of_namespace: Vec<&Request> =
+            log.iter().filter(|it| it.namespace == side.tenant.name()).collect();
+        let journey = Journey::read(&of_namespace, &uid);
+        let journey = journey.with_context(|| format!("the audit log does not tell of migration {uid}"))?;
+        figures.journey(side.full, journey);
+    }
+    // The bed's processes share one clock with us.
+    figures.requests(log.iter().filter(|it| it.is_ours() && it.received >= begin && it.is_write()));
+    Ok(())
+}
+
+/// What has been answered so far, in the order of the answers.
+async fn requests(bed: &Bed) -> anyhow::Result<Vec<Request>> {
+    let events = bed.audit_events().await?;
+    let mut requests: Vec<Request> = events.iter().filter_map(Request::read).collect();
+    requests.sort_by_key(|it| it.answered);
+    Ok(requests)
+}
+
+async fn first_node(bed: &Bed) -> anyhow::Result<String> {
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(bed.admin()?);
+    let nodes = nodes.list_metadata(&kube::api::ListParams::default()).await.context("listing nodes")?;
+    nodes.items.first().map(kube::ResourceExt::name_any).context("no nodes")
+}

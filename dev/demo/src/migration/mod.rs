@@ -1,0 +1,12 @@
+//! The second act: a live migration through a full native quota, by the real virt-controller.
+
+mod audit;
+mod files;
+mod listing;
+mod passage;
+mod story;
+mod table;
+mod watches;
+
+pub use files::NAMESPACE;
+pub use story::{Place, act};

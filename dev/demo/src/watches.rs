@@ -1,0 +1,90 @@
+//! What the first act watches: pods, their quota, and what Sluice tells on them.
+
+use std::time::Duration;
+
+use futures::stream::{StreamExt as _, select_all};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use sluice_api::{ApplicationAwareResourceQuota, names};
+
+use crate::board::Board;
+use crate::stage::{Updates, View};
+use crate::table::{Style, table};
+
+type Watch<K> = watcher::Result<Event<K>>;
+
+/// What one of the watches tells.
+#[expect(clippy::large_enum_variant, reason = "an update is moved once, from a watch to the board")]
+pub enum Update {
+    /// A pod.
+    Pod(Watch<Pod>),
+    /// The quota.
+    Quota(Watch<ApplicationAwareResourceQuota>),
+    /// An event.
+    Told(Watch<v1::Event>),
+}
+
+/// Watches pods, quotas and events of a namespace, which need not be there yet.
+pub fn open(client: &Client, namespace: &str) -> Updates<Update> {
+    let any = watcher::Config::default;
+    let pods = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
+    let quotas = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
+    let events = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
+    select_all([
+        pods.map(Update::Pod).boxed(),
+        quotas.map(Update::Quota).boxed(),
+        events.map(Update::Told).boxed(),
+    ])
+}
+
+impl View for Board {
+    type Update = Update;
+
+    fn take(&mut self, at: Duration, update: Update) -> Result<Vec<String>, String> {
+        Ok(match update {
+            Update::Pod(Ok(Event::Init)) => {
+                self.listing.clear();
+                Vec::new()
+            }
+            Update::Pod(Ok(Event::InitApply(pod))) => {
+                self.listing.push(pod);
+                Vec::new()
+            }
+            Update::Pod(Ok(Event::InitDone)) => {
+                let pods = std::mem::take(&mut self.listing);
+                self.listed(at, &pods)
+            }
+            Update::Pod(Ok(Event::Apply(pod))) => self.pod(at, &pod).into_iter().collect(),
+            Update::Pod(Ok(Event::Delete(pod))) => {
+                let uid = pod.metadata.uid.unwrap_or_default();
+                self.gone(at, &uid).into_iter().collect()
+            }
+            Update::Quota(Ok(Event::Apply(quota) | Event::InitApply(quota))) => {
+                self.quota(&quota).map(|line| format!("{:<20} {line}", "quota")).into_iter().collect()
+            }
+            Update::Told(Ok(Event::Apply(event) | Event::InitApply(event))) => {
+                told(self, &event).into_iter().collect()
+            }
+            Update::Quota(Ok(_)) | Update::Told(Ok(_)) => Vec::new(),
+            Update::Pod(Err(error)) | Update::Quota(Err(error)) | Update::Told(Err(error)) => {
+                return Err(error.to_string());
+            }
+        })
+    }
+
+    fn table(&self, now: Duration, style: Style) -> Vec<String> {
+        table(self, now, style)
+    }
+}
+
+/// What Sluice (and nobody else) tells on a pod.
+fn told(board: &mut Board, event: &v1::Event) -> Option<String> {
+    if event.reporting_controller.as_deref() != Some(names::EVENT_COMPONENT) {
+        return None;
+    }
+    let regarding = event.regarding.as_ref().filter(|object| object.kind.as_deref() == Some("Pod"))?;
+    board.told(regarding.uid.as_deref()?, event.note.as_deref()?)
+}

@@ -1,0 +1,12 @@
+//! Head-room when things go wrong: crashes at each write, concurrency, admins, API servers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod account;
+mod admin;
+mod concurrency;
+mod crash;
+mod gate;
+mod scene;
+mod servers;
+mod steps;
+mod world;

@@ -1,0 +1,5 @@
+//! API servers that are slow, refuse, restart, lag, or live in another time.
+
+mod answers;
+mod clocks;
+mod proofs;

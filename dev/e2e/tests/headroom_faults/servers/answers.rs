@@ -1,0 +1,96 @@
+//! Each request is answered late, with an error, or not at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use hyper::StatusCode;
+use sluice_testbed::proxy::Action;
+use tokio::sync::Notify;
+
+use crate::gate::{Entry, Gate};
+use crate::scene::Scene;
+use crate::steps::{of_a_window, writes_of_a_window};
+use crate::world;
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn faults() -> Vec<(&'static str, Action)> {
+    let answer =
+        |code: u16, retry_after| Action::Answer { status: StatusCode::from_u16(code).unwrap(), retry_after };
+    vec![
+        ("409", answer(409, None)),
+        ("422", answer(422, None)),
+        ("429", answer(429, Some(1))),
+        ("500", answer(500, None)),
+        ("503", answer(503, None)),
+        ("lost request", Action::DropBefore),
+        ("lost answer", Action::ApplyThenLoseResponse),
+    ]
+}
+
+/// The first two of each kind of write go wrong, in each of the ways.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_write_goes_wrong_in_each_way() {
+    let (world, steps) = (world::shared().await, writes_of_a_window().await);
+    let faults = faults();
+    let scenes = join_all(faults.iter().map(|_| Scene::unlimited(world.bed, "wrong"))).await;
+    let gate = &Gate::of(world, &scenes.iter().collect::<Vec<_>>()).await;
+    let steps = &steps;
+    let all = faults.iter().zip(&scenes).map(|((name, fault), scene)| async move {
+        for step in steps {
+            let met = gate.proxy.add(step.rule(scene.tenant.name(), fault.clone()).times(2));
+            scene.migrate_through().await;
+            assert!(met.applied() >= 1, "{name}: {step:?} was never met");
+            gate.proxy.remove(&met);
+            scene.reset().await;
+        }
+    });
+    join_all(all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_of_request_is_slow() {
+    let (world, steps) = (world::shared().await, of_a_window().await);
+    let scenes = join_all((0..4).map(|_| Scene::unlimited(world.bed, "slow"))).await;
+    let gate = &Gate::of(world, &scenes.iter().collect::<Vec<_>>()).await;
+    let share = steps.len().div_ceil(scenes.len());
+    let all = steps.chunks(share).zip(&scenes).map(|(steps, scene)| async move {
+        for step in steps {
+            let slow = Action::Delay(Duration::from_millis(1_500));
+            let met = gate.proxy.add(step.rule(scene.tenant.name(), slow));
+            scene.migrate_through().await;
+            assert!(!step.is_write() || met.applied() >= 1, "{step:?} was never met");
+            gate.proxy.remove(&met);
+            scene.reset().await;
+        }
+    });
+    join_all(all).await;
+}
+
+/// The API server goes down while a request is on its way to it, and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_api_server_restarts_in_the_middle() {
+    let world = world::pair().await;
+    let scene = Scene::unlimited(world.bed, "restart").await;
+    let gate = Gate::behind(&world, &[]).await;
+    let servers = [world.bed.admin().unwrap(), world::at_second(world.bed)];
+    let entry = Entry::new(world.bed, gate.port, &[scene.tenant.name()]);
+    entry.in_force_at(world.bed, &servers, &[scene.tenant.name()], std::slice::from_ref(&gate)).await;
+    let steps = writes_of_a_window().await;
+    // The lock, the last raise, the last restore, the end of the lock.
+    let raises = steps.iter().rposition(|step| step.is_raise()).unwrap();
+    let restores = steps.iter().rposition(|step| step.is_restore()).unwrap();
+    for step in [0, raises, restores, steps.len() - 1].map(|n| &steps[n]) {
+        let go = Arc::new(Notify::new());
+        let hold = step.rule(scene.tenant.name(), Action::HoldUntil(Arc::clone(&go))).times(1);
+        let held = gate.proxy.add(hold);
+        let migration = scene.vm.migrate().await.unwrap();
+        held.wait_applied(1, SOON).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
+        world.bed.restart_api_server().await.unwrap();
+        gate.proxy.remove(&held);
+        go.notify_one();
+        scene.through(&migration).await;
+        scene.reset().await;
+    }
+}

@@ -1,0 +1,209 @@
+//! Twenty loops that create pods as fast as they can.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use sluice_e2e::tenant::{Tenant, amount, spec_hard, used};
+use sluice_engine::Amount;
+use sluice_testbed::Identity;
+use sluice_testbed::kubevirt::Vm;
+use tokio::task::JoinHandle;
+
+use super::{editor, grant, intruder};
+use crate::apart::apart;
+use crate::chronicle::{Chronicle, exact};
+use crate::trail::Trail;
+
+const LOOPS: usize = 20;
+const MEMORY: &str = "requests.memory";
+
+/// What the loops met.
+#[derive(Debug, Default)]
+struct Tally {
+    tried: AtomicUsize,
+    let_in: AtomicUsize,
+    over_quota: AtomicUsize,
+    locked_out: AtomicUsize,
+}
+
+struct Flood {
+    over: Arc<AtomicBool>,
+    tally: Arc<Tally>,
+    loops: Vec<JoinHandle<()>>,
+}
+
+impl Flood {
+    /// Starts the loops. What gets in is deleted at once.
+    fn start(tenant: &Tenant<'_>, who: &Identity) -> Self {
+        let (over, tally) = (Arc::<AtomicBool>::default(), Arc::<Tally>::default());
+        let pods: Api<Pod> = Api::namespaced(who.client().unwrap(), tenant.name());
+        let loops = (0..LOOPS)
+            .map(|_| tokio::spawn(create_pods(pods.clone(), Arc::clone(&over), Arc::clone(&tally))))
+            .collect();
+        Self { over, tally, loops }
+    }
+
+    async fn end(self) -> Arc<Tally> {
+        self.over.store(true, Ordering::SeqCst);
+        for done in join_all(self.loops).await {
+            done.unwrap();
+        }
+        self.tally
+    }
+}
+
+async fn create_pods(pods: Api<Pod>, over: Arc<AtomicBool>, tally: Arc<Tally>) {
+    let pod = intruder(json!({ "generateName": "intruder-" }));
+    let add = |count: &AtomicUsize| count.fetch_add(1, Ordering::SeqCst);
+    while !over.load(Ordering::SeqCst) {
+        add(&tally.tried);
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(created) => {
+                add(&tally.let_in);
+                let name = created.metadata.name.unwrap();
+                pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
+            }
+            Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => {
+                add(&tally.over_quota);
+            }
+            Err(kube::Error::Api(status)) if status.message.contains("(window ") => {
+                add(&tally.locked_out);
+            }
+            // Throttled, or out of luck with the quota's version: both may be tried again.
+            Err(kube::Error::Api(status)) if matches!(status.code, 409 | 429 | 500) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A flood that keeps every core busy makes proofs late; how often a target was refused because of it is a figure, not a
+/// failure: the migration goes on, and nobody else got its room.
+fn told(tally: &Tally, trail: &Trail) {
+    let (raises, windows, rejected) = (trail.raises(), trail.windows(), trail.rejected_attempts());
+    println!("{tally:?}; {windows} windows, {raises} raises, {rejected} rejected attempts");
+}
+
+/// Migrates the machine a few times, one migration after the other.
+async fn migrate(vm: Vm, times: usize) {
+    for _ in 0..times {
+        let migration = vm.migrate().await.unwrap();
+        migration.until_succeeded().await.unwrap();
+        vm.until_alone().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations() {
+    let turn = apart().await;
+    let tenant = Tenant::on(turn.bed, "flood").await;
+    let vms = join_all(["a", "b", "c", "d"].map(|name| tenant.vm(name))).await;
+    let full = tenant.full_quota("full", &[MEMORY]).await;
+    let need = amount(&used(&full), MEMORY).nanos() / 4;
+    tenant.unlimited().await;
+    let editor = editor(&tenant).await;
+    let chronicle = Chronicle::of(&tenant).await;
+    let flood = Flood::start(&tenant, &editor);
+    join_all(vms.iter().map(|vm| migrate(vm.clone(), 5))).await;
+    let tally = flood.end().await;
+    tenant.until_clear().await;
+    let annals = chronicle.end().await;
+    let trail = Trail::of(&tenant).await;
+    told(&tally, &trail);
+    assert_eq!(tally.let_in.load(Ordering::SeqCst), 0);
+    assert!(tally.over_quota.load(Ordering::SeqCst) > 0, "the loops ran");
+    annals.assert_spec_untouched("full");
+    for grown in annals.growths_while_raised("full", MEMORY) {
+        assert_eq!(grown.nanos() % need, 0, "only targets entered: {grown:?}");
+    }
+    let most = amount(&spec_hard(&full), MEMORY).nanos() + 4 * need;
+    assert!(
+        annals.most_used("full", MEMORY) <= Amount::from_nanos(most),
+        "each machine has one target at most"
+    );
+    assert!(trail.raises() >= 20, "each migration needed a raise");
+    assert!(trail.let_in_while_raised(editor.user()).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_that_has_room_of_its_own_takes_none_of_the_targets() {
+    let turn = apart().await;
+    let tenant = Tenant::on(turn.bed, "slack").await;
+    let vm = tenant.vm("web").await;
+    let full = tenant.full_quota("full", &[MEMORY]).await;
+    let need = amount(&used(&full), MEMORY);
+    tenant.quotas.delete("full", &DeleteParams::default()).await.unwrap();
+    // Room for two pods of the flood at a time.
+    let hard = need.saturating_add(exact("120Mi")).quantity(sluice_engine::Format::BinarySi);
+    tenant.quota("tight", json!({ MEMORY: hard.to_string() })).await;
+    tenant.unlimited().await;
+    let editor = editor(&tenant).await;
+    let chronicle = Chronicle::of(&tenant).await;
+    let flood = Flood::start(&tenant, &editor);
+    migrate(vm, 3).await;
+    let tally = flood.end().await;
+    tenant.until_clear().await;
+    let annals = chronicle.end().await;
+    let trail = Trail::of(&tenant).await;
+    told(&tally, &trail);
+    assert!(tally.let_in.load(Ordering::SeqCst) > 0, "there was room between the windows");
+    annals.assert_spec_untouched("tight");
+    for grown in annals.growths_while_raised("tight", MEMORY) {
+        assert_eq!(grown, need, "only the target entered");
+    }
+    assert!(trail.raises() > 0);
+    let intruders = trail.let_in_while_raised(editor.user());
+    assert!(intruders.is_empty(), "{intruders:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migrations_that_the_tenant_asks_for_himself_let_nothing_but_targets_in() {
+    let turn = apart().await;
+    let tenant = Tenant::on(turn.bed, "vmims").await;
+    let vm = tenant.vm("web").await;
+    let full = tenant.full_quota("full", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let editor = editor(&tenant).await;
+    grant(&tenant, &editor, "kubevirt.io", "virtualmachineinstancemigrations").await;
+    let chronicle = Chronicle::of(&tenant).await;
+    let flood = Flood::start(&tenant, &editor);
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachineinstancemigrations", tenant.name());
+    let client = editor.client().unwrap();
+    // One for a machine that does not exist and that claims to have been rejected.
+    let ghost = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+        "metadata": { "name": "ghost" }, "spec": { "vmiName": "ghost" },
+        "status": {
+            "phase": "Pending",
+            "conditions": [{ "type": "migrationRejectedByResourceQuota", "status": "True" }],
+        },
+    });
+    assert!(sluice_e2e::call::post(&client, &path, &ghost).await.unwrap().is_ok());
+    for _ in 0..2 {
+        let known = vm.migrations().await.unwrap();
+        let own = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+            "metadata": {
+                "generateName": "own-", "labels": { "kubevirt.io/vmi-name": "web" },
+                "finalizers": ["kubevirt.io/migrationJobFinalize"],
+            },
+            "spec": { "vmiName": "web" },
+        });
+        assert!(sluice_e2e::call::post(&client, &path, &own).await.unwrap().is_ok());
+        vm.until_migration(&known).await.unwrap().until_succeeded().await.unwrap();
+        vm.until_alone().await.unwrap();
+    }
+    let tally = flood.end().await;
+    tenant.until_clear().await;
+    let annals = chronicle.end().await;
+    let trail = Trail::of(&tenant).await;
+    told(&tally, &trail);
+    assert_eq!(tally.let_in.load(Ordering::SeqCst), 0);
+    let need = amount(&used(&full), MEMORY);
+    assert!(annals.most_used("full", MEMORY) <= need.saturating_add(need));
+    assert!(trail.let_in_while_raised(editor.user()).is_empty());
+}
