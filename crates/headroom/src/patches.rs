@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 use sluice_engine::headroom::Raise;
 use sluice_index::headroom::NativeRecord;
 
-/// Raises a quota, if identity, spec and usage are still as they were read.
+/// Raises a quota, if identity, spec and status are still as they were read. The new `status.hard` comes of the old one:
+/// what kube-controller-manager has written meanwhile must not be undone.
 pub(crate) fn raise(record: &NativeRecord, raise: &Raise) -> Value {
     let raw = record.raw();
     json!([
         { "op": "test", "path": "/metadata/uid", "value": record.uid.to_string() },
         { "op": "test", "path": "/spec/hard", "value": raw.spec_hard },
+        { "op": "test", "path": "/status/hard", "value": raw.status_hard },
         { "op": "test", "path": "/status/used", "value": raw.used },
         { "op": "replace", "path": "/status/hard", "value": record.raised_texts(raise) },
     ])

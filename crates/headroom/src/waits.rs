@@ -1,10 +1,12 @@
 //! What an opening waits for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
 use sluice_engine::Uid;
 use sluice_engine::headroom::Raise;
+use sluice_index::Version;
 use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +17,8 @@ use crate::window::LOCK_TIME;
 /// How long our own watch may take to show what we wrote.
 const ECHO_TIME: Duration = Duration::from_millis(100);
 /// Quota admission learns of a raise by a watch of its own, of which we cannot see how far it is. Ours has shown the
-/// raise by then; measured, 5 ms later every API server knew (40 of 40, without: 38 of 40).
+/// raise by then; measured on an idle machine, 5 ms later every API server knew (40 of 40, without: 38 of 40). On a busy one
+/// as much longer as our own watch took.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 /// How long a target that quota was charged for may take to exist.
 const TAKEN_TIME: Duration = Duration::from_millis(300);
@@ -28,13 +31,22 @@ impl Hands<'_> {
             |index: &HeadroomIndex| index.windows.get(namespace).is_some_and(|known| known.uid == uid);
         let observed = &self.headroom.observed;
         let left = || self.limit.saturating_duration_since(Instant::now());
-        // It may be newer than what our watch has shown so far.
-        observed.until(left().min(ECHO_TIME), |index| is_other(index).then_some(())).await;
-        let gone = |index: &HeadroomIndex| (!is_other(index)).then_some(());
-        match observed.until(left().min(LOCK_TIME + Duration::from_secs(1)), gone).await {
+        // A window that was opened to wake this very target waits for it: what it raises may be enough any moment.
+        let for_target = other.spec.migration.uid == self.target.migration.uid;
+        let seen = self.versions(&observed.read(|index| index.quotas.records_in(namespace).to_vec()));
+        let raised =
+            |index: &HeadroomIndex| for_target && self.versions(index.quotas.records_in(namespace)) != seen;
+        // The window may be newer than what our watch has shown so far.
+        observed.until(left().min(ECHO_TIME), |index| (is_other(index) || raised(index)).then_some(())).await;
+        let over = |index: &HeadroomIndex| (!is_other(index) || raised(index)).then_some(());
+        match observed.until(left().min(LOCK_TIME + Duration::from_secs(1)), over).await {
             None if left().is_zero() => Answer::TimeUp,
             _ => Answer::Free,
         }
+    }
+
+    fn versions(&self, records: &[Arc<NativeRecord>]) -> Vec<(Arc<str>, Version)> {
+        records.iter().map(|record| (Arc::clone(&record.name), record.version)).collect()
     }
 
     pub(crate) async fn settle(&self) -> Answer {
@@ -45,8 +57,9 @@ impl Hands<'_> {
             };
             self.raised.iter().all(|(_, after)| is_shown(after)).then_some(())
         };
+        let raised = Instant::now();
         self.headroom.observed.until(ECHO_TIME, shown).await;
-        sleep(SETTLE_TIME).await;
+        sleep(SETTLE_TIME.max(raised.elapsed())).await;
         Answer::Settled
     }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sluice_api::WindowMigration;
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Need, Plan, plan};
-use sluice_index::headroom::MigrationRecord;
+use sluice_index::headroom::{HeadroomIndex, MigrationRecord};
 use sluice_kube_ext::retry::process_seed;
 use tokio::sync::{Mutex as Lane, OwnedMutexGuard, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -137,9 +137,22 @@ impl Headroom {
         target_time: Duration,
         admit: Option<oneshot::Sender<()>>,
     ) -> Ending {
-        let Ok(_lane) = timeout_at(limit, self.enter(&target.namespace)).await else {
-            self.metrics.ended(&Ending::TimedOut, 0);
-            return Ending::TimedOut;
+        let turn = async {
+            tokio::select! {
+                lane = self.enter(&target.namespace) => Some(lane),
+                () = self.until_covered(&target) => None,
+            }
+        };
+        let _lane = match timeout_at(limit, turn).await {
+            Ok(Some(lane)) => lane,
+            Ok(None) => {
+                self.metrics.ended(&Ending::Covered, 0);
+                return Ending::Covered;
+            }
+            Err(_) => {
+                self.metrics.ended(&Ending::TimedOut, 0);
+                return Ending::TimedOut;
+            }
         };
         let mut opening = Opening::new(target.need.clone());
         let mut hands = Hands::new(&self, target, limit, target_time, admit);
@@ -152,6 +165,19 @@ impl Headroom {
                 command => opening.take(hands.carry_out(command).await),
             }
         }
+    }
+
+    /// Waits until a window that somebody opened to wake this target has made room for it. Whoever is first in the queue
+    /// may be waiting for that window to end, and it does not end before the target comes.
+    async fn until_covered(&self, target: &Target) {
+        let (namespace, uid) = (&target.namespace, Uid::parse(&target.migration.uid));
+        let covered = |index: &HeadroomIndex| {
+            let window = index.windows.get(namespace)?;
+            let is_ours = window.migration_uid == uid && *window.holder != *self.holder;
+            let planned = plan(&target.need, &index.quotas_in(namespace), &index.budget(namespace));
+            (is_ours && matches!(planned, Plan::Fits { .. })).then_some(())
+        };
+        while self.observed.until(LOCK_TIME, covered).await.is_none() {}
     }
 
     /// Waits for one's turn in a namespace.

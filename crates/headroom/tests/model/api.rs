@@ -1,10 +1,11 @@
 //! What API servers do with writes and with pods.
 
-use sluice_engine::headroom::{Grant, Plan, restore};
+use sluice_engine::headroom::{Grant, reserve, restore};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
     Item, Orphan, RaiseWrite, Raised, RestoreWrite, Snapshot, Stage, Window, World, Wrong, count, native,
+    need,
 };
 
 /// How a write went.
@@ -19,21 +20,12 @@ impl Rules {
         if world.namespaces[namespace].window.is_some() {
             return Landed::Conflict;
         }
-        let most =
-            |quota: &crate::world::Quota| (quota.used.max(quota.hard) + self.need).saturating_sub(quota.spec);
-        let planned = match self.plan(world, namespace) {
-            Plan::Raise(_) | Plan::Fits { tight: true } if self.plans_for_the_most => {
-                world.namespaces[namespace].quotas.iter().map(most).max().unwrap_or_default()
-            }
-            Plan::Raise(raises) => {
-                let above = raises.iter().map(|raise| {
-                    let spec = world.namespaces[namespace].quotas[crate::world::position(&raise.quota)].spec;
-                    count(&raise.keys[0].to).saturating_sub(spec)
-                });
-                above.max().unwrap_or_default()
-            }
-            _ => 0,
-        };
+        let raises = reserve(&need(self.need), &world.namespaces[namespace].native());
+        let above = raises.iter().map(|raise| {
+            let spec = world.namespaces[namespace].quotas[crate::world::position(&raise.quota)].spec;
+            count(&raise.keys[0].to).saturating_sub(spec)
+        });
+        let planned = above.max().unwrap_or_default();
         world.namespaces[namespace].window = Some(Window { nonce, target, life: 2, planned });
         Landed::Done
     }
@@ -60,6 +52,7 @@ impl Rules {
         let quota = &mut stored.quotas[write.quota];
         let as_read = quota.identity == write.identity
             && (quota.spec == write.spec || self.lacks(Without::TestOnSpecInRaise))
+            && quota.hard == write.hard
             && (quota.used == write.used || self.lacks(Without::TestOnUsed));
         if !as_read {
             return Landed::Conflict;

@@ -38,9 +38,9 @@ impl Run {
 
     fn raise_write(&self, raise: &Raise, need: u8) -> RaiseWrite {
         let quota = position(&raise.quota);
-        let Snapshot { identity, spec, used, .. } = self.records[quota];
+        let Snapshot { identity, spec, hard, used } = self.records[quota];
         let to = count(raise.hard.values().next().expect("one key"));
-        RaiseWrite { run: self.nonce, quota, identity, spec, used, to, need }
+        RaiseWrite { run: self.nonce, quota, identity, spec, hard, used, to, need }
     }
 
     /// The next write that restores this quota; `None`: it has to be read first.

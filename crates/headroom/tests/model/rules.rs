@@ -49,8 +49,6 @@ pub struct Rules {
     pub gap: bool,
     /// A write of which the answer was lost may still land.
     pub late_writes: bool,
-    /// A window records the most that its opening can come to.
-    pub plans_for_the_most: bool,
     pub without: Option<Without>,
     /// Only what comes of a wrong step counts, not the step.
     pub consequences: bool,
@@ -198,7 +196,8 @@ impl Model for Rules {
 impl Rules {
     /// What must be seen at least once, or the model shows nothing.
     fn sights(&self, properties: &mut Vec<Property<Self>>) {
-        if self.targets.len() > 1 {
+        // A pool has room for one of two.
+        if self.targets.len() > 1 && !self.is_pool {
             properties.push(Property::sometimes(
                 "two targets, one after the other",
                 |rules: &Self, world: &World| {

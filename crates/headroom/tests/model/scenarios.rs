@@ -106,7 +106,6 @@ fn two_namespaces_share_a_pool() {
 }
 
 #[test]
-#[ignore = "a raise that a window does not record is not seen by the other namespaces of a pool"]
 fn two_namespaces_that_fill_up_share_a_pool() {
     let budget = Budget { tenants: 2, ..Budget::default() };
     let quotas = vec![vec![(2, 1)], vec![(2, 1)]];
@@ -120,7 +119,6 @@ fn a_raise_arrives_late() {
 }
 
 #[test]
-#[ignore = "another raise of the same amount is taken for the late one"]
 fn one_of_two_raises_arrives_late() {
     let budget = Budget { losses: 1, edits: 1, ..Budget::default() };
     let quotas = vec![vec![(2, 2), (3, 2)]];

@@ -107,6 +107,7 @@ pub struct RaiseWrite {
     pub quota: usize,
     pub identity: u8,
     pub spec: u8,
+    pub hard: u8,
     pub used: u8,
     pub to: u8,
     pub need: u8,

@@ -18,7 +18,8 @@ static TIME: LazyLock<Option<Regex>> =
 pub(super) fn shift(body: Bytes, seconds: i64) -> Bytes {
     let Some(times) = TIME.as_ref().filter(|_| seconds != 0) else { return body };
     let moved = times.replace_all(&body, |found: &Captures<'_>| {
-        let part = |n| found.get(n).map_or("".into(), |part| String::from_utf8_lossy(part.as_bytes()));
+        let part =
+            |n| found.get(n).map_or_else(|| "".into(), |part| String::from_utf8_lossy(part.as_bytes()));
         let whole = format!("\"{}{}\"", part(1), part(2));
         let moved = moved(format!("{}Z", part(1)).parse(), seconds);
         moved.map_or(whole, |moved| format!("\"{}{}\"", moved.strftime("%Y-%m-%dT%H:%M:%S"), part(2)))
