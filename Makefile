@@ -20,13 +20,19 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## see pods held and released on a real control plane (KEEP=1, KUBECONFIG=file)
+demo: ## see pods held and released, and a migration pass a full quota (KEEP=1, KUBECONFIG=file)
 	@$(CARGO) build --locked --workspace
 	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
 
 .PHONY: test
 test: ## run every test; the last line is the sum
 	@$(XTASK) test
+
+.PHONY: soak
+soak: ## crashes at each write, faults, floods and the seeds' scenarios: about ten minutes more
+	@$(CARGO) build --locked --workspace
+	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace \
+		--test headroom_faults --test headroom_tenants
 
 .PHONY: lint
 lint: ## check format, clippy, generated files, dependencies

@@ -1,18 +1,15 @@
 //! Clusters with KubeVirt and Sluice's objects. The webhooks are brought by the tests: see [`super::gate::Gate`].
 
 use std::ops::Deref;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use kube::{Api, Client};
 use serde_json::json;
-use sluice_api::{MigrationWindow, names};
-use sluice_e2e::objects::from_json;
+use sluice_api::names;
 use sluice_e2e::{Controller, Installation, Setup};
 use sluice_testbed::proxy::FaultProxy;
-use sluice_testbed::{Bed, BedOptions, Identity, wait};
+use sluice_testbed::{Bed, BedOptions, Identity};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// A lease that outlives the restart of an API server.
@@ -47,27 +44,6 @@ pub async fn pair() -> Turn {
 impl World {
     pub const fn of(bed: &'static Bed, installation: Installation<'static>, controller: Controller) -> Self {
         Self { bed, installation, _controller: controller }
-    }
-
-    /// Waits until windows lock nothing: an API server learns with a delay that the policy is gone.
-    pub async fn until_unlocking(&self) {
-        let namespace = self.bed.namespace("unlocking", &[]).await.unwrap();
-        let windows: Api<MigrationWindow> = Api::namespaced(self.bed.admin().unwrap(), &namespace.name);
-        let until = Timestamp::from_second(Timestamp::now().as_second() + 120).unwrap();
-        let window = |name: &str| -> MigrationWindow {
-            from_json(json!({
-                "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow", "metadata": { "name": name },
-                "spec": {
-                    "holder": "a test", "nonce": "until-unlocking", "creator": "nobody", "until": until.to_string(),
-                    "migration": { "name": "none", "uid": "none", "vmi": "none" },
-                },
-            }))
-        };
-        let (post, dry) = (PostParams::default(), PostParams { dry_run: true, ..PostParams::default() });
-        windows.create(&post, &window(names::WINDOW_NAME)).await.unwrap();
-        let open = || async { windows.create(&dry, &window(names::PROBE_NAME)).await.ok().map(drop) };
-        wait::eventually(Duration::from_secs(60), open, "windows not to be enforced").await.unwrap();
-        windows.delete(names::WINDOW_NAME, &DeleteParams::default()).await.unwrap();
     }
 }
 

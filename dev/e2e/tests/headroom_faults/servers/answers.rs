@@ -1,19 +1,15 @@
 //! Each request is answered late, with an error, or not at all.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use hyper::StatusCode;
 use sluice_testbed::proxy::Action;
-use tokio::sync::Notify;
 
-use crate::gate::{Entry, Gate};
+use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::steps::{of_a_window, writes_of_a_window};
 use crate::world;
-
-const SOON: Duration = Duration::from_secs(60);
 
 fn faults() -> Vec<(&'static str, Action)> {
     let answer =
@@ -66,31 +62,4 @@ async fn each_kind_of_request_is_slow() {
         }
     });
     join_all(all).await;
-}
-
-/// The API server goes down while a request is on its way to it, and comes back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_api_server_restarts_in_the_middle() {
-    let world = world::pair().await;
-    let scene = Scene::unlimited(world.bed, "restart").await;
-    let gate = Gate::behind(&world, &[]).await;
-    let servers = [world.bed.admin().unwrap(), world::at_second(world.bed)];
-    let entry = Entry::new(world.bed, gate.port, &[scene.tenant.name()]);
-    entry.in_force_at(world.bed, &servers, &[scene.tenant.name()], std::slice::from_ref(&gate)).await;
-    let steps = writes_of_a_window().await;
-    // The lock, the last raise, the last restore, the end of the lock.
-    let raises = steps.iter().rposition(|step| step.is_raise()).unwrap();
-    let restores = steps.iter().rposition(|step| step.is_restore()).unwrap();
-    for step in [0, raises, restores, steps.len() - 1].map(|n| &steps[n]) {
-        let go = Arc::new(Notify::new());
-        let hold = step.rule(scene.tenant.name(), Action::HoldUntil(Arc::clone(&go))).times(1);
-        let held = gate.proxy.add(hold);
-        let migration = scene.vm.migrate().await.unwrap();
-        held.wait_applied(1, SOON).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
-        world.bed.restart_api_server().await.unwrap();
-        gate.proxy.remove(&held);
-        go.notify_one();
-        scene.through(&migration).await;
-        scene.reset().await;
-    }
 }

@@ -2,16 +2,7 @@
 
 use std::time::Duration;
 
-use hyper::Method;
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy as Policy, ValidatingAdmissionPolicyBinding as Binding,
-};
-use kube::Api;
-use kube::api::DeleteParams;
-use serde_json::Value;
 use sluice_api::names;
-use sluice_operator::{InstallOptions, render};
-use sluice_testbed::proxy::{FaultProxy, Rule};
 use sluice_testbed::{Component, wait};
 
 use crate::account::Account;
@@ -34,11 +25,6 @@ async fn gate(world: &World, scene: &Scene, proven_at: &[&str]) -> Gate {
     gate
 }
 
-async fn until_not_proven(gate: &Gate) {
-    let reported = || async { (gate.endings("not_proven").await >= 1).then_some(()) };
-    wait::eventually(SOON, reported, "a lock without proof to be reported").await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_is_proven_at_both_api_servers() {
     let world = world::pair().await;
@@ -51,37 +37,6 @@ async fn the_lock_is_proven_at_both_api_servers() {
         scene.reset().await;
     }
     assert_eq!(scene.tenant.rejected_attempts().await, 0);
-}
-
-/// One of two addresses leads to an API server that lets every probe in, as if it had not heard of the window yet.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_server_that_has_not_seen_the_window_lets_nothing_be_raised() {
-    let world = world::pair().await;
-    let scene = Scene::full(world.bed, "lagging").await;
-    let late = FaultProxy::start(world.bed, &account(world.bed, names::WEBHOOK).await).await.unwrap();
-    let ignorant = Rule::answer(201).unwrap().method(Method::POST).path("/migrationwindows$").unwrap();
-    let ignorant = late.add(ignorant);
-    let url = server_of(&late);
-    let gate = gate(&world, &scene, &[&world.bed.server_url(), &url]).await;
-    scene.tenant.unlimited().await;
-    let migration = scene.vm.migrate().await.unwrap();
-    until_not_proven(&gate).await;
-    assert!(ignorant.applied() >= 1);
-    let account = Account::of(world.bed, scene.tenant.name()).await;
-    account.holds();
-    assert_eq!(gate.endings("entered").await, 0);
-    // It has heard of windows now.
-    late.clear();
-    scene.through(&migration).await;
-    scene.reset().await;
-    let before = gate.endings("entered").await;
-    scene.migrate_through().await;
-    assert_eq!(gate.endings("entered").await, before + 1);
-}
-
-fn server_of(proxy: &FaultProxy) -> String {
-    let file = kube::config::Kubeconfig::read_from(proxy.kubeconfig()).unwrap();
-    file.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap()
 }
 
 /// The first API server stands still; KubeVirt's controller and the webhook speak with the second.
@@ -126,43 +81,4 @@ async fn create_migration(client: &kube::Client, namespace: &str) -> String {
     let answer = sluice_e2e::call::post(client, &path, &body).await.unwrap();
     assert!(answer.is_ok(), "{answer:?}");
     "while-paused".to_owned()
-}
-
-fn shipped(kind: &str) -> Value {
-    let objects = render(&InstallOptions::default());
-    let is = |object: &Value| object["kind"] == kind && object["metadata"]["name"] == names::WINDOW_POLICY;
-    objects.into_iter().find(is).unwrap()
-}
-
-/// Without the policy, or without its binding, a window locks nothing: so nothing is raised.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_policy_nothing_is_raised_until_it_is_back() {
-    let world = world::pair().await;
-    let client = world.bed.admin().unwrap();
-    let scene = Scene::unlimited(world.bed, "unlocked").await;
-    let gate = gate(&world, &scene, &[]).await;
-    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-        let known = gate.endings("not_proven").await;
-        let raised = Account::of(world.bed, scene.tenant.name()).await.raises();
-        let now = DeleteParams::default();
-        if kind == "ValidatingAdmissionPolicy" {
-            Api::<Policy>::all(client.clone()).delete(names::WINDOW_POLICY, &now).await.unwrap();
-        } else {
-            Api::<Binding>::all(client.clone()).delete(names::WINDOW_POLICY, &now).await.unwrap();
-        }
-        world.until_unlocking().await;
-        let migration = scene.vm.migrate().await.unwrap();
-        migration.until_rejected().await.unwrap();
-        assert!(gate.endings("not_proven").await > known, "it is reported");
-        let account = Account::of(world.bed, scene.tenant.name()).await;
-        account.holds();
-        assert_eq!(account.raises(), raised);
-        world.bed.apply_objects([shipped(kind)]).await.unwrap();
-        world.installation.until_locking().await.unwrap();
-        scene.through(&migration).await;
-        scene.reset().await;
-    }
-    let before = gate.endings("entered").await;
-    scene.migrate_through().await;
-    assert_eq!(gate.endings("entered").await, before + 1, "it works again");
 }
