@@ -12,7 +12,7 @@ fn window(name: &str) -> Value {
         "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow", "metadata": {"name": name},
         "spec": {
             "holder": "sluice-webhook-0", "nonce": "0190-a", "creator": "system:serviceaccount:kubevirt:kubevirt-controller",
-            "until": "2020-01-01T00:00:00Z", "migration": {"name": "mig", "uid": "u", "vmi": "web"},
+            "until": "2100-01-01T00:00:00Z", "migration": {"name": "mig", "uid": "u", "vmi": "web"},
             "quotas": [{"name": "rq", "uid": "v", "raise": {"requests.memory": "1500Mi", "pods": 3}}],
         },
     })
@@ -68,5 +68,5 @@ async fn windows_are_checked_and_never_change() {
     let columns = ["NAME", "MIGRATION", "VM", "UNTIL", "HOLDER", "AGE"];
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), columns);
     let cells: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(cells[..5], ["window", "mig", "web", "2020-01-01T00:00:00Z", "sluice-webhook-0"], "{table}");
+    assert_eq!(cells[..5], ["window", "mig", "web", "2100-01-01T00:00:00Z", "sluice-webhook-0"], "{table}");
 }
