@@ -112,6 +112,10 @@ async fn in_turns(bed: &Bed, count: usize, figures: &mut Figures) -> anyhow::Res
     }
     // The bed's processes share one clock with us.
     figures.requests(log.iter().filter(|it| it.is_ours() && it.received >= begin && it.is_write()));
+    // The drains that follow are of their own VMs alone.
+    for side in &sides {
+        side.vm.delete().await?;
+    }
     Ok(())
 }
 
