@@ -30,7 +30,9 @@ fn hold_bed() -> (Child, Held) {
     path.pop();
     path.pop();
     path.push("examples/hold-bed");
-    let mut child = Command::new(path).stdout(Stdio::piped()).spawn().unwrap();
+    // A shell that starts something in the background has it ignore Ctrl-C, and so do all that come of it.
+    let mut command = Command::new("env");
+    let mut child = command.arg("--default-signal=INT").arg(path).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let held: Held = serde_json::from_str(&line).unwrap();
