@@ -90,7 +90,7 @@ impl<'h> Hands<'h> {
             Command::Read => self.read().await,
             Command::ReadBudget => self.read_budget().await,
             Command::Raise(raise) => self.raise(raise).await,
-            Command::Settle => self.settle().await,
+            Command::Settle(marked) => self.settle(marked.as_ref()).await,
             Command::Admit => self.let_in(),
             Command::Await => self.await_target().await,
             Command::Restore(quota) => self.restore(&quota).await,
@@ -298,6 +298,20 @@ impl<'h> Hands<'h> {
             }
         }
         last.map_or(Answer::Unlocked, |error| failed("deleting the window", &error))
+    }
+
+    /// Asks every API server until quota admission has seen the mark of this quota. `false` if it did not in time.
+    pub(crate) async fn see(&self, marked: &QuotaRef) -> bool {
+        let Some(window) = &self.window else { return false };
+        let drain = self.window_object(names::DRAIN_NAME, window.until);
+        let end = Instant::now() + PROOF_TIME;
+        match self.headroom.requests.see_mark(window, &drain, &marked.name, end).await {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::warn!(namespace = %self.target.namespace, quota = %marked.name, %why, "raise not seen");
+                false
+            }
+        }
     }
 
     fn window_object(&self, name: &str, until: Timestamp) -> MigrationWindow {

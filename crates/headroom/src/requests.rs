@@ -11,6 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 use sluice_api::{MigrationWindow, names};
+use sluice_engine::headroom::MARK;
 use sluice_index::wire::{HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, VmmrqWire};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::raw::{Call, JSON, JSON_PATCH, Reply, send};
@@ -164,37 +165,14 @@ impl Requests {
     ) -> Result<Duration, Arc<str>> {
         let body = body_of(probe)?;
         let (end, peers) = (Instant::now() + time, self.servers.each());
-        let proofs = peers.iter().map(|peer| self.prove_at(peer, window, &body, end));
-        let left = try_join_all(proofs).await?;
-        Ok(left.into_iter().min().unwrap_or_default())
-    }
-
-    async fn prove_at(
-        &self,
-        peer: &Peer,
-        window: &Opened,
-        body: &Bytes,
-        end: Instant,
-    ) -> Result<Duration, Arc<str>> {
         let mark = format!("(window {})", window.nonce);
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let answer = self.try_create(&peer.client, &window.namespace, body, end).await;
-            let said = match answer {
-                Ok(reply) if reply.code == 403 && reply.status().message.contains(&mark) => {
-                    return Ok(left(window.until, reply.date));
-                }
-                Ok(reply) if reply.is_success() => "the probe was let in".to_owned(),
-                Ok(reply) => reply.status().message,
-                Err(error) => error.to_string(),
-            };
-            if Instant::now() + pause >= end {
-                return Err(format!("API server {} does not enforce the window: {said}", peer.name).into());
-            }
-            // A watch has to reach the API server's own cache first; nothing announces that it did.
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        let is_denied = |reply: &Reply| reply.code == 403 && reply.status().message.contains(&mark);
+        let proofs = peers.iter().map(|peer| self.until_refused(peer, window, &body, end, is_denied));
+        let denials = try_join_all(proofs).await.map_err(|(peer, said)| -> Arc<str> {
+            format!("API server {peer} does not enforce the window: {said}").into()
+        })?;
+        let left = denials.iter().map(|denial| left(window.until, denial.date)).min();
+        Ok(left.unwrap_or_default())
     }
 
     /// Goes through the queue of quota admission at every API server: requests that were in it before are done then.
@@ -212,14 +190,62 @@ impl Requests {
         let drains = peers.iter().map(|peer| async {
             let reply = self.try_create(&peer.client, &window.namespace, &body, end).await;
             let reply = reply.map_err(|error| format!("API server {}: {error}", peer.name))?;
-            // Refused by a quota on windows: judged by quota admission all the same.
-            if reply.is_success() || (reply.code == 403 && reply.status().message.contains("exceeded quota"))
-            {
+            if reply.is_success() || is_of_quota_admission(&reply) {
                 return Ok(());
             }
             Err(format!("API server {}: {}", peer.name, reply.status().message))
         });
         try_join_all(drains).await.map(drop).map_err(Arc::from)
+    }
+
+    /// Has quota admission of every API server refuse a window because of the mark of this quota.
+    ///
+    /// # Errors
+    /// When one of them did not until `end`. The text names it and its last answer.
+    pub async fn see_mark(
+        &self,
+        window: &Opened,
+        drain: &MigrationWindow,
+        quota: &str,
+        end: Instant,
+    ) -> Result<(), Arc<str>> {
+        let (body, peers) = (body_of(drain)?, self.servers.each());
+        let named = [format!("status unknown for quota: {quota},"), format!("exceeded quota: {quota},")];
+        let is_seen = |reply: &Reply| {
+            let message = reply.status().message;
+            reply.code == 403 && message.contains(MARK) && named.iter().any(|start| message.contains(start))
+        };
+        let views = peers.iter().map(|peer| self.until_refused(peer, window, &body, end, is_seen));
+        try_join_all(views).await.map(drop).map_err(|(peer, said)| {
+            format!("quota admission of API server {peer} does not know of the raise: {said}").into()
+        })
+    }
+
+    /// Asks an API server to create something, as a dry run, until it refuses that as expected. Otherwise its name and its
+    /// last answer.
+    async fn until_refused(
+        &self,
+        peer: &Peer,
+        window: &Opened,
+        body: &Bytes,
+        end: Instant,
+        as_expected: impl Fn(&Reply) -> bool,
+    ) -> Result<Reply, (Arc<str>, String)> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let said = match self.try_create(&peer.client, &window.namespace, body, end).await {
+                Ok(reply) if as_expected(&reply) => return Ok(reply),
+                Ok(reply) if reply.is_success() => "it was let in".to_owned(),
+                Ok(reply) => reply.status().message,
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() + pause >= end {
+                return Err((Arc::clone(&peer.name), said));
+            }
+            // A watch has to reach the API server's own cache first; nothing announces that it did.
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     async fn try_create(
@@ -313,6 +339,12 @@ impl Requests {
         self.clock.observe(reply.date);
         Ok(reply)
     }
+}
+
+/// Refused by a quota on windows, or by the mark of a raise that was left: judged by quota admission all the same.
+fn is_of_quota_admission(reply: &Reply) -> bool {
+    let refusals = ["exceeded quota: ", "status unknown for quota: "];
+    reply.code == 403 && refusals.iter().any(|start| reply.status().message.contains(start))
 }
 
 /// How long a lock still holds after an answer with this date, which may be up to a second old.

@@ -11,7 +11,7 @@ use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use tokio::time::{Instant, sleep};
 
 use crate::hands::{Hands, MARGIN};
-use crate::protocol::Answer;
+use crate::protocol::{Answer, QuotaRef};
 use crate::window::LOCK_TIME;
 
 /// How long our own watch may take to show what we wrote.
@@ -49,7 +49,18 @@ impl Hands<'_> {
         records.iter().map(|record| (Arc::clone(&record.name), record.version)).collect()
     }
 
-    pub(crate) async fn settle(&self) -> Answer {
+    /// Until quota admission knows what was raised: by asking it where that is possible.
+    pub(crate) async fn settle(&self, marked: Option<&QuotaRef>) -> Answer {
+        let Some(marked) = marked else { return self.settle_unasked().await };
+        let lowered = |index: &HeadroomIndex| self.any_lowered(index).then_some(());
+        tokio::select! {
+            seen = self.see(marked) => if seen { Answer::Settled } else { self.settle_unasked().await },
+            Some(()) = self.headroom.observed.until(LOCK_TIME, lowered) => Answer::Lowered,
+        }
+    }
+
+    /// Until our own watch has shown the raises, and as much longer.
+    async fn settle_unasked(&self) -> Answer {
         let shown = |index: &HeadroomIndex| {
             let is_shown = |after: &NativeRecord| {
                 let known = index.quotas.record(&self.target.namespace, &after.name);
@@ -68,10 +79,7 @@ impl Hands<'_> {
             if self.is_seen(index) {
                 Some(Answer::Seen)
             } else {
-                self.raised
-                    .iter()
-                    .any(|(raise, after)| self.is_lowered(index, raise, after))
-                    .then_some(Answer::Lowered)
+                self.any_lowered(index).then_some(Answer::Lowered)
             }
         };
         let left = || self.lock_end.saturating_duration_since(Instant::now()).saturating_sub(MARGIN * 2);
@@ -107,6 +115,10 @@ impl Hands<'_> {
             Some(pod) => index.targets.seen(pod),
             None => index.targets.of_migration(&Uid::parse(&self.target.migration.uid)).next().is_some(),
         }
+    }
+
+    fn any_lowered(&self, index: &HeadroomIndex) -> bool {
+        self.raised.iter().any(|(raise, after)| self.is_lowered(index, raise, after))
     }
 
     /// A quota is not raised any more, and nothing entered it since.

@@ -10,6 +10,9 @@ use crate::render::cluster_metadata;
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
+/// CEL: it is about the status of a quota.
+const IS_QUOTA: &str = "request.resource.resource == 'resourcequotas'";
+
 /// CEL: the object is created at or after the end of the window. The API server sets both the creation time and the
 /// meaning of `now`; a tenant can do neither.
 const AFTER_THE_WINDOW: &str = "request.operation == 'CREATE' \
@@ -19,6 +22,13 @@ const AFTER_THE_WINDOW: &str = "request.operation == 'CREATE' \
 const TARGET: &str = "request.operation == 'CREATE' && request.resource.resource == 'pods' \
     && has(object.metadata.labels) && 'kubevirt.io/migrationJobUID' in object.metadata.labels \
     && request.userInfo.username == params.spec.creator";
+
+/// CEL: the status of a quota is written by somebody who may open windows, or after the end of this one. Between raise and
+/// admission kube-controller-manager would put the limits back, or take the version that quota admission is about to
+/// charge; it tries again a moment later. Whoever writes is entered into `managedFields`, with the API server's time.
+const QUOTA_KEEPER: &str = "authorizer.group('GROUP').resource('WINDOWS').namespace(request.namespace)\
+    .check('create').allowed() || object.metadata.managedFields.exists(\
+    writer, has(writer.time) && timestamp(writer.time) >= timestamp(params.spec.until))";
 
 /// CEL: what is told to those who have to wait. Proving a window looks for its nonce in here.
 const MESSAGE: &str = "'live migration ' + params.spec.migration.name + ' is being let in and needs the free room of \
@@ -38,6 +48,7 @@ pub fn window_policy() -> Value {
             "scope": "Namespaced",
         })
     };
+    let keeper = QUOTA_KEEPER.replace("GROUP", names::OWN_GROUP).replace("WINDOWS", names::MIGRATION_WINDOWS);
     let mut probe = rule(names::OWN_GROUP, "CREATE", names::MIGRATION_WINDOWS);
     crate::render::set(&mut probe, "resourceNames", json!([names::PROBE_NAME]));
     json!({
@@ -60,16 +71,25 @@ pub fn window_policy() -> Value {
                     rule("", "CREATE", "pods"),
                     // A resize has no time that a tenant could not forge: it waits as long as the window exists.
                     rule("", "UPDATE", "pods/resize"),
+                    rule("", "UPDATE", "resourcequotas/status"),
                     probe,
                 ],
             },
-            "validations": [{
-                "expression": format!("({AFTER_THE_WINDOW}) || ({TARGET})"),
-                "message": "a live migration is being let in and needs the free room of this namespace for itself: \
-                    try again in a moment",
-                "messageExpression": MESSAGE,
-                "reason": "Forbidden",
-            }],
+            "validations": [
+                {
+                    "expression": format!("{IS_QUOTA} || ({AFTER_THE_WINDOW}) || ({TARGET})"),
+                    "message": "a live migration is being let in and needs the free room of this namespace for \
+                        itself: try again in a moment",
+                    "messageExpression": MESSAGE,
+                    "reason": "Forbidden",
+                },
+                {
+                    "expression": format!("!({IS_QUOTA}) || {keeper}"),
+                    "message": "a live migration is being let in: the status of this namespace's quotas stays as it \
+                        is until its window is closed",
+                    "reason": "Forbidden",
+                },
+            ],
         },
     })
 }

@@ -13,6 +13,11 @@ use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::resource::{DEVICE_CLASS, Resource};
 use crate::uid::Uid;
 
+/// The key of `status.hard` that a raise is marked with: the number of migration windows. With a limit of 0, or without
+/// a known usage, quota admission refuses a (dry-run) creation of one as soon as it knows of the raise, and so tells
+/// that it does (`k8s-quota.md` §4: usage must be known for every limited key).
+pub const MARK: &str = "count/migrationwindows.quota.sluice.dev";
+
 /// What to do for a target pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -22,7 +27,8 @@ pub enum Plan {
         /// fit any more a moment later.
         tight: bool,
     },
-    /// These raises let it in. Sorted by the quota's name.
+    /// These raises let it in. To be written in this order: by name, those without scopes last, so that the last one
+    /// can be marked.
     Raise(Vec<Raise>),
     /// No grant alone allows the raises. Sorted by quota and key.
     NotEnough(Vec<Shortage>),
@@ -41,6 +47,8 @@ pub struct Raise {
     pub hard: Amounts,
     /// What differs from the present `status.hard`, by key.
     pub keys: Vec<RaisedKey>,
+    /// `hard` has the key [`MARK`] with an amount of 0: whoever knows of it knows of this raise and of those before it.
+    pub marked: bool,
 }
 
 /// One key that is raised.
@@ -99,11 +107,25 @@ pub fn plan(need: &Need, quotas: &[NativeQuota], budget: &Budget) -> Plan {
     }
     verdicts.sort_by(|a, b| (&a.quota.name, &a.quota.uid).cmp(&(&b.quota.name, &b.quota.uid)));
     let shortages = fewest_shortages(&verdicts, budget);
-    if shortages.is_empty() {
-        Plan::Raise(verdicts.iter().map(raise).collect())
-    } else {
-        Plan::NotEnough(shortages)
+    if !shortages.is_empty() {
+        return Plan::NotEnough(shortages);
     }
+    verdicts.sort_by_key(|verdict| can_be_marked(verdict.quota));
+    let mut raises: Vec<Raise> = verdicts.iter().map(raise).collect();
+    if let (Some(verdict), Some(last)) = (verdicts.last(), raises.last_mut())
+        && can_be_marked(verdict.quota)
+        && !quotas.iter().any(|quota| quota.status_hard.contains_key(MARK))
+    {
+        last.hard.insert(Arc::from(MARK), Quantity::ZERO);
+        last.marked = true;
+    }
+    Plan::Raise(raises)
+}
+
+/// A quota with scopes governs pods alone, and a limit that somebody has set stays as it is. (A mark that is there already
+/// would tell of an earlier raise.)
+fn can_be_marked(quota: &NativeQuota) -> bool {
+    quota.scopes.is_empty() && !quota.spec_hard.contains_key(MARK)
 }
 
 fn negative(need: &Need) -> Option<Refusal> {
@@ -215,7 +237,7 @@ fn raise(verdict: &Verdict<'_>) -> Raise {
         hard.insert(Arc::clone(excess.key), to);
         keys.push(RaisedKey { key: Arc::clone(excess.key), from: excess.enforced, to });
     }
-    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys }
+    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys, marked: false }
 }
 
 /// `amount` in the format of `model`. A binary amount above what servers can read is written in decimal, which they

@@ -35,7 +35,8 @@ fn of(need: &Need, quota: &NativeQuota) -> Option<Raise> {
         hard.insert(Arc::clone(key), to);
         keys.push(RaisedKey { key: Arc::clone(key), from: *enforced, to });
     }
-    (!keys.is_empty()).then(|| Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys })
+    let (name, uid) = (Arc::clone(&quota.name), quota.uid.clone());
+    (!keys.is_empty()).then_some(Raise { quota: name, uid, hard, keys, marked: false })
 }
 
 fn most(need: Amount, used: Quantity, enforced: Quantity) -> Option<Quantity> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Amounts, NativeQuota, Need, Raise};
+use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Need, Raise};
 use sluice_engine::{Amount, Charge, Quantity, Resource, ScopeFacts, Uid};
 
 pub fn quantity(text: &str) -> Quantity {
@@ -29,9 +29,9 @@ pub fn need(texts: &[(&str, &str)]) -> Need {
     Need::new(Charge::from_pairs(pairs), ScopeFacts::default())
 }
 
-/// Texts of a map, as `key=amount`.
+/// Texts of a map, as `key=amount`, without the mark that a raise may carry.
 pub fn texts(amounts: &Amounts) -> Vec<String> {
-    amounts.iter().map(|(key, amount)| format!("{key}={amount}")).collect()
+    amounts.iter().filter(|(key, _)| &***key != MARK).map(|(key, amount)| format!("{key}={amount}")).collect()
 }
 
 /// Writes what a raise says.

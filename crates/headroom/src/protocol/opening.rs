@@ -42,7 +42,7 @@ enum Phase {
     Reading,
     ReadingBudget,
     Raising(VecDeque<Raise>),
-    Settling,
+    Settling(Option<QuotaRef>),
     Admitting,
     Awaiting,
     Restoring(VecDeque<QuotaRef>),
@@ -98,8 +98,8 @@ impl Opening {
             Phase::Draining => Command::Drain,
             Phase::Looking | Phase::Reading => Command::Read,
             Phase::ReadingBudget => Command::ReadBudget,
-            Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle, Command::Raise),
-            Phase::Settling => Command::Settle,
+            Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle(None), Command::Raise),
+            Phase::Settling(marked) => Command::Settle(marked.clone()),
             Phase::Admitting => Command::Admit,
             Phase::Awaiting => Command::Await,
             Phase::Restoring(quotas) => quotas.front().cloned().map_or(Command::Unlock, Command::Restore),
@@ -147,16 +147,18 @@ impl Opening {
                 Phase::Reading
             }
             (Phase::Raising(raises), answer) => self.raised(raises, answer),
-            (Phase::Settling, Answer::Settled) if self.admitted => Phase::Awaiting,
-            (Phase::Settling, Answer::Settled) => Phase::Admitting,
+            (Phase::Settling(_), Answer::Settled) if self.admitted => Phase::Awaiting,
+            (Phase::Settling(_), Answer::Settled) => Phase::Admitting,
             (Phase::Admitting, Answer::Admitted) => {
                 self.admitted = true;
                 Phase::Awaiting
             }
             (Phase::Awaiting, Answer::Seen) => self.give_up(Ending::Entered),
             (Phase::Awaiting, Answer::NotSeen) => self.give_up(Ending::NotSeen),
-            (Phase::Awaiting, Answer::Lowered) if self.reads > MOST_READS => self.give_up(Ending::Overtaken),
-            (Phase::Awaiting, Answer::Lowered) => Phase::Reading,
+            (Phase::Settling(_) | Phase::Awaiting, Answer::Lowered) if self.reads > MOST_READS => {
+                self.give_up(Ending::Overtaken)
+            }
+            (Phase::Settling(_) | Phase::Awaiting, Answer::Lowered) => Phase::Reading,
             (Phase::Restoring(quotas), answer) => self.restored(quotas, answer),
             (Phase::Unlocking, Answer::Unlocked | Answer::Failed(_)) => Phase::Leaving,
             (Phase::Leaving, Answer::Admitted) => {
@@ -182,7 +184,7 @@ impl Opening {
         self.quotas = quotas;
         match planned {
             Plan::Fits { .. } if self.touched.is_empty() && !self.admitted => Phase::Admitting,
-            Plan::Fits { .. } => Phase::Settling,
+            Plan::Fits { .. } => Phase::Settling(None),
             Plan::Raise(_) if left < LEAST_LEFT || self.reads > MOST_READS => self.give_up(Ending::Overtaken),
             Plan::Raise(raises) => self.raising(raises.into()),
             Plan::NotEnough(_) if !self.budget_is_read => Phase::ReadingBudget,
@@ -210,8 +212,12 @@ impl Opening {
     fn raised(&mut self, mut raises: VecDeque<Raise>, answer: Answer) -> Phase {
         match answer {
             Answer::Raised => {
-                raises.pop_front();
-                if raises.is_empty() { Phase::Settling } else { self.raising(raises) }
+                let done = raises.pop_front();
+                if !raises.is_empty() {
+                    return self.raising(raises);
+                }
+                let marked = done.filter(|raise| raise.marked);
+                Phase::Settling(marked.map(|raise| QuotaRef { name: raise.quota, uid: raise.uid }))
             }
             Answer::Conflict => Phase::Reading,
             Answer::Unanswered => {

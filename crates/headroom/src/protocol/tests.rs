@@ -51,6 +51,8 @@ fn word(command: &Command) -> String {
     match command {
         Command::Raise(raise) => format!("Raise {} to {}", raise.quota, raise.keys[0].to),
         Command::Restore(quota) => format!("Restore {}", quota.name),
+        Command::Settle(Some(marked)) => format!("Settle {}", marked.name),
+        Command::Settle(None) => "Settle".to_owned(),
         Command::Stop(ending) => format!("Stop {}", ending.word()),
         other => format!("{other:?}"),
     }
@@ -295,7 +297,7 @@ fn a_quota_that_is_put_back_again_and_again_is_given_up() {
         let answer = match opening.command() {
             Command::Read => quotas(vec![quota("a", 10, 10, 8)], LONG),
             Command::Raise(_) => Answer::Raised,
-            Command::Settle => Answer::Settled,
+            Command::Settle(_) => Answer::Settled,
             Command::Admit => Answer::Admitted,
             Command::Await => Answer::Lowered,
             Command::Restore(_) => break,

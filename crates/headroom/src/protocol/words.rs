@@ -34,8 +34,9 @@ pub enum Command {
     ReadBudget,
     /// Write `status.hard` of one quota, if it is still as it was read.
     Raise(Raise),
-    /// Wait until the raises can be expected to be known to quota admission.
-    Settle,
+    /// Wait until quota admission knows of the raises: of the last one, that of this quota, it can be asked. Without one,
+    /// until it can be expected to know.
+    Settle(Option<QuotaRef>),
     /// Let the target's creation go on.
     Admit,
     /// Wait until the target exists.
@@ -86,7 +87,7 @@ pub enum Answer {
     Unanswered,
     /// The write was refused, and will be again.
     Forbidden(Arc<str>),
-    /// Waiting is over; quota admission can be expected to know.
+    /// Waiting is over; quota admission knows, or can be expected to know.
     Settled,
     /// The target's creation goes on.
     Admitted,

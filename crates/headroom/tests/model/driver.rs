@@ -174,7 +174,7 @@ impl Rules {
     fn go_on(&self, world: &mut World, replica: usize, mut run: Run) {
         loop {
             match run.machine.command() {
-                Command::Settle => run.machine.take(Answer::Settled),
+                Command::Settle(_) => run.machine.take(Answer::Settled),
                 Command::Admit => {
                     queue(world, run.target);
                     run.machine.take(Answer::Admitted);
@@ -223,7 +223,7 @@ impl Rules {
                 }
                 Some(Answer::Unlocked)
             }
-            Command::Settle | Command::Admit | Command::Stop(_) => None,
+            Command::Settle(_) | Command::Admit | Command::Stop(_) => None,
         }
     }
 

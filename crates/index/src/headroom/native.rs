@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Amounts, NativeQuota, Raise};
+use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Raise};
 use sluice_engine::scope::{Operator, Scope, ScopeRequirement};
-use sluice_engine::{Amount, Resource, Scopes};
+use sluice_engine::{Amount, Quantity, Resource, Scopes};
 
 use super::labels::{Labels, opted_out};
 use super::store::Record;
@@ -94,6 +94,9 @@ impl NativeRecord {
         let mut texts = self.body.texts.raw(Column::StatusHard);
         for raised in &raise.keys {
             texts.insert(raised.key.to_string(), raised.to.to_string());
+        }
+        if raise.marked {
+            texts.insert(MARK.to_owned(), Quantity::ZERO.to_string());
         }
         texts
     }

@@ -16,7 +16,7 @@ use sluice_testbed::{Bed, BedOptions, Identity, TestNamespace, wait};
 use crate::context::SOON;
 
 /// What the policy needs: its kind, itself and its binding.
-async fn bed() -> Bed {
+pub async fn bed() -> Bed {
     let options = BedOptions { kwok: false, scheduler: false, ..BedOptions::default() };
     let bed = Bed::start(options).await.unwrap();
     let wanted =
@@ -136,6 +136,7 @@ async fn the_policy_of_migration_windows() {
     nothing_is_denied_without_a_window(&scene).await;
     a_window_denies_all_pods_but_the_target(&bed, &scene).await;
     a_window_denies_resizes_and_nothing_else(&scene).await;
+    a_window_keeps_the_status_of_quotas(&bed, &scene).await;
     a_second_window_is_proved_by_its_own_nonce(&scene).await;
     a_window_ends_by_itself(&scene).await;
     without_the_kind_nothing_is_denied(&bed, &scene).await;
@@ -273,6 +274,48 @@ async fn a_window_denies_resizes_and_nothing_else(scene: &Scene) {
     for path in [scene.pods(""), scene.path(core, "resourcequotas")] {
         assert_eq!(get(&scene.tenant, &path).await.unwrap().code, 200, "{path}");
     }
+}
+
+/// kube-controller-manager may write it, but not between raise and admission; whoever may open windows may.
+async fn a_window_keeps_the_status_of_quotas(bed: &Bed, scene: &Scene) {
+    assert_eq!(scene.probe().await.code, 403, "the window is open");
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "kept"}, "spec": {"hard": {"pods": "9"}}});
+    let answer = post(&scene.admin, &scene.path("/api/v1", "resourcequotas"), &quota).await.unwrap();
+    assert_eq!(answer.code, 201, "{answer:?}");
+    let manager = bed.client_as_user("system:serviceaccount:kube-system:resourcequota-controller", &[]);
+    let manager = manager.unwrap().client().unwrap();
+    let path = scene.path("/api/v1", "resourcequotas/kept/status");
+    let raise = |pods: &'static str| {
+        let (client, path) = (&scene.admin, path.clone());
+        let status = json!({"status": {"hard": {"pods": pods}, "used": {"pods": "1"}}});
+        async move { call(client, Method::PATCH, &path, MERGE, &status).await.unwrap() }
+    };
+    let raised = raise("10").await;
+    assert_eq!(raised.code, 200, "{raised:?}");
+    let mut lowered = raised.body.clone();
+    lowered["status"]["hard"]["pods"] = json!("9");
+    let denied = call(&manager, Method::PUT, &path, JSON, &lowered).await.unwrap();
+    assert!(denied.code == 403 && denied.message().contains("until its window is closed"), "{denied:?}");
+    // What kube-controller-manager itself has tried meanwhile was denied too.
+    let kept = get(&scene.admin, &scene.path("/api/v1", "resourcequotas/kept")).await.unwrap();
+    assert_eq!(kept.body["status"]["hard"]["pods"], "10", "{kept:?}");
+
+    // The window of a holder that is gone: its time is over, by the API server's clock, and it is still there.
+    scene.close().await;
+    scene.open("n-kept", 3).await;
+    scene.until_proved("n-kept").await;
+    let raised = raise("11").await;
+    assert_eq!(raised.code, 200, "{raised:?}");
+    let lowered = || async {
+        let kept = get(&scene.admin, &scene.path("/api/v1", "resourcequotas/kept")).await.ok()?;
+        (kept.body["status"]["hard"]["pods"] == "9").then_some(())
+    };
+    wait::eventually(SOON, lowered, "kube-controller-manager to put the limit back").await.unwrap();
+    let window = get(&scene.admin, &scene.windows("/window")).await.unwrap();
+    let until: Timestamp = window.body["spec"]["until"].as_str().unwrap().parse().unwrap();
+    assert!(Timestamp::now() >= until, "the window was still open");
+    let path = scene.path("/api/v1", "resourcequotas/kept");
+    assert!(call(&scene.admin, Method::DELETE, &path, JSON, &json!({})).await.unwrap().is_ok());
 }
 
 /// What an API server knows of the first window proves nothing about the second.

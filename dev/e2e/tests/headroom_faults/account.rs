@@ -35,6 +35,7 @@ pub struct Account {
 #[derive(Debug)]
 pub struct Window {
     version: u64,
+    uid: String,
     nonce: String,
     holder: String,
     /// When its successful deletion was asked for, and by whom.
@@ -201,6 +202,7 @@ impl Account {
             assert_eq!(name, names::WINDOW_NAME);
             self.windows.push(Window {
                 version: version(&event["responseObject"]),
+                uid: text(event, "/responseObject/metadata/uid").to_owned(),
                 nonce: text(event, "/responseObject/spec/nonce").to_owned(),
                 holder: text(event, "/responseObject/spec/holder").to_owned(),
                 deleted: None,
@@ -208,21 +210,19 @@ impl Account {
         }
     }
 
-    /// A window lives until the first successful deletion that was asked for after its creation. The creation of the
-    /// next one bounds it too.
+    /// By identity: of a server that is killed, not every answer is in the log.
     fn settle_deletions(&mut self, events: &[Value]) {
-        let deletions: Vec<&Value> = events
-            .iter()
-            .filter(|event| {
-                text(event, "/objectRef/resource") == names::MIGRATION_WINDOWS
-                    && text(event, "/verb").starts_with("delete")
-                    && code(event) == 200
-            })
-            .collect();
-        // Every deletion that succeeded ended one window, in order.
-        for (window, deletion) in self.windows.iter_mut().zip(deletions) {
-            let at = text(deletion, "/requestReceivedTimestamp").to_owned();
-            window.deleted = Some((at, text(deletion, "/user/username").to_owned()));
+        let deletions = events.iter().filter(|event| {
+            text(event, "/objectRef/resource") == names::MIGRATION_WINDOWS
+                && text(event, "/verb").starts_with("delete")
+                && code(event) == 200
+        });
+        for deletion in deletions {
+            let uids = deleted_uids(&deletion["responseObject"]);
+            let at = text(deletion, "/requestReceivedTimestamp");
+            for window in self.windows.iter_mut().filter(|window| uids.contains(&window.uid.as_str())) {
+                window.deleted = Some((at.to_owned(), text(deletion, "/user/username").to_owned()));
+            }
         }
     }
 
@@ -276,6 +276,13 @@ fn overtakes(before: &Write, write: &Write) -> bool {
         *used > amount_of(&before.used, key) && *used > amount_of(&write.spec, key)
     };
     write.user == "system:apiserver" && write.used.iter().any(grew)
+}
+
+/// What an answer to a deletion names: one object, or each of a collection.
+fn deleted_uids(answer: &Value) -> Vec<&str> {
+    let items = answer["items"].as_array().into_iter().flatten();
+    let each = items.map(|item| text(item, "/metadata/uid"));
+    each.chain([text(answer, "/details/uid")]).filter(|uid| !uid.is_empty()).collect()
 }
 
 fn is_ours(user: &str) -> bool {

@@ -38,6 +38,14 @@ impl Scene {
         scene
     }
 
+    /// Without any head-room, and with a migration that was rejected for it.
+    pub async fn rejected(bed: &'static Bed, prefix: &str) -> (Self, Migration) {
+        let scene = Self::full(bed, prefix).await;
+        let migration = scene.vm.migrate().await.unwrap();
+        migration.until_rejected().await.unwrap();
+        (scene, migration)
+    }
+
     /// With so many small pods, which count too.
     pub async fn with_fillers(bed: &'static Bed, prefix: &str, count: usize) -> Self {
         let tenant = Tenant::on(bed, prefix).await;

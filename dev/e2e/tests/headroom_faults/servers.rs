@@ -3,3 +3,4 @@
 mod answers;
 mod clocks;
 mod proofs;
+mod restart;

@@ -3,7 +3,8 @@
 use hyper::Method;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_testbed::proxy::{Action, Recorded, Rule};
+use sluice_testbed::Bed;
+use sluice_testbed::proxy::{Action, FaultProxy, Recorded, Rule};
 use tokio::sync::OnceCell;
 
 use crate::gate::Gate;
@@ -40,6 +41,12 @@ impl Step {
         self.method != Method::GET
     }
 
+    /// Whether it makes the lock or proves it.
+    pub fn is_before_proof(&self) -> bool {
+        self.path.ends_with(names::MIGRATION_WINDOWS)
+            && [names::WINDOW_NAME, names::PROBE_NAME].contains(&self.does.as_str())
+    }
+
     /// Whether it raises a quota: only then it matters how much is used.
     pub fn is_raise(&self) -> bool {
         self.does.contains("test /status/used")
@@ -55,10 +62,15 @@ impl Step {
         self.path.contains(names::MIGRATION_WINDOWS) || self.does.contains("/status/hard")
     }
 
+    /// Whether a request does this in a namespace.
+    pub fn is(&self, request: &Recorded, namespace: &str) -> bool {
+        Self::of(request, namespace).as_ref() == Some(self)
+    }
+
     /// What is done to this request in a namespace.
     pub fn rule(&self, namespace: &str, action: Action) -> Rule {
         let (step, namespace) = (self.clone(), namespace.to_owned());
-        Rule::new(action).when(move |request| Self::of(request, &namespace).as_ref() == Some(&step))
+        Rule::new(action).when(move |request| step.is(request, &namespace))
     }
 }
 
@@ -97,6 +109,18 @@ pub async fn of_a_window() -> &'static [Step] {
         steps(&gate.proxy.requests(), scene.tenant.name())
     };
     STEPS.get_or_init(record).await
+}
+
+/// What a controller writes in a window of its own. Virt-controller makes one target after the other, so of the windows of
+/// a webhook no two stand between lock and admission: those of a controller do.
+pub async fn writes_of_a_controller(bed: &'static Bed, proxy: &FaultProxy) -> Vec<Step> {
+    let (scene, migration) = Scene::rejected(bed, "record").await;
+    scene.tenant.unlimited().await;
+    scene.through(&migration).await;
+    let mut steps = steps(&proxy.requests(), scene.tenant.name());
+    steps.retain(|step| step.is_write() && step.is_certain());
+    assert!(steps.len() >= 8, "{steps:#?}");
+    steps
 }
 
 /// Those of [`of_a_window`] that change something.

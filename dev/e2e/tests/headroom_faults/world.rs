@@ -13,7 +13,7 @@ use sluice_testbed::{Bed, BedOptions, Identity};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// A lease that outlives the restart of an API server.
-const LEASE: [&str; 2] = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
+pub const LEASE: [&str; 2] = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
 
 /// A cluster whose controller runs all the time.
 pub struct World {
@@ -44,6 +44,14 @@ pub async fn pair() -> Turn {
 impl World {
     pub const fn of(bed: &'static Bed, installation: Installation<'static>, controller: Controller) -> Self {
         Self { bed, installation, _controller: controller }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.bed.keep();
+        }
     }
 }
 

@@ -175,6 +175,8 @@ impl Plan<'_> {
             args.extend([
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
                 format!("--audit-log-path={}", self.path(&format!("logs/{audit}.log"))),
+                // Whoever counts in the log needs all of it in one file; without a size a new one begins at 100 MB.
+                "--audit-log-maxsize=1000000".into(),
                 "--audit-log-mode=batch".into(),
                 "--audit-log-batch-max-wait=200ms".into(),
                 "--audit-log-batch-buffer-size=100000".into(),

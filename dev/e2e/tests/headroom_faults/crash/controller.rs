@@ -23,14 +23,6 @@ use crate::world::{controller_proxy, forget_leader, installed};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A full namespace in which a migration was rejected: there is no webhook.
-async fn rejected(bed: &'static Bed) -> (Scene, Migration) {
-    let scene = Scene::full(bed, "reactive").await;
-    let migration = scene.vm.migrate().await.unwrap();
-    migration.until_rejected().await.unwrap();
-    (scene, migration)
-}
-
 /// A namespace as a dead process leaves it: a raised quota under a window whose time is over.
 async fn left_behind(bed: &'static Bed) -> Tenant<'static> {
     let tenant = Tenant::on(bed, "left").await;
@@ -108,7 +100,7 @@ async fn the_controller_is_killed_at_each_write_of_a_window_and_of_a_sweep() {
 }
 
 async fn every_write_of_a_window(bed: &'static Bed, installation: &Installation<'_>) {
-    let (scene, migration) = rejected(bed).await;
+    let (scene, migration) = Scene::rejected(bed, "reactive").await;
     let steps = recorded(bed, installation, scene.tenant.name(), async {
         scene.tenant.unlimited().await;
         scene.through(&migration).await;
@@ -117,7 +109,7 @@ async fn every_write_of_a_window(bed: &'static Bed, installation: &Installation<
     assert!(steps.len() >= 8, "{steps:#?}");
     let cases = cases(&steps);
     let scenes: Vec<(Scene, Migration)> =
-        stream::iter(&cases).map(|_| rejected(bed)).buffer_unordered(6).collect().await;
+        stream::iter(&cases).map(|_| Scene::rejected(bed, "reactive")).buffer_unordered(6).collect().await;
     let proxy = controller_proxy(bed).await;
     for ((step, when), (scene, _)) in cases.iter().zip(&scenes) {
         let begin = scene.tenant.unlimited();
