@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowQuota, names};
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Grant, Raise, reserve};
+use sluice_engine::headroom::{Raise, reserve};
 use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Failure, classify};
@@ -87,7 +87,9 @@ impl<'h> Hands<'h> {
             Command::ClearOther => self.clear_other().await,
             Command::Prove => self.prove().await,
             Command::Drain => self.drain().await,
+            Command::Recall => self.recall(),
             Command::Read => self.read().await,
+            Command::Catchup => self.catch_up().await,
             Command::ReadBudget => self.read_budget().await,
             Command::Raise(raise) => self.raise(raise).await,
             Command::Settle(marked) => self.settle(marked.as_ref()).await,
@@ -182,9 +184,25 @@ impl<'h> Hands<'h> {
             Ok(wires) => wires,
             Err(error) => return failed("reading the namespace's quotas", &error),
         };
-        self.await_own_window().await;
         let records = wires.iter().map(NativeRecord::read);
         self.records = records.map(|record| (Arc::clone(&record.name), record)).collect();
+        self.quotas()
+    }
+
+    fn recall(&mut self) -> Answer {
+        if !self.headroom.observed.is_synced() {
+            return Answer::Failed("what is known of the cluster is not complete".into());
+        }
+        let namespace = &self.target.namespace;
+        self.records = self.headroom.observed.read(|index| {
+            let records = index.quotas.records_in(namespace).iter();
+            records.map(|record| (Arc::clone(&record.name), NativeRecord::clone(record))).collect()
+        });
+        self.quotas()
+    }
+
+    /// The quotas as they are in `records`.
+    fn quotas(&self) -> Answer {
         let (budget, namespace_opted_out) = self
             .headroom
             .observed
@@ -222,19 +240,13 @@ impl<'h> Hands<'h> {
         }
     }
 
-    /// Of two windows that share a pool, the later one has to know of the earlier one. When our watch has shown ours, it
-    /// has shown all before it.
-    async fn await_own_window(&self) {
-        let Some(window) = &self.window else { return };
-        let namespace = &self.target.namespace;
-        let budget = self.headroom.observed.read(|index| index.budget(namespace));
-        if budget.grants.iter().any(|grant| matches!(grant, Grant::Pool { .. })) {
-            let uid = Uid::parse(&window.uid);
-            let shown = |index: &HeadroomIndex| {
-                index.windows.get(namespace).filter(|known| known.uid == uid).map(drop)
-            };
-            self.headroom.observed.until(PROOF_TIME, shown).await;
-        }
+    async fn catch_up(&self) -> Answer {
+        let Some(window) = &self.window else { return Answer::CaughtUp };
+        let (namespace, uid) = (&self.target.namespace, Uid::parse(&window.uid));
+        let shown =
+            |index: &HeadroomIndex| index.windows.get(namespace).filter(|known| known.uid == uid).map(drop);
+        self.headroom.observed.until(PROOF_TIME, shown).await;
+        Answer::CaughtUp
     }
 
     async fn raise(&mut self, raise: Raise) -> Answer {

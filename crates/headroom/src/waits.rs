@@ -76,7 +76,7 @@ impl Hands<'_> {
 
     pub(crate) async fn await_target(&self) -> Answer {
         let look = |index: &HeadroomIndex| {
-            if self.is_seen(index) {
+            if self.is_seen(index) || self.is_charged(index) {
                 Some(Answer::Seen)
             } else {
                 self.any_lowered(index).then_some(Answer::Lowered)
@@ -108,6 +108,24 @@ impl Hands<'_> {
                 })
         };
         self.target.pod.is_none() && self.raised.iter().any(grew)
+    }
+
+    /// Quota admission has taken all that was raised. As nobody else is let in, it has taken it for the target that waits
+    /// for its answer, which enters even if the quota is restored before it exists.
+    fn is_charged(&self, index: &HeadroomIndex) -> bool {
+        let is_charged = |(raise, after): &(Raise, NativeRecord)| {
+            let known = index.quotas.record(&self.target.namespace, &raise.quota);
+            known
+                .filter(|known| known.uid == after.uid && after.version.is_older_than(known.version))
+                .is_some_and(|known| {
+                    let used = known.native().used;
+                    raise
+                        .keys
+                        .iter()
+                        .all(|raised| used.get(&raised.key).is_some_and(|used| *used >= raised.to))
+                })
+        };
+        self.target.pod.is_some() && !self.raised.is_empty() && self.raised.iter().all(is_charged)
     }
 
     fn is_seen(&self, index: &HeadroomIndex) -> bool {

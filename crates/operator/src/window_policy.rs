@@ -23,10 +23,10 @@ const TARGET: &str = "request.operation == 'CREATE' && request.resource.resource
     && has(object.metadata.labels) && 'kubevirt.io/migrationJobUID' in object.metadata.labels \
     && request.userInfo.username == params.spec.creator";
 
-/// CEL: the status of a quota is written by somebody who may open windows, or after the end of this one. Between raise and
-/// admission kube-controller-manager would put the limits back, or take the version that quota admission is about to
-/// charge; it tries again a moment later. Whoever writes is entered into `managedFields`, with the API server's time.
-const QUOTA_KEEPER: &str = "authorizer.group('GROUP').resource('WINDOWS').namespace(request.namespace)\
+/// CEL: a write of a quota's status leaves its limits as they are, or is by somebody who may open windows, or is after the
+/// end of this one. Between raise and admission kube-controller-manager would put the limits back; it tries again a
+/// moment later. Whoever writes is entered into `managedFields`, with the API server's time.
+const QUOTA_KEEPER: &str = "object.status.?hard == oldObject.status.?hard || authorizer.group('GROUP').resource('WINDOWS').namespace(request.namespace)\
     .check('create').allowed() || object.metadata.managedFields.exists(\
     writer, has(writer.time) && timestamp(writer.time) >= timestamp(params.spec.until))";
 

@@ -15,6 +15,7 @@ pub mod ports;
 pub mod process;
 mod program;
 pub mod proxy;
+mod relay;
 mod virt_handler;
 pub mod wait;
 

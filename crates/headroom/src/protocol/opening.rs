@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::headroom::{Budget, NativeQuota, Need, Plan, Raise, plan};
+use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan};
 use sluice_engine::{Amount, Resource};
 
 use super::words::{Answer, Command, Ending, QuotaRef, Theft};
@@ -39,7 +39,9 @@ enum Phase {
     Looking,
     Proving,
     Draining,
+    Recalling,
     Reading,
+    CatchingUp,
     ReadingBudget,
     Raising(VecDeque<Raise>),
     Settling(Option<QuotaRef>),
@@ -64,6 +66,8 @@ pub struct Opening {
     reads: u32,
     /// The budget was read, not only watched: a grant may be younger than what our watches have shown.
     budget_is_read: bool,
+    /// What others do with a pool that is shared with this namespace is known up to our window.
+    caught_up: bool,
     admitted: bool,
     ending: Ending,
     thefts: Vec<Theft>,
@@ -81,6 +85,7 @@ impl Opening {
             quotas: Vec::new(),
             reads: 0,
             budget_is_read: false,
+            caught_up: false,
             admitted: false,
             ending: Ending::NotSeen,
             thefts: Vec::new(),
@@ -96,7 +101,9 @@ impl Opening {
             Phase::Clearing => Command::ClearOther,
             Phase::Proving => Command::Prove,
             Phase::Draining => Command::Drain,
+            Phase::Recalling => Command::Recall,
             Phase::Looking | Phase::Reading => Command::Read,
+            Phase::CatchingUp => Command::Catchup,
             Phase::ReadingBudget => Command::ReadBudget,
             Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle(None), Command::Raise),
             Phase::Settling(marked) => Command::Settle(marked.clone()),
@@ -139,7 +146,18 @@ impl Opening {
             (Phase::Proving, Answer::Proven(left)) if left >= LEAST_LEFT => Phase::Draining,
             (Phase::Proving, Answer::Proven(_)) => self.give_up(Ending::Overtaken),
             (Phase::Proving | Phase::Draining, Answer::Failed(why)) => self.give_up(Ending::NotProven(why)),
-            (Phase::Draining, Answer::Drained) => Phase::Reading,
+            (Phase::Draining, Answer::Drained) => Phase::Recalling,
+            (Phase::Recalling | Phase::Reading, Answer::Quotas { budget, .. }) if self.is_behind(&budget) => {
+                Phase::CatchingUp
+            }
+            (Phase::CatchingUp, Answer::CaughtUp | Answer::Failed(_)) => {
+                self.caught_up = true;
+                Phase::Reading
+            }
+            (Phase::Recalling, Answer::Quotas { quotas, budget, left }) => {
+                self.plan_from_memory(quotas, &budget, left)
+            }
+            (Phase::Recalling, Answer::Failed(_)) => Phase::Reading,
             (Phase::Reading, Answer::Quotas { quotas, budget, left }) => self.plan(quotas, &budget, left),
             (Phase::Reading, Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
             (Phase::ReadingBudget, Answer::BudgetRead | Answer::Failed(_)) => {
@@ -175,6 +193,28 @@ impl Opening {
             // What was raised to wake the migration is less than it needs: it gets a window of its own.
             Plan::Raise(_) | Plan::NotEnough(_) | Plan::Refused(_) => Phase::Waiting,
         }
+    }
+
+    /// Of two windows that share a pool, the later one has to know of the earlier one.
+    fn is_behind(&self, budget: &Budget) -> bool {
+        !self.caught_up && budget.grants.iter().any(|grant| matches!(grant, Grant::Pool { .. }))
+    }
+
+    /// Raises quotas as they were last seen, which saves a read: the write fails if one of them has changed. What is not
+    /// written has to be known for sure, unless there is plenty.
+    fn plan_from_memory(&mut self, quotas: Vec<NativeQuota>, budget: &Budget, left: Duration) -> Phase {
+        let Plan::Raise(raises) = plan(&self.need, &quotas, budget) else { return Phase::Reading };
+        let is_written = |quota: &&NativeQuota| raises.iter().any(|raise| raise.uid == quota.uid);
+        let is_plenty = |quota: &NativeQuota| {
+            let alone = plan(&self.need, std::slice::from_ref(quota), budget);
+            matches!(alone, Plan::Fits { tight: false })
+        };
+        let is_certain = quotas.iter().filter(|quota| !is_written(quota)).all(is_plenty);
+        if !is_certain || left < LEAST_LEFT {
+            return Phase::Reading;
+        }
+        self.quotas = quotas;
+        self.raising(raises.into())
     }
 
     fn plan(&mut self, quotas: Vec<NativeQuota>, budget: &Budget, left: Duration) -> Phase {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::headroom::{Amounts, Budget, Grant, NativeQuota, Need};
+use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 
 use super::{Answer, Command, Ending, Opening, Theft};
+
+mod memory;
 
 const LONG: Duration = Duration::from_secs(4);
 
@@ -17,6 +19,13 @@ fn need(units: i64) -> Need {
 
 fn amounts(units: i64) -> Amounts {
     Amounts::from([(Arc::from("requests.memory"), Quantity::from_units(units, Format::DecimalSi))])
+}
+
+/// With the mark of a raise.
+fn marked(name: &str, spec: i64, hard: i64, used: i64) -> NativeQuota {
+    let mut quota = quota(name, spec, hard, used);
+    quota.status_hard.insert(MARK.into(), Quantity::ZERO);
+    quota
 }
 
 fn quota(name: &str, spec: i64, hard: i64, used: i64) -> NativeQuota {
@@ -58,8 +67,9 @@ fn word(command: &Command) -> String {
     }
 }
 
+/// Up to the reading of the quotas, by a process that remembers none.
 fn locked() -> Vec<Answer> {
-    vec![Answer::Locked, Answer::Proven(LONG), Answer::Drained]
+    vec![Answer::Locked, Answer::Proven(LONG), Answer::Drained, Answer::Failed("nothing is known".into())]
 }
 
 #[test]
@@ -82,9 +92,10 @@ fn a_target_enters_a_full_quota() {
             "Lock",
             "Prove",
             "Drain",
+            "Recall",
             "Read",
             "Raise full to 13",
-            "Settle",
+            "Settle full",
             "Admit",
             "Await",
             "Restore full",
@@ -129,8 +140,8 @@ fn a_conflict_plans_again_from_what_is_there_now() {
     ]);
     let asked = play(&mut opening, answers);
     // b may have been raised: the answer said nothing certain.
-    assert_eq!(asked[4..8], ["Raise a to 13", "Raise b to 13", "Read", "Settle"]);
-    assert_eq!(asked[10..], ["Restore a", "Restore b", "Unlock", "Stop entered"]);
+    assert_eq!(asked[5..9], ["Raise a to 13", "Raise b to 13", "Read", "Settle"]);
+    assert_eq!(asked[11..], ["Restore a", "Restore b", "Unlock", "Stop entered"]);
 }
 
 #[test]
@@ -140,14 +151,14 @@ fn a_raise_without_an_answer_that_is_seen_to_have_arrived_is_one() {
     answers.extend([
         quotas(vec![quota("a", 10, 10, 8)], LONG),
         Answer::Unanswered,
-        quotas(vec![quota("a", 10, 13, 8)], LONG),
+        quotas(vec![marked("a", 10, 13, 8)], LONG),
         Answer::Settled,
         Answer::Admitted,
         Answer::Seen,
         Answer::Restored(Some(quota("a", 10, 10, 13))),
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[4..], ["Raise a to 13", "Read", "Settle", "Admit", "Await", "Restore a", "Unlock"]);
+    assert_eq!(asked[5..], ["Raise a to 13", "Read", "Settle", "Admit", "Await", "Restore a", "Unlock"]);
 }
 
 #[test]
@@ -165,7 +176,7 @@ fn a_raise_that_may_still_arrive_finds_the_lock() {
         Answer::Restored(Some(quota("a", 10, 10, 13))),
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[10..], ["Restore a", "Stop entered"], "no Unlock");
+    assert_eq!(asked[11..], ["Restore a", "Stop entered"], "no Unlock");
 }
 
 #[test]
@@ -202,7 +213,7 @@ fn without_budget_the_lock_is_given_back_and_the_quota_judges() {
     let mut answers = locked();
     answers.extend([poor(), Answer::BudgetRead, poor(), Answer::Unlocked, Answer::Admitted]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[4..], ["ReadBudget", "Read", "Unlock", "Admit", "Stop not_enough"]);
+    assert_eq!(asked[5..], ["ReadBudget", "Read", "Unlock", "Admit", "Stop not_enough"]);
 }
 
 /// A full quota of a namespace that may take nothing beyond it, as far as is known.
@@ -216,7 +227,7 @@ fn a_budget_that_was_granted_a_moment_ago_counts() {
     let mut answers = locked();
     answers.extend([poor(), Answer::BudgetRead, quotas(vec![quota("a", 10, 10, 8)], LONG)]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[4..], ["ReadBudget", "Read", "Raise a to 13"]);
+    assert_eq!(asked[5..], ["ReadBudget", "Read", "Raise a to 13"]);
 }
 
 #[test]
@@ -232,7 +243,7 @@ fn a_forbidden_write_restores_what_was_raised_before() {
         Answer::Admitted,
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[6..], ["Restore a", "Unlock", "Admit", "Stop forbidden"], "b is as it was");
+    assert_eq!(asked[7..], ["Restore a", "Unlock", "Admit", "Stop forbidden"], "b is as it was");
 }
 
 #[test]
@@ -262,7 +273,7 @@ fn what_cannot_be_restored_stays_locked_until_the_lock_ends() {
         Answer::Failed("no answer".into()),
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[8..], ["Restore a", "Stop not_seen"], "no Unlock");
+    assert_eq!(asked[9..], ["Restore a", "Stop not_seen"], "no Unlock");
 }
 
 #[test]
@@ -284,8 +295,8 @@ fn a_quota_that_was_put_back_is_raised_again() {
     ]);
     let asked = play(&mut opening, answers);
     assert_eq!(
-        asked[7..],
-        ["Await", "Read", "Raise a to 13", "Settle", "Await", "Restore a", "Unlock", "Stop entered"]
+        asked[8..],
+        ["Await", "Read", "Raise a to 13", "Settle a", "Await", "Restore a", "Unlock", "Stop entered"]
     );
 }
 
@@ -361,5 +372,5 @@ fn a_tight_quota_is_locked_and_not_raised() {
         Answer::Unlocked,
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[4..], ["Admit", "Await", "Unlock", "Stop entered"]);
+    assert_eq!(asked[5..], ["Admit", "Await", "Unlock", "Stop entered"]);
 }

@@ -28,8 +28,12 @@ pub enum Command {
     Prove,
     /// Let requests that passed the lock before it was there finish.
     Drain,
+    /// Recall the namespace's quotas as they were last seen. A raise is only written if they still are so.
+    Recall,
     /// Read the namespace's quotas, not from a cache.
     Read,
+    /// Wait until what is known of the cluster has our own window: then it has every window before it, too.
+    Catchup,
     /// Read what the namespace may take beyond its quotas, not from a cache: what is known does not allow the target.
     ReadBudget,
     /// Write `status.hard` of one quota, if it is still as it was read.
@@ -39,7 +43,7 @@ pub enum Command {
     Settle(Option<QuotaRef>),
     /// Let the target's creation go on.
     Admit,
-    /// Wait until the target exists.
+    /// Wait until the target exists, or quota admission has charged for it.
     Await,
     /// Put `status.hard` of one quota back to `spec.hard`, whatever they are by now.
     Restore(QuotaRef),
@@ -79,6 +83,8 @@ pub enum Answer {
     },
     /// What the namespace may take is known as it is now.
     BudgetRead,
+    /// What is known is not older than our window.
+    CaughtUp,
     /// The quota is raised.
     Raised,
     /// The quota is not as it was read; nothing was written.
@@ -91,7 +97,7 @@ pub enum Answer {
     Settled,
     /// The target's creation goes on.
     Admitted,
-    /// The target exists.
+    /// The target exists, or is about to: quota admission has let it in.
     Seen,
     /// The target did not come in time.
     NotSeen,
@@ -117,7 +123,7 @@ pub struct Theft {
 /// How an opening ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// The target exists.
+    /// The target was let in.
     Entered,
     /// Room was made, or was there; the target did not come.
     NotSeen,

@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use sluice_api::{MigrationWindow, names};
 use sluice_e2e::tenant::{Tenant, own};
-use sluice_e2e::{Controller, Installation, Setup, objects};
+use sluice_e2e::{Installation, Setup, objects};
 use sluice_testbed::kubevirt::Migration;
 use sluice_testbed::proxy::{Action, FaultProxy, Rule, RuleId};
 use sluice_testbed::{Bed, wait};
@@ -26,56 +26,41 @@ use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::steps::writes_of_a_controller;
 use crate::stop::Stop;
-use crate::world::{LEASE, account, controller_proxy};
+use crate::world::{LEASE, World, controller_proxy};
 
 const SOON: Duration = Duration::from_secs(60);
 /// Between two attempts of somebody who wants in.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Everything that is shipped, with a proxy before the controller and one before the webhook.
-struct Shipped {
-    bed: &'static Bed,
-    gate: Gate,
-    controller_proxy: FaultProxy,
-    _controller: Controller,
+/// A cluster whose controller keeps the policy as it is shipped, behind a proxy.
+struct Kept {
+    world: World,
+    proxy: FaultProxy,
 }
 
-impl Shipped {
+impl Kept {
     async fn start() -> Self {
         let bed: &'static Bed = Box::leak(Box::new(own().await));
-        let controller_args = LEASE.map(str::to_owned).to_vec();
-        let setup = Setup { controller_args, ..Setup::default() };
+        let setup = Setup { controller_args: LEASE.map(str::to_owned).to_vec(), without_webhook: true };
         let installation = Installation::apply(bed, setup).await.unwrap();
-        let controller_proxy = controller_proxy(bed).await;
-        let controller = installation.controller_with(controller_proxy.kubeconfig(), &[]).await.unwrap();
-        let proxy = FaultProxy::start(bed, &account(bed, names::WEBHOOK).await).await.unwrap();
-        let port = installation.webhook_address().rsplit(':').next().unwrap().parse().unwrap();
-        let webhook = Arc::new(installation.webhook_with(proxy.kubeconfig(), port, &[]).await.unwrap());
-        installation.until_gating().await.unwrap();
+        let proxy = controller_proxy(bed).await;
+        let controller = installation.controller_with(proxy.kubeconfig(), &[]).await.unwrap();
         installation.until_locking().await.unwrap();
-        Self { bed, gate: Gate { proxy, webhook, port }, controller_proxy, _controller: controller }
+        Self { world: World::of(bed, installation, controller), proxy }
     }
 
     /// Keeps the controller from putting anything back.
     fn forbid_putting_back(&self) -> RuleId {
         let rule = Rule::answer(503).unwrap().path("/validatingadmissionpolic").unwrap();
-        self.controller_proxy.add(rule.when(|request| request.is_write()))
+        self.proxy.add(rule.when(|request| request.is_write()))
     }
 
     async fn delete_policy(&self) {
-        let (now, client) = (DeleteParams::default(), self.bed.admin().unwrap());
+        let (now, client) = (DeleteParams::default(), self.world.bed.admin().unwrap());
         let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
         let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client);
         policies.delete(names::WINDOW_POLICY, &now).await.unwrap();
         bindings.delete(names::WINDOW_POLICY, &now).await.unwrap();
-    }
-}
-
-impl Drop for Shipped {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.bed.keep();
-        }
     }
 }
 
@@ -152,18 +137,17 @@ const LATE: usize = 3;
 /// At each write of a window, and before some. As long as the policy is gone nothing is raised that was not proven before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_policy_is_deleted_at_each_write_of_a_window() {
-    let t = std::time::Instant::now();
-    let shipped = Shipped::start().await;
-    let (bed, proxy) = (shipped.bed, &shipped.controller_proxy);
-    let steps = writes_of_a_controller(bed, proxy).await;
+    let kept = Kept::start().await;
+    let bed = kept.world.bed;
+    let steps = writes_of_a_controller(bed, &kept.proxy).await;
     let lock = Lock::in_force(bed).await;
-    eprintln!("shipped after {:?}", t.elapsed());
     let late = join_all((0..LATE).map(|_| Scene::unlimited(bed, "late"))).await;
+    let gate = Gate::of(&kept.world, &late.iter().collect::<Vec<_>>()).await;
     let scenes: Vec<(Scene, Migration)> =
         join_all(steps.iter().map(|_| Scene::rejected(bed, "policy"))).await;
     let stop = Stop::default();
     for (step, (scene, _)) in steps.iter().zip(&scenes) {
-        stop.hold(proxy, scene.tenant.name(), step, Action::Pass);
+        stop.hold(&kept.proxy, scene.tenant.name(), step, Action::Pass);
     }
     // Those whose lock is not proven yet. Who has proven it may raise after the policy is gone.
     let early = steps.iter().zip(&scenes).filter(|(step, _)| step.is_before_proof());
@@ -172,25 +156,20 @@ async fn the_policy_is_deleted_at_each_write_of_a_window() {
     let intruders: Vec<Intruder> = unproven.iter().map(|scene| Intruder::of(scene)).collect();
     join_all(scenes.iter().map(|(scene, _)| scene.tenant.unlimited())).await;
     stop.until_all_stand().await;
-    eprintln!("stood after {:?}", t.elapsed());
-    let forbidden = shipped.forbid_putting_back();
-    shipped.delete_policy().await;
+    let forbidden = kept.forbid_putting_back();
+    kept.delete_policy().await;
     lock.until(false).await;
-    eprintln!("gone after {:?}", t.elapsed());
     stop.let_go();
     let migrations = join_all(late.iter().map(|scene| async { scene.vm.migrate().await.unwrap() })).await;
-    let told = || async { (shipped.gate.endings("not_proven").await >= LATE as u64).then_some(()) };
+    let told = || async { (gate.endings("not_proven").await >= LATE as u64).then_some(()) };
     wait::eventually(SOON, told, "locks without proof to be reported").await.unwrap();
     for scene in &unproven {
         let account = Account::of(bed, scene.tenant.name()).await;
         assert_eq!(account.raises(), 0, "{account:#?}");
     }
-    proxy.remove(&forbidden);
+    kept.proxy.remove(&forbidden);
     lock.until(true).await;
-    eprintln!("back after {:?}", t.elapsed());
     let all = late.iter().zip(&migrations).chain(scenes.iter().map(|(scene, migration)| (scene, migration)));
     join_all(all.map(|(scene, migration)| scene.through(migration))).await;
     intruders.iter().for_each(Intruder::stayed_outside);
-    eprintln!("through after {:?}", t.elapsed());
-    eprintln!("tried {}", intruders[0].tried.load(Ordering::SeqCst));
 }

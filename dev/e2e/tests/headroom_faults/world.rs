@@ -25,18 +25,22 @@ pub struct World {
 /// The cluster in which tests keep to their own namespaces.
 pub async fn shared() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_init(|| async { equip(Bed::shared_with_kubevirt().await.unwrap()).await }).await
+    WORLD.get_or_init(|| async { equip(Bed::shared_with_kubevirt().await.unwrap(), &[]).await }).await
 }
 
-/// A cluster with two API servers. KubeVirt's controller speaks with the second, everybody else with the first. One test
-/// at a time has it.
+/// A cluster with two API servers, at both of which Sluice's controller proves its windows. KubeVirt's controller speaks
+/// with the second, everybody else with the first. One test at a time has it.
 pub async fn pair() -> Turn {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     static TURN: Mutex<()> = Mutex::const_new(());
     let turn = TURN.lock().await;
     let start = || async {
-        let options = BedOptions { kubevirt: true, second_api_server: true, ..BedOptions::default() };
-        equip(Box::leak(Box::new(Bed::start(options).await.unwrap()))).await
+        let options =
+            BedOptions { kubevirt: true, second_api_server: true, etcd_relay: true, ..BedOptions::default() };
+        let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await.unwrap()));
+        let servers = [bed.server_url(), bed.second_server_url()];
+        let args = servers.map(|url| format!("--api-server={url}"));
+        equip(bed, &args.each_ref().map(String::as_str)).await
     };
     Turn { world: WORLD.get_or_init(start).await, _turn: turn }
 }
@@ -49,7 +53,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || std::env::var_os("SLUICE_KEEP").is_some() {
             self.bed.keep();
         }
     }
@@ -77,8 +81,9 @@ impl Drop for Turn {
     }
 }
 
-async fn equip(bed: &'static Bed) -> World {
-    let installation = installed(bed).await;
+async fn equip(bed: &'static Bed, controller_args: &[&str]) -> World {
+    let mut installation = installed(bed).await;
+    installation.add_controller_args(controller_args);
     let controller = installation.controller().await.unwrap();
     installation.until_locking().await.unwrap();
     World { bed, installation, _controller: controller }

@@ -86,11 +86,13 @@ impl Plan<'_> {
     pub(crate) fn spec(&self, component: Component) -> ProgramSpec {
         let (mut args, extra) = match component {
             Component::Etcd => (self.etcd(), None),
-            Component::ApiServer => {
-                (self.api_server(self.ports.server, "audit"), Some(&self.options.api_server_args))
-            }
+            Component::ApiServer => (
+                self.api_server(self.ports.server, self.ports.etcd, "audit"),
+                Some(&self.options.api_server_args),
+            ),
             Component::SecondApiServer => {
-                (self.api_server(self.ports.second, "audit-2"), Some(&self.options.api_server_args))
+                let etcd = if self.options.etcd_relay { self.ports.relay } else { self.ports.etcd };
+                (self.api_server(self.ports.second, etcd, "audit-2"), Some(&self.options.api_server_args))
             }
             Component::ControllerManager => {
                 (self.controller_manager(), Some(&self.options.controller_manager_args))
@@ -152,9 +154,9 @@ impl Plan<'_> {
         ]
     }
 
-    fn api_server(&self, port: u16, audit: &str) -> Vec<String> {
+    fn api_server(&self, port: u16, etcd: u16, audit: &str) -> Vec<String> {
         let mut args = vec![
-            format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
+            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
             "--bind-address=127.0.0.1".into(),
             format!("--secure-port={port}"),
             "--advertise-address=127.0.0.1".into(),

@@ -12,7 +12,7 @@ mod state;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ pub use state::State;
 use crate::artifacts::say;
 use crate::pki::Pki;
 use crate::program::{Keeper, Program, ProgramSpec};
+use crate::relay::Relay;
 use crate::virt_handler::SimulatedVirtHandler;
 use components::{Plan, Programs};
 
@@ -44,6 +45,9 @@ pub struct BedOptions {
     /// Another API server on the same etcd, with which virt-controller speaks; everybody else speaks with the first.
     #[serde(default)]
     pub second_api_server: bool,
+    /// The second API server reaches etcd through a relay (see [`Bed::hold_watches`]).
+    #[serde(default)]
+    pub etcd_relay: bool,
     /// Additional flags of the API server.
     pub api_server_args: Vec<String>,
     /// Additional flags of the controller-manager.
@@ -59,6 +63,7 @@ impl Default for BedOptions {
             scheduler: true,
             kubevirt: false,
             second_api_server: false,
+            etcd_relay: false,
             api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
         }
@@ -73,6 +78,8 @@ pub(crate) struct Ports {
     server: u16,
     #[serde(default)]
     second: u16,
+    #[serde(default)]
+    relay: u16,
 }
 
 /// A running control plane. Dropping it stops everything and removes its directory.
@@ -89,6 +96,7 @@ pub struct Bed {
     admin: Identity,
     running: Mutex<BTreeMap<Component, Program>>,
     virt_handler: Mutex<Option<SimulatedVirtHandler>>,
+    relay: OnceLock<Relay>,
     /// Removes the directory when this process ends; `None` for a persistent bed.
     directory: Option<Keeper>,
     keep: AtomicBool,
@@ -205,6 +213,21 @@ impl Bed {
     pub fn resume(&self, component: Component) {
         if let Some(program) = self.running().get(&component) {
             program.resume();
+        }
+    }
+
+    /// Lets the second API server learn nothing more of what becomes of these keys of etcd, until
+    /// [`Self::release_watches`]. It reads and writes them as ever. Needs [`BedOptions::etcd_relay`].
+    pub fn hold_watches(&self, keys: &str) {
+        if let Some(relay) = self.relay.get() {
+            relay.hold(Some(keys.to_owned()));
+        }
+    }
+
+    /// Lets the second API server learn what it missed.
+    pub fn release_watches(&self) {
+        if let Some(relay) = self.relay.get() {
+            relay.hold(None);
         }
     }
 

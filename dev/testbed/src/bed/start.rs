@@ -16,6 +16,7 @@ use super::{Bed, BedOptions, Component, Identity, Plan, Ports, Programs};
 use crate::kubeconfig::{self, Credential};
 use crate::pki::Pki;
 use crate::program::{Keeper, Program, start_detached};
+use crate::relay::Relay;
 use crate::{artifacts, ports, wait};
 
 /// Deadline of one start; a healthy one takes three seconds on two cores.
@@ -122,7 +123,7 @@ impl Bed {
         fs::write(dir.join("stages.yaml"), include_str!("stages.yaml"))?;
         fs::write(dir.join("audit-policy.yaml"), include_str!("audit-policy.yaml"))?;
         let [etcd, peer, server, second] = [ports::free()?, ports::free()?, ports::free()?, ports::free()?];
-        let ports = Ports { etcd, peer, server, second };
+        let ports = Ports { etcd, peer, server, second, relay: ports::free()? };
         Self::assemble(dir, options, ports, pki, programs, keeper)
     }
 
@@ -153,6 +154,7 @@ impl Bed {
             admin,
             running: Mutex::default(),
             virt_handler: Mutex::default(),
+            relay: OnceLock::new(),
             directory,
             keep: false.into(),
             ready_after: Duration::ZERO,
@@ -182,6 +184,9 @@ impl Bed {
         self.until(end, Component::Etcd, async || etcd_ready(self.ports.etcd).await.then_some(())).await?;
         self.launch_one(Component::ApiServer, state.as_deref_mut())?;
         self.api_server_ready(end).await?;
+        if self.options.etcd_relay {
+            drop(self.relay.set(Relay::start(self.ports.relay, self.ports.etcd)?));
+        }
         if self.options.second_api_server {
             self.launch_one(Component::SecondApiServer, state.as_deref_mut())?;
             self.server_ready(end, Component::SecondApiServer, &self.second_server_url()).await?;

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use crate::Identity;
 use crate::kubevirt::kinds;
 pub use step::MigrationScript;
-use step::{Step, next};
+use step::{Launcher, Step, next};
 
 /// Pause before a refused write is tried again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -71,6 +71,8 @@ impl Drop for SimulatedVirtHandler {
     }
 }
 
+/// Label with the uid of the VMI that a launcher runs.
+const CREATED_BY: &str = "kubevirt.io/created-by";
 /// Annotations that the simulated kubelet ends a pod by.
 const COMPLETE_AFTER: &str = "sluice.dev/complete-after";
 const COMPLETE_AS: &str = "sluice.dev/complete-as";
@@ -90,8 +92,10 @@ async fn reconcile(vmi: Arc<DynamicObject>, client: Arc<Client>) -> Result<Actio
     let written = match next(&vmi, &now) {
         None => return Ok(Action::await_change()),
         Some(Step::Write(fresh)) => write(&client, &namespace, &fresh).await,
-        Some(Step::EndPod { name, exit_code, then }) => {
-            end_pod(&client, &namespace, &name, exit_code, &now).await?;
+        Some(Step::EndPod { pod, exit_code, then }) => {
+            for pod in launchers(&client, &vmi, &pod).await? {
+                end_pod(&client, pod, exit_code, &now).await?;
+            }
             write(&client, &namespace, &then).await
         }
     };
@@ -110,20 +114,31 @@ async fn write(client: &Client, namespace: &str, vmi: &DynamicObject) -> Result<
     vmis.replace(&name, &PostParams::default(), vmi).await.map(drop)
 }
 
+/// The pods that are meant and still run.
+async fn launchers(client: &Client, vmi: &DynamicObject, meant: &Launcher) -> Result<Vec<Pod>, kube::Error> {
+    let namespace = vmi.metadata.namespace.clone().unwrap_or_default();
+    let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
+    let of_vmi = ListParams::default().labels(&format!("{CREATED_BY}={uid}"));
+    let mut pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&of_vmi).await?.items;
+    pods.retain(|pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let is_meant = match meant {
+            Launcher::Named(name) => pod.metadata.name.as_ref() == Some(name),
+            Launcher::Left { node: left, target } => {
+                node == Some(left) && pod.metadata.name.as_ref() != target.as_ref()
+            }
+        };
+        is_meant && !matches!(phase, Some("Succeeded" | "Failed"))
+    });
+    Ok(pods)
+}
+
 /// The launcher exits: the pod is terminal, and the quota gets its share back.
-async fn end_pod(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    exit_code: i32,
-    now: &str,
-) -> Result<(), kube::Error> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let Some(pod) = pods.get_opt(name).await? else { return Ok(()) };
-    let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
-    if matches!(phase.as_str(), "Succeeded" | "Failed") {
-        return Ok(());
-    }
+async fn end_pod(client: &Client, pod: Pod, exit_code: i32, now: &str) -> Result<(), kube::Error> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let name = &pod.metadata.name.clone().unwrap_or_default();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let (phase, reason) = if exit_code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
     // The simulated kubelet may be about to write that the pod runs: told like this, it ends the pod again.
     let told = json!({"metadata": {"annotations": {COMPLETE_AFTER: "0s", COMPLETE_AS: phase}}});

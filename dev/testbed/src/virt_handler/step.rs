@@ -52,7 +52,17 @@ pub(super) enum Step {
     /// Replace the VMI.
     Write(DynamicObject),
     /// End a launcher pod, then replace the VMI.
-    EndPod { name: String, exit_code: i32, then: DynamicObject },
+    EndPod { pod: Launcher, exit_code: i32, then: DynamicObject },
+}
+
+/// A launcher pod of the VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Launcher {
+    /// The one of this name.
+    Named(String),
+    /// The one that runs on a node, apart from the one of this name. virt-controller's own `sourcePod` can be an earlier
+    /// launcher on the same node: it takes the youngest, and creation times have no fractions of a second.
+    Left { node: String, target: Option<String> },
 }
 
 /// The next step; `None` while there is nothing to say. `now` has no fraction of a second,
@@ -131,9 +141,15 @@ fn clean_up(vmi: &DynamicObject, migration: &Migration<'_>, script: MigrationScr
             labels.remove(TARGET_NODE);
         }
     });
-    let (pod, exit_code) = if failed { ("targetPod", 1) } else { ("sourcePod", 0) };
-    Some(match migration.text(pod) {
-        Some(name) => Step::EndPod { name: name.to_owned(), exit_code, then },
+    let target = migration.text("targetPod").map(str::to_owned);
+    let (pod, exit_code) = if failed {
+        (target.map(Launcher::Named), 1)
+    } else {
+        let node = migration.text("sourceNode").map(str::to_owned);
+        (node.map(|node| Launcher::Left { node, target }), 0)
+    };
+    Some(match pod {
+        Some(pod) => Step::EndPod { pod, exit_code, then },
         None => Step::Write(then),
     })
 }
@@ -182,11 +198,15 @@ mod tests {
 
     fn migrating(script: Option<&str>, state: Value) -> DynamicObject {
         let mut handed =
-            json!({"migrationUid": "m", "targetNode": "b", "targetPod": "new", "sourcePod": "old"});
+            json!({"migrationUid": "m", "targetNode": "b", "targetPod": "new", "sourceNode": "a"});
         handed.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
         let annotations = script.map(|script| json!({SCRIPT: script})).unwrap_or_default();
         let metadata = json!({"name": "vm", "labels": {TARGET_NODE: "b"}, "annotations": annotations});
         vmi(metadata, json!({"phase": "Running", "nodeName": "a", "migrationState": handed}))
+    }
+
+    fn source() -> Launcher {
+        Launcher::Left { node: "a".to_owned(), target: Some("new".to_owned()) }
     }
 
     fn write(step: Option<Step>) -> DynamicObject {
@@ -225,8 +245,8 @@ mod tests {
         assert_eq!(fresh.data["status"]["nodeName"], "b");
         assert_eq!(fresh.data["status"]["migrationState"]["completed"], true);
         assert_eq!(fresh.data["status"]["migrationState"]["startTimestamp"], NOW);
-        let Some(Step::EndPod { name, exit_code, then }) = next(&fresh, NOW) else { panic!("no pod ends") };
-        assert_eq!((name.as_str(), exit_code), ("old", 0));
+        let Some(Step::EndPod { pod, exit_code, then }) = next(&fresh, NOW) else { panic!("no pod ends") };
+        assert_eq!((pod, exit_code), (source(), 0));
         assert_eq!(next(&then, NOW), None);
     }
 
@@ -260,8 +280,8 @@ mod tests {
         let fresh = write(next(&migrating(Some("fail"), json!({})), NOW));
         assert_eq!(fresh.data["status"]["migrationState"]["failed"], true);
         assert_eq!(fresh.data["status"]["nodeName"], "a");
-        let Some(Step::EndPod { name, exit_code, .. }) = next(&fresh, NOW) else { panic!("no pod ends") };
-        assert_eq!((name.as_str(), exit_code), ("new", 1));
+        let Some(Step::EndPod { pod, exit_code, .. }) = next(&fresh, NOW) else { panic!("no pod ends") };
+        assert_eq!((pod, exit_code), (Launcher::Named("new".to_owned()), 1));
     }
 
     #[test]
@@ -269,7 +289,7 @@ mod tests {
         let mut fresh = write(next(&migrating(Some("keep-source"), json!({})), NOW));
         assert_eq!(next(&fresh, NOW), None);
         fresh.metadata.annotations = None;
-        assert!(matches!(next(&fresh, NOW), Some(Step::EndPod { name, .. }) if name == "old"));
+        assert!(matches!(next(&fresh, NOW), Some(Step::EndPod { pod, .. }) if pod == source()));
     }
 
     #[test]

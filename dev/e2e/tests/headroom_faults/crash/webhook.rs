@@ -12,7 +12,7 @@ use crate::steps::{Step, writes_of_a_window};
 use crate::world::{self, World};
 
 /// How many are killed at the same time.
-const AT_ONCE: usize = 5;
+const AT_ONCE: usize = 8;
 
 /// Kills the webhook at a write. Another one takes over: a replica, or the same one, started again.
 async fn killed_at(world: &World, step: &Step, when: When, replica: bool) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use sluice_api::names;
 use sluice_testbed::{Component, wait};
 
@@ -70,6 +71,43 @@ async fn an_api_server_that_stands_still_lets_nothing_be_raised() {
     let migration = scene.vm.migrations().await.unwrap();
     let migration = migration.into_iter().find(|migration| migration.name() == created).unwrap();
     scene.through(&migration).await;
+}
+
+/// The second API server does not learn of windows, but answers; KubeVirt's controller speaks with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_whose_watch_lags_lets_nothing_be_raised() {
+    let world = world::pair().await;
+    let scene = Scene::unlimited(world.bed, "lags").await;
+    let (first, second) = (world.bed.server_url(), world.bed.second_server_url());
+    let gate = gate(&world, &scene, &[&first, &second]).await;
+    let before = scene.migrate_through().await.raises();
+    scene.reset().await;
+    let name = scene.tenant.name();
+    let let_through = probes_let_through(&world, name).await;
+    world.bed.hold_watches("/registry/quota.sluice.dev/migrationwindows");
+    let migration = scene.vm.migrate().await.unwrap();
+    migration.until_rejected().await.unwrap();
+    let reported = || async { (gate.endings("not_proven").await >= 2).then_some(()) };
+    wait::eventually(SOON, reported, "a lock without proof to be reported").await.unwrap();
+    let account = Account::of(world.bed, name).await;
+    assert_eq!(account.raises(), before, "{account:#?}");
+    // It answered, and not as the other one.
+    assert!(probes_let_through(&world, name).await > let_through + 10);
+    world.bed.release_watches();
+    scene.through(&migration).await.holds_with(2);
+}
+
+/// How many probes were answered as if there were no window.
+async fn probes_let_through(world: &World, namespace: &str) -> usize {
+    let events = world.bed.audit_events_with(namespace).await.unwrap();
+    let is_let_through = |event: &&Value| {
+        let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        text("/objectRef/resource") == names::MIGRATION_WINDOWS
+            && text("/objectRef/namespace") == namespace
+            && text("/requestObject/metadata/name") == names::PROBE_NAME
+            && event["responseStatus"]["code"] == 201
+    };
+    events.iter().filter(is_let_through).count()
 }
 
 async fn create_migration(client: &kube::Client, namespace: &str) -> String {

@@ -9,7 +9,7 @@ use sluice_testbed::kubevirt::MigrationScript;
 
 use super::{amounts, evacuate, machine, other_pod, projected, shapes, until_used, without_console};
 use crate::chronicle::{Chronicle, exact};
-use crate::trail::assert_made_room;
+use crate::trail::assert_none_rejected;
 
 /// The two machines that use what the customer's namespace has, and what else it had.
 pub async fn customer_uses_its_quota(tenant: &Tenant<'_>) -> Vec<sluice_testbed::kubevirt::Vm> {
@@ -43,7 +43,7 @@ async fn a_migration_passes_a_quota_that_is_below_its_usage() {
         vm.until_alone().await.unwrap();
         until_used(&tenant, "default-4tmmk", &[("limits.cpu", "28505m")]).await;
     }
-    assert_made_room(&tenant, 3).await;
+    assert_none_rejected(&tenant, 3).await;
     let annals = chronicle.end().await;
     annals.assert_never_below("default-4tmmk", &low);
     annals.assert_spec_untouched("default-4tmmk");
@@ -95,7 +95,7 @@ async fn others_pass_while_the_source_of_the_first_still_runs() {
         vm.until_alone().await.unwrap();
     }
     tenant.until_clear().await;
-    assert_made_room(&tenant, 4).await;
+    assert_none_rejected(&tenant, 4).await;
     vms[0].release().await.unwrap();
     vms[0].until_alone().await.unwrap();
     tenant.until_quota("rq", "the last source to be given back", |now| used(now) == used(&full)).await;
@@ -120,7 +120,7 @@ async fn four_machines_are_evacuated_at_once() {
     }
     tenant.until_clear().await;
     tenant.until_quota("rq", "the sources to be given back", |now| used(now) == used(&full)).await;
-    assert_made_room(&tenant, 4).await;
+    assert_none_rejected(&tenant, 4).await;
     let annals = chronicle.end().await;
     annals.assert_never_below("rq", &base);
     annals.assert_spec_untouched("rq");
@@ -149,7 +149,7 @@ async fn three_machines_whose_requests_fill_the_quota_are_evacuated() {
     tenant.until_clear().await;
     until_used(&tenant, "default-gn4d2", &counted).await;
     // 27 in the report.
-    assert_made_room(&tenant, 3).await;
+    assert_none_rejected(&tenant, 3).await;
     let annals = chronicle.end().await;
     annals.assert_never_below("default-gn4d2", &shapes::just_above_three());
     annals.assert_spec_untouched("default-gn4d2");

@@ -10,7 +10,7 @@ use sluice_e2e::tenant::{SOON, Tenant, shared};
 use sluice_testbed::wait;
 
 use super::{amounts, machine, projected};
-use crate::trail::{Trail, assert_made_room};
+use crate::trail::{Trail, assert_none_rejected};
 
 const SAYS: &str = "users are forbidden from changing resources managed by Rancher";
 
@@ -103,7 +103,7 @@ async fn who_forbids_to_write_a_status_is_named_and_only_his_quota_suffers() {
         other.until_alone().await.unwrap();
     }
     free.until_clear().await;
-    assert_made_room(&free, 3).await;
+    assert_none_rejected(&free, 3).await;
     assert!(migration.target_pod().await.unwrap().is_none());
     // Each attempt of virt-controller (its own back-off doubles) may cost one write, each of ours one more.
     let (writes, attempts) = (Trail::of(&tenant).await.status_writes(), tenant.rejected_attempts().await);

@@ -8,7 +8,7 @@ use sluice_testbed::kubevirt::{MigrationScript, Vm};
 use super::{Hard, amounts, machine, projected, until_used};
 use crate::apart::{Turn, apart};
 use crate::chronicle::{Annals, Chronicle, exact};
-use crate::trail::assert_made_room;
+use crate::trail::assert_none_rejected;
 
 const QUOTA: &str = "default-z4g94";
 const ONE: [(&str, &str); 2] = [("limits.cpu", "2015m"), ("limits.memory", "4797464313")];
@@ -52,7 +52,7 @@ async fn a_machine_that_nearly_fills_its_quota_migrates() {
     for _ in 0..2 {
         migrate(&tenant, &vm, &[("limits.cpu", "4030m"), ("limits.memory", "9594928626")], &ONE).await;
     }
-    assert_made_room(&tenant, 2).await;
+    assert_none_rejected(&tenant, 2).await;
     unharmed(&chronicle.end().await, &base);
     turn.overhead_ratio(None).await;
 }
@@ -72,7 +72,7 @@ async fn a_machine_that_outgrew_its_quota_migrates_again_but_does_not_start_agai
     let later = [("limits.cpu", "4030m"), ("limits.memory", "11364922626")];
     migrate(&tenant, &vm, &later, &ONE_LARGER).await;
     migrate(&tenant, &vm, &later, &ONE_LARGER).await;
-    assert_made_room(&tenant, 3).await;
+    assert_none_rejected(&tenant, 3).await;
     unharmed(&chronicle.end().await, &base);
 
     vm.delete().await.unwrap();
@@ -94,7 +94,7 @@ async fn a_machine_whose_quota_was_raised_with_the_ratio_starts_and_migrates() {
     let both = [("limits.cpu", "4030m"), ("limits.memory", "11364922626")];
     migrate(&tenant, &vm, &both, &ONE_LARGER).await;
     migrate(&tenant, &vm, &both, &ONE_LARGER).await;
-    assert_made_room(&tenant, 2).await;
+    assert_none_rejected(&tenant, 2).await;
     unharmed(&chronicle.end().await, &base);
     turn.overhead_ratio(None).await;
 }
@@ -120,7 +120,7 @@ async fn a_second_and_a_third_migration_pass_while_all_former_sources_are_still_
     turn.bed.resume(Component::ControllerManager);
     let one = |now: &ResourceQuota| used(now) == used(&full) && hard(now) == spec_hard(now);
     tenant.until_quota("full", "the sources to be given back", one).await;
-    assert_made_room(&tenant, 3).await;
+    assert_none_rejected(&tenant, 3).await;
     let annals = chronicle.end().await;
     let base = spec_hard(&full).into_iter().map(|(key, amount)| (key, amount.0)).collect();
     annals.assert_never_below("full", &base);

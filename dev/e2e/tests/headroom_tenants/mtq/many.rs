@@ -10,7 +10,7 @@ use sluice_testbed::{kubevirt, wait};
 
 use super::{one_pod, passes, text, until_as_before};
 use crate::apart::apart;
-use crate::trail::assert_made_room;
+use crate::trail::assert_none_rejected;
 
 /// F13: KubeVirt's own limits hold, and nobody is locked out or rejected meanwhile.
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +32,7 @@ async fn more_migrations_than_kubevirt_lets_run_at_once() {
     }
     let four = |now: &_| used(now) == used(&quotas[0]);
     tenant.until_quota("rq", "the sources to be given back", four).await;
-    assert_made_room(&tenant, 4).await;
+    assert_none_rejected(&tenant, 4).await;
     turn.parallel(100, 100).await;
 }
 

@@ -76,6 +76,10 @@ async fn defaults_of_a_limit_range_are_counted() {
     let end = tenant.until_quota("rq", "one pod", |now| used(now)["requests.cpu"].0 == "105m").await;
     assert!(amount(&used(&end), "limits.cpu") > amount(&used(&full), "limits.cpu"), "the target is larger");
     assert_eq!(end.metadata.generation, full.metadata.generation);
+    // With the budget there, none is refused.
+    let before = tenant.rejected_attempts().await;
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    assert_eq!(tenant.rejected_attempts().await, before);
 }
 
 /// managed-tenant-quota stops when there are several.
