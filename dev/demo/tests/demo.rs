@@ -86,13 +86,8 @@ fn assert_migration(text: &str) {
     }
     let last = rest.lines().next().unwrap();
     let (_, open) = last.split_once("the window was open for ").unwrap_or_else(|| panic!("{last}"));
-    let (open, rejected) = open.split_once(" ms, ").unwrap_or_else(|| panic!("{last}"));
-    // A busy machine may need a second window.
-    for open in open.split(" ms and ") {
-        assert!(open.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{last}");
-    }
-    let rejected = rejected.strip_suffix(" rejected attempts").unwrap_or_else(|| panic!("{last}"));
-    assert!(rejected.parse::<u32>().is_ok(), "{last}");
+    let open = open.strip_suffix(" ms, no attempt was rejected").unwrap_or_else(|| panic!("{last}"));
+    assert!(open.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{last}");
     assert!(last.contains("The quota's spec never changed ("), "{last}");
     assert!(
         text.contains(" target Running on node-") && text.contains(" source Succeeded on node-"),

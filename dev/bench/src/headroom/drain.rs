@@ -71,7 +71,7 @@ impl Drain {
         Some(Self {
             s: between_ms(begin, end) / 1e3,
             targets_s: between_ms(begin, last_target) / 1e3,
-            rejected: targets().filter(|it| it.code == 403).count(),
+            rejected: targets().filter(|it| !it.succeeded()).count(),
         })
     }
 }

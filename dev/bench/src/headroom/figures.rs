@@ -56,6 +56,10 @@ impl Figures {
         quantile(&mut self.windows().map(|window| window.open_ms).collect::<Vec<_>>(), q)
     }
 
+    pub(super) fn raised_ms(&self, q: f64) -> f64 {
+        quantile(&mut self.windows().map(|window| window.raised_ms).collect::<Vec<_>>(), q)
+    }
+
     pub(super) fn rejected(&self) -> usize {
         self.full.iter().map(|journey| journey.rejected).sum()
     }

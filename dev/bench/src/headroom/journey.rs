@@ -14,10 +14,10 @@ pub(super) const STEPS: [&str; 10] = [
     "lock: create window",
     "proof: probe denied",
     "drain",
-    "list quotas",
     "raise",
-    "settle, admission, target exists",
-    "target seen, restore",
+    "raise known: dry run refused",
+    "target charged, restore sent",
+    "restore",
     "unlock: delete window",
 ];
 
@@ -37,6 +37,8 @@ pub(super) struct Step {
 pub(super) struct Window {
     /// From the answer that it exists to the answer that it is gone.
     pub(super) open_ms: f64,
+    /// From the answer to the first raise to the answer to the last restore.
+    pub(super) raised_ms: f64,
     /// Of each of [`STEPS`].
     pub(super) steps: [Step; STEPS.len()],
 }
@@ -58,7 +60,7 @@ impl Journey {
         let mut targets = requests
             .iter()
             .filter(|it| it.is("create", "pods") && it.migration.as_deref() == Some(uid) && !it.dry_run);
-        let rejected = targets.clone().filter(|it| it.code == 403).count();
+        let rejected = targets.clone().filter(|it| !it.succeeded()).count();
         let first = targets.clone().map(|it| it.received).min()?;
         let target = targets.find(|it| it.succeeded())?;
         // The log does not tell the generated name of what is created: it is the last one before the first attempt.
@@ -91,8 +93,14 @@ impl Window {
             .filter(|it| it.is_ours() && it.received >= lock.answered && it.answered <= unlock.answered)
             .copied()
             .collect();
-        let steps = Self::steps(&within, asked, target, [lock, unlock]);
-        Some(Self { open_ms: between_ms(lock.answered, unlock.answered), steps })
+        let patches = within.iter().filter(|it| it.is("patch", "resourcequotas/status") && it.succeeded());
+        let (restores, raises): (Vec<&Request>, Vec<&Request>) = patches.copied().partition(|it| it.plain);
+        let raised_ms = match (raises.first(), restores.last()) {
+            (Some(raise), Some(restore)) => between_ms(raise.answered, restore.answered),
+            _ => 0.0,
+        };
+        let steps = Self::steps(&within, asked, target, [lock, unlock], raises, restores);
+        Some(Self { open_ms: between_ms(lock.answered, unlock.answered), raised_ms, steps })
     }
 
     fn steps(
@@ -100,27 +108,26 @@ impl Window {
         asked: Timestamp,
         target: &Request,
         [lock, unlock]: [&Request; 2],
+        raises: Vec<&Request>,
+        restores: Vec<&Request>,
     ) -> [Step; STEPS.len()] {
-        let dry = |name: &str| -> Vec<&Request> {
-            within.iter().filter(|it| it.dry_run && it.name == name).copied().collect()
+        let dry = |name: &str| {
+            within.iter().filter(|it| it.dry_run && it.name == name).copied().collect::<Vec<&Request>>()
         };
-        // The target may be seen, and the quota restored, before the answer to the target's creation is written.
-        let patches = |restores: bool| -> Vec<&Request> {
-            let patches = within.iter().filter(|it| it.is("patch", "resourcequotas/status"));
-            patches.filter(|it| it.plain == restores).copied().collect()
-        };
-        let lists = within.iter().filter(|it| it.is("list", "resourcequotas")).copied().collect();
+        let raised = raises.first().map_or(unlock.answered, |raise| raise.answered);
+        let (drains, looks) = dry(names::DRAIN_NAME).into_iter().partition(|it| it.received < raised);
+        let restoring = restores.first().map(|restore| restore.received);
         let none = Vec::new;
         let parts: [(Vec<&Request>, Option<Timestamp>); STEPS.len()] = [
             (none(), Some(target.received)),
             (none(), Some(lock.received)),
             (vec![lock], None),
             (dry(names::PROBE_NAME), None),
-            (dry(names::DRAIN_NAME), None),
-            (lists, None),
-            (patches(false), None),
-            (none(), Some(target.answered)),
-            (patches(true), None),
+            (drains, None),
+            (raises, None),
+            (looks, None),
+            (none(), restoring),
+            (restores, None),
             (vec![unlock], None),
         ];
         let mut before = asked;
@@ -166,9 +173,10 @@ mod tests {
             dry("probe", 201, [16, 17]),
             dry("probe", 403, [18, 20]),
             dry("drain", 201, [21, 22]),
-            ours("list", "resourcequotas", "", [23, 24]),
-            ours("patch", "resourcequotas/status", "full", [25, 28]),
-            target(201, [10, 40]),
+            ours("patch", "resourcequotas/status", "full", [23, 26]),
+            dry("drain", 403, [27, 28]),
+            // It may be restored before the answer to the target's creation is written.
+            target(201, [10, 44]),
             Request { plain: true, ..ours("patch", "resourcequotas/status", "full", [42, 45]) },
             ours("delete", "migrationwindows", "window", [46, 48]),
             // Of the next migration.
@@ -183,10 +191,10 @@ mod tests {
     fn a_journey_is_the_sum_of_its_steps() {
         let log = log();
         let journey = Journey::read(&log.iter().collect::<Vec<_>>(), "uid").unwrap();
-        assert_eq!((journey.target_ms, journey.rejected), (35.0, 1));
+        assert_eq!((journey.target_ms, journey.rejected), (39.0, 1));
         let window = journey.window.unwrap();
-        assert_eq!(window.open_ms, 33.0);
-        assert_eq!(window.steps.map(|step| step.ms), [5.0, 2.0, 3.0, 5.0, 2.0, 2.0, 4.0, 12.0, 5.0, 3.0]);
+        assert_eq!((window.open_ms, window.raised_ms), (33.0, 19.0));
+        assert_eq!(window.steps.map(|step| step.ms), [5.0, 2.0, 3.0, 5.0, 2.0, 4.0, 2.0, 14.0, 3.0, 3.0]);
         assert_eq!(window.steps.map(|step| step.requests), [0, 0, 1, 2, 1, 1, 1, 0, 1, 1]);
         assert_eq!(window.steps[3].server_ms, 3.0);
     }

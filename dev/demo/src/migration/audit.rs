@@ -33,7 +33,7 @@ impl Facts {
                     let since = opened.take().map(|opened| request.at.duration_since(opened));
                     facts.windows.extend(since.and_then(|open| Duration::try_from(open).ok()));
                 }
-                ("pods", "create") if request.code == 403 && request.is_target => facts.rejected += 1,
+                ("pods", "create") if request.code >= 400 && request.is_target => facts.rejected += 1,
                 // An apply that creates is a patch too, answered with 201.
                 ("resourcequotas", _) if request.code == 200 && write && !request.of_status => {
                     facts.spec_writes += 1;

@@ -102,6 +102,11 @@ fn verdict(passage: &Passage, facts: &Facts) -> anyhow::Result<String> {
         facts.spec_writes.max(passage.spec_changes)
     );
     ensure!(!facts.windows.is_empty(), "the VM migrated without a window: quota {} was not full", last.name);
+    ensure!(
+        facts.rejected == 0,
+        "the promise was broken: {} attempts to create the target were rejected",
+        facts.rejected
+    );
     let node = |is_target| {
         let launchers = passage.launchers();
         let of_role = launchers.into_iter().find(|launcher| launcher.is_target == is_target);
@@ -114,12 +119,11 @@ fn verdict(passage: &Passage, facts: &Facts) -> anyhow::Result<String> {
     let windows: Vec<String> =
         facts.windows.iter().map(|open| format!("{:.1} ms", open.as_secs_f64() * 1e3)).collect();
     Ok(format!(
-        "The VM moved from {} to {}. The quota's spec never changed ({generation}), the window was open for {}, {} rejected \
-         attempts",
+        "The VM moved from {} to {}. The quota's spec never changed ({generation}), the window was open for {}, no \
+         attempt was rejected",
         node(false),
         node(true),
-        windows.join(" and "),
-        facts.rejected
+        windows.join(" and ")
     ))
 }
 
@@ -139,18 +143,19 @@ mod tests {
     #[test]
     fn the_last_line_is_what_was_observed() {
         let windows = vec![Duration::from_micros(27_340), Duration::from_millis(31)];
-        let facts = Facts { windows, rejected: 2, spec_writes: 0 };
+        let facts = Facts { windows, rejected: 0, spec_writes: 0 };
         let mut passage = Passage::default();
         (passage.first, passage.quota) = (Some(quota("1", 3)), Some(quota("1", 3)));
         let line = verdict(&passage, &facts).unwrap();
         assert!(
             line.ends_with(
-                "never changed (generation 3 before and after), the window was open for 27.3 ms and 31.0 ms, 2 rejected attempts"
+                "never changed (generation 3 before and after), the window was open for 27.3 ms and 31.0 ms, no attempt was rejected"
             ),
             "{line}"
         );
         assert!(verdict(&passage, &Facts::default()).is_err(), "no window");
         assert!(verdict(&passage, &Facts { spec_writes: 1, ..facts.clone() }).is_err());
+        assert!(verdict(&passage, &Facts { rejected: 1, ..facts.clone() }).is_err());
         passage.quota = Some(quota("1", 4));
         assert!(verdict(&passage, &facts).is_err());
         passage.quota = Some(quota("2", 3));

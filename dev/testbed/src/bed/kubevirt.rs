@@ -35,7 +35,7 @@ impl Bed {
     }
 
     /// The audit events of launcher pods that virt-controller tried to create in a namespace and
-    /// that were refused (403), in the log's order.
+    /// that were refused, for whatever reason, in the log's order.
     ///
     /// # Errors
     /// As [`Bed::audit_events`].
@@ -47,7 +47,10 @@ impl Bed {
                 && text("/objectRef/subresource").is_empty()
                 && text("/objectRef/namespace") == namespace
                 && text("/user/username") == CONTROLLER
-                && event.pointer("/responseStatus/code").and_then(Value::as_u64) == Some(403)
+                && event
+                    .pointer("/responseStatus/code")
+                    .and_then(Value::as_u64)
+                    .is_some_and(|code| code >= 400)
         };
         let mut events = self.audit_events().await?;
         events.retain(rejected);
