@@ -45,6 +45,12 @@ pub enum ClearError {
         #[source]
         source: kube::Error,
     },
+    /// It changed all the time.
+    #[error("restoring quotas in namespace {namespace}: they or the window changed all the time")]
+    Busy {
+        /// Where.
+        namespace: Arc<str>,
+    },
     /// A quota could not be restored.
     #[error("restoring quota {quota} in namespace {namespace}: {why}")]
     Restore {
@@ -67,32 +73,57 @@ impl Headroom {
     /// # Errors
     /// When a request fails. What is left is safe: the lock is over, and the raise is an exact fit.
     pub async fn clear(&self, namespace: &Arc<str>) -> Result<Cleared, ClearError> {
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500), 0);
+        let end = Instant::now() + RESTORE_TIME;
+        let mut restored = Vec::new();
+        loop {
+            match self.try_clear(namespace, &mut restored).await {
+                Ok(Some(cleared)) => return Ok(Cleared { restored, ..cleared }),
+                Ok(None) if Instant::now() < end => sleep(backoff.failed()).await,
+                Ok(None) => return Err(ClearError::Busy { namespace: Arc::clone(namespace) }),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// `None` if something came between: what looks like a left raise may be that of a window that is younger than the look
+    /// at the window. So the window must be the same after the quotas were listed, and a quota as it was listed when it is
+    /// written.
+    async fn try_clear(
+        &self,
+        namespace: &Arc<str>,
+        restored: &mut Vec<Arc<str>>,
+    ) -> Result<Option<Cleared>, ClearError> {
         let failed = |tried| {
             let namespace = Arc::clone(namespace);
             move |source| ClearError::Request { tried, namespace, source }
         };
-        let found = self.requests.window(namespace).await.map_err(failed("reading the window"))?;
+        let look = || async { self.requests.window(namespace).await.map_err(failed("reading the window")) };
+        let found = look().await?;
         let mut cleared = Cleared::default();
         if let Some((window, date)) = &found
             && !is_over(window, *date)
         {
             cleared.live_until = Some(window.spec.until.0);
             if !is_closing(window, *date) {
-                return Ok(cleared);
+                return Ok(Some(cleared));
             }
         }
         let wires: Vec<NativeQuotaWire> =
             self.requests.quotas(namespace).await.map_err(failed("listing quotas"))?;
-        for record in wires.iter().map(NativeRecord::read).filter(|record| record.native().is_raised()) {
-            let quota = QuotaRef { name: Arc::clone(&record.name), uid: record.uid.clone() };
-            let end = Instant::now() + RESTORE_TIME;
-            self.restore(namespace, &quota, Some(record), end).await.map_err(|why| ClearError::Restore {
-                quota: Arc::clone(&quota.name),
-                namespace: Arc::clone(namespace),
-                forbidden: why.contains(FORBIDDEN),
-                why,
-            })?;
-            cleared.restored.push(quota.name);
+        let mut raised: Vec<_> = wires.iter().map(NativeRecord::read).collect();
+        raised.retain(|record| record.native().is_raised());
+        let uid = |found: &Option<(MigrationWindow, _)>| {
+            found.as_ref().and_then(|(window, _)| window.metadata.uid.clone())
+        };
+        if !raised.is_empty() && uid(&look().await?) != uid(&found) {
+            return Ok(None);
+        }
+        for record in raised {
+            if !self.restore_unchanged(namespace, &record).await? {
+                return Ok(None);
+            }
+            restored.push(record.name);
         }
         if let Some((window, _)) = found
             && cleared.live_until.is_none()
@@ -102,7 +133,30 @@ impl Headroom {
             self.requests.delete(namespace, &uid, &version).await.map_err(failed("deleting the window"))?;
             cleared.window = true;
         }
-        Ok(cleared)
+        Ok(Some(cleared))
+    }
+
+    /// Whether the quota is restored, or gone. If it has changed since, it is not.
+    async fn restore_unchanged(
+        &self,
+        namespace: &Arc<str>,
+        record: &NativeRecord,
+    ) -> Result<bool, ClearError> {
+        let patch = crate::patches::restore_unchanged(record);
+        let written: kube::Result<NativeQuotaWire> =
+            self.requests.patch_quota_status(namespace, &record.name, &patch, false).await;
+        let Err(error) = written else { return Ok(true) };
+        match classify(&error) {
+            Failure::NotFound => Ok(true),
+            Failure::Invalid | Failure::Conflict => Ok(false),
+            failure if failure.is_transient() => Ok(false),
+            failure => Err(ClearError::Restore {
+                quota: Arc::clone(&record.name),
+                namespace: Arc::clone(namespace),
+                forbidden: failure == Failure::Forbidden,
+                why: error.to_string().into(),
+            }),
+        }
     }
 
     /// Writes `status.hard := spec.hard` until that is so, whatever changes meanwhile; until `end` at most. `known` is the

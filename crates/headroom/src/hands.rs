@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowQuota, names};
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Raise, reserve};
+use sluice_engine::headroom::{MARK, Raise, reserve};
 use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Failure, classify};
@@ -18,13 +18,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::patches;
 use crate::protocol::{Answer, Command, Ending, Opening, QuotaRef};
-use crate::requests::Opened;
+use crate::requests::{Drained, Opened};
 use crate::window::{Headroom, LOCK_TIME, Target};
 
 /// Limit for the proof, and for the drain.
 const PROOF_TIME: Duration = Duration::from_secs(1);
 /// Restoring stops this long before the lock ends: nothing is sent that could arrive after it.
 pub(crate) const MARGIN: Duration = Duration::from_millis(500);
+/// Before the next try to create a window that was refused because of the mark of one that is gone.
+const MARK_PAUSE: Duration = Duration::from_millis(5);
 /// The schema's limit for `spec.quotas` of a window.
 const MOST_QUOTAS: usize = 64;
 /// Above this many quotas a namespace's are listed.
@@ -49,6 +51,8 @@ pub(crate) struct Hands<'h> {
     records: HashMap<Arc<str>, NativeRecord>,
     /// What was raised, and the quota as it was right after.
     pub(crate) raised: Vec<(Raise, NativeRecord)>,
+    /// Quota admission of some API server still had the mark of an earlier raise when this window began.
+    has_old_mark: bool,
     locked_at: Instant,
     raised_at: Option<Instant>,
     pub(crate) lock_end: Instant,
@@ -74,6 +78,7 @@ impl<'h> Hands<'h> {
             other: None,
             records: HashMap::new(),
             raised: Vec::new(),
+            has_old_mark: false,
             locked_at: now,
             raised_at: None,
             lock_end: now,
@@ -117,6 +122,7 @@ impl<'h> Hands<'h> {
             Err(error) => match classify(&error) {
                 Failure::AlreadyExists | Failure::Conflict => self.held().await,
                 failure if failure.may_have_applied() => self.held().await,
+                Failure::Forbidden if names_mark(&error) => self.behind_mark().await,
                 _ => failed("creating the window", &error),
             },
         }
@@ -126,6 +132,16 @@ impl<'h> Hands<'h> {
         self.headroom.metrics.opened();
         self.window = Some(opened);
         Answer::Locked
+    }
+
+    /// Quota admission judges before it is found that there is a window already. The mark of a window that is gone is known
+    /// for some milliseconds more.
+    async fn behind_mark(&mut self) -> Answer {
+        let answer = self.held().await;
+        if answer == Answer::Free {
+            sleep(MARK_PAUSE).await;
+        }
+        answer
     }
 
     /// Looks who holds the window.
@@ -170,11 +186,14 @@ impl<'h> Hands<'h> {
         }
     }
 
-    async fn drain(&self) -> Answer {
+    async fn drain(&mut self) -> Answer {
         let Some(window) = &self.window else { return Answer::Failed("there is no window".into()) };
         let drain = self.window_object(names::DRAIN_NAME, window.until);
         match self.headroom.requests.drain(window, &drain, PROOF_TIME).await {
-            Ok(()) => Answer::Drained,
+            Ok(drained) => {
+                self.has_old_mark = drained == Drained::BehindMark;
+                Answer::Drained
+            }
             Err(why) => Answer::Failed(why),
         }
     }
@@ -314,7 +333,7 @@ impl<'h> Hands<'h> {
 
     /// Asks every API server until quota admission has seen the mark of this quota. `false` if it did not in time.
     pub(crate) async fn see(&self, marked: &QuotaRef) -> bool {
-        let Some(window) = &self.window else { return false };
+        let Some(window) = self.window.as_ref().filter(|_| !self.has_old_mark) else { return false };
         let drain = self.window_object(names::DRAIN_NAME, window.until);
         let end = Instant::now() + PROOF_TIME;
         match self.headroom.requests.see_mark(window, &drain, &marked.name, end).await {
@@ -387,6 +406,10 @@ fn lock_until(now: Timestamp) -> Timestamp {
 /// Whether the time of a window was over when the API server gave its answer.
 pub(crate) fn is_over(window: &MigrationWindow, date: Option<Timestamp>) -> bool {
     date.is_some_and(|date| date >= window.spec.until.0)
+}
+
+fn names_mark(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.message.contains(MARK))
 }
 
 fn failed(tried: &str, error: &kube::Error) -> Answer {

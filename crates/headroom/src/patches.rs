@@ -17,6 +17,15 @@ pub(crate) fn raise(record: &NativeRecord, raise: &Raise) -> Value {
     ])
 }
 
+/// As [`restore`], if nothing at all has changed since.
+pub(crate) fn restore_unchanged(record: &NativeRecord) -> Value {
+    let mut patch = restore(record);
+    if let (Some(version), Some(operations)) = (record.version.precondition(), patch.as_array_mut()) {
+        operations.insert(0, json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+    }
+    patch
+}
+
 /// Puts `status.hard` back, if identity and spec are still as they were read. Usage may have changed: it must have.
 pub(crate) fn restore(record: &NativeRecord) -> Value {
     let raw = record.raw();

@@ -45,6 +45,15 @@ pub struct Opened {
     pub until: Timestamp,
 }
 
+/// What a drain has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drained {
+    /// No API server knows of an earlier raise.
+    Clean,
+    /// One of them does: a mark that it shows says nothing of the next raise.
+    BehindMark,
+}
+
 /// Talks to the API servers on behalf of windows.
 pub struct Requests {
     client: Client,
@@ -167,15 +176,19 @@ impl Requests {
         let (end, peers) = (Instant::now() + time, self.servers.each());
         let mark = format!("(window {})", window.nonce);
         let is_denied = |reply: &Reply| reply.code == 403 && reply.status().message.contains(&mark);
-        let proofs = peers.iter().map(|peer| self.until_refused(peer, window, &body, end, is_denied));
+        let (body, is_denied) = (&body, &is_denied);
+        let proofs = peers.iter().map(|peer| async move {
+            self.until(peer, window, body, end, is_denied).await.map_err(|(said, _)| (peer, said))
+        });
         let denials = try_join_all(proofs).await.map_err(|(peer, said)| -> Arc<str> {
-            format!("API server {peer} does not enforce the window: {said}").into()
+            format!("API server {} does not enforce the window: {said}", peer.name).into()
         })?;
         let left = denials.iter().map(|denial| left(window.until, denial.date)).min();
         Ok(left.unwrap_or_default())
     }
 
-    /// Goes through the queue of quota admission at every API server: requests that were in it before are done then.
+    /// Goes through the queue of quota admission at every API server: requests that were in it before are done then. And
+    /// waits until none has the mark of an earlier raise any more.
     ///
     /// # Errors
     /// When one of them did not let it through in `time`.
@@ -184,18 +197,28 @@ impl Requests {
         window: &Opened,
         drain: &MigrationWindow,
         time: Duration,
-    ) -> Result<(), Arc<str>> {
+    ) -> Result<Drained, Arc<str>> {
         let body = body_of(drain)?;
         let (end, peers) = (Instant::now() + time, self.servers.each());
-        let drains = peers.iter().map(|peer| async {
-            let reply = self.try_create(&peer.client, &window.namespace, &body, end).await;
-            let reply = reply.map_err(|error| format!("API server {}: {error}", peer.name))?;
-            if reply.is_success() || is_of_quota_admission(&reply) {
-                return Ok(());
-            }
-            Err(format!("API server {}: {}", peer.name, reply.status().message))
-        });
-        try_join_all(drains).await.map(drop).map_err(Arc::from)
+        let drains = peers.iter().map(|peer| self.drain_at(peer, window, &body, end));
+        let all = try_join_all(drains).await?;
+        Ok(all.into_iter().max().unwrap_or(Drained::Clean))
+    }
+
+    async fn drain_at(
+        &self,
+        peer: &Peer,
+        window: &Opened,
+        body: &Bytes,
+        end: Instant,
+    ) -> Result<Drained, Arc<str>> {
+        let is_through = |reply: &Reply| reply.is_success() || is_of_quota_admission(reply);
+        let is_clean = |reply: &Reply| is_through(reply) && !reply.status().message.contains(MARK);
+        match self.until(peer, window, body, end, is_clean).await {
+            Ok(_) => Ok(Drained::Clean),
+            Err((_, Some(last))) if is_through(&last) => Ok(Drained::BehindMark),
+            Err((said, _)) => Err(format!("API server {}: {said}", peer.name).into()),
+        }
     }
 
     /// Has quota admission of every API server refuse a window because of the mark of this quota.
@@ -215,32 +238,35 @@ impl Requests {
             let message = reply.status().message;
             reply.code == 403 && message.contains(MARK) && named.iter().any(|start| message.contains(start))
         };
-        let views = peers.iter().map(|peer| self.until_refused(peer, window, &body, end, is_seen));
+        let (body, is_seen) = (&body, &is_seen);
+        let views = peers.iter().map(|peer| async move {
+            self.until(peer, window, body, end, is_seen).await.map_err(|(said, _)| (peer, said))
+        });
         try_join_all(views).await.map(drop).map_err(|(peer, said)| {
-            format!("quota admission of API server {peer} does not know of the raise: {said}").into()
+            format!("quota admission of API server {} does not know of the raise: {said}", peer.name).into()
         })
     }
 
-    /// Asks an API server to create something, as a dry run, until it refuses that as expected. Otherwise its name and its
-    /// last answer.
-    async fn until_refused(
+    /// Asks an API server to create something, as a dry run, until it answers as expected. Otherwise its last answer, as a
+    /// text and as it was.
+    async fn until(
         &self,
         peer: &Peer,
         window: &Opened,
         body: &Bytes,
         end: Instant,
-        as_expected: impl Fn(&Reply) -> bool,
-    ) -> Result<Reply, (Arc<str>, String)> {
+        is_expected: impl Fn(&Reply) -> bool,
+    ) -> Result<Reply, (String, Option<Reply>)> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let said = match self.try_create(&peer.client, &window.namespace, body, end).await {
-                Ok(reply) if as_expected(&reply) => return Ok(reply),
-                Ok(reply) if reply.is_success() => "it was let in".to_owned(),
-                Ok(reply) => reply.status().message,
-                Err(error) => error.to_string(),
+            let (said, last) = match self.try_create(&peer.client, &window.namespace, body, end).await {
+                Ok(reply) if is_expected(&reply) => return Ok(reply),
+                Ok(reply) if reply.is_success() => ("it was let in".to_owned(), Some(reply)),
+                Ok(reply) => (reply.status().message, Some(reply)),
+                Err(error) => (error.to_string(), None),
             };
             if Instant::now() + pause >= end {
-                return Err((Arc::clone(&peer.name), said));
+                return Err((said, last));
             }
             // A watch has to reach the API server's own cache first; nothing announces that it did.
             sleep(pause).await;

@@ -24,7 +24,7 @@ use crate::quantity::Quantity;
 
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
 pub use need::{Need, need_of};
-pub use plan::{MARK, Plan, Raise, RaisedKey, plan};
+pub use plan::{MARK, Plan, Raise, RaisedKey, mark, plan};
 pub use quota::{NativeQuota, Restore, consumed, overdraft, restore};
 pub use refusal::Refusal;
 pub use reserve::reserve;

@@ -114,12 +114,34 @@ pub fn plan(need: &Need, quotas: &[NativeQuota], budget: &Budget) -> Plan {
     let mut raises: Vec<Raise> = verdicts.iter().map(raise).collect();
     if let (Some(verdict), Some(last)) = (verdicts.last(), raises.last_mut())
         && can_be_marked(verdict.quota)
-        && !quotas.iter().any(|quota| quota.status_hard.contains_key(MARK))
+        && !is_marked(quotas)
     {
         last.hard.insert(Arc::from(MARK), Quantity::ZERO);
         last.marked = true;
     }
     Plan::Raise(raises)
+}
+
+/// Marks a quota that needs no raise (any more): its limits stay as they are. `None` if it cannot be marked, or another one
+/// of `quotas` still has the mark of an earlier raise.
+#[must_use]
+pub fn mark(quota: &NativeQuota, quotas: &[NativeQuota]) -> Option<Raise> {
+    if !can_be_marked(quota) || is_marked(quotas) {
+        return None;
+    }
+    let mut hard = quota.status_hard.clone();
+    hard.insert(Arc::from(MARK), Quantity::ZERO);
+    Some(Raise {
+        quota: Arc::clone(&quota.name),
+        uid: quota.uid.clone(),
+        hard,
+        keys: Vec::new(),
+        marked: true,
+    })
+}
+
+fn is_marked(quotas: &[NativeQuota]) -> bool {
+    quotas.iter().any(|quota| quota.status_hard.contains_key(MARK))
 }
 
 /// A quota with scopes governs pods alone, and a limit that somebody has set stays as it is. (A mark that is there already

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan};
+use sluice_engine::headroom::{Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, mark, plan};
 use sluice_engine::{Amount, Resource};
 
 use super::words::{Answer, Command, Ending, QuotaRef, Theft};
@@ -224,13 +224,31 @@ impl Opening {
         self.quotas = quotas;
         match planned {
             Plan::Fits { .. } if self.touched.is_empty() && !self.admitted => Phase::Admitting,
-            Plan::Fits { .. } => Phase::Settling(None),
+            Plan::Fits { .. } => self.settling(left),
             Plan::Raise(_) if left < LEAST_LEFT || self.reads > MOST_READS => self.give_up(Ending::Overtaken),
             Plan::Raise(raises) => self.raising(raises.into()),
             Plan::NotEnough(_) if !self.budget_is_read => Phase::ReadingBudget,
             Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
             Plan::Refused(refusals) => self.give_up(Ending::Refused(refusals)),
         }
+    }
+
+    /// What was raised is enough, or more than that. The last raise tells that quota admission knows of it if it is marked;
+    /// if the quota that was to be marked needs no raise any more, the mark alone is written.
+    fn settling(&mut self, left: Duration) -> Phase {
+        let last = self.touched.last();
+        let now = last.and_then(|last| self.quotas.iter().find(|quota| quota.uid == last.quota.uid));
+        let (Some(last), Some(now)) = (last, now) else { return Phase::Settling(None) };
+        if last.raise.marked && now.status_hard.contains_key(MARK) {
+            return Phase::Settling(Some(last.quota.clone()));
+        }
+        let Some(mut marked) = mark(now, &self.quotas) else { return Phase::Settling(None) };
+        if left < LEAST_LEFT || self.reads > MOST_READS {
+            return self.give_up(Ending::Overtaken);
+        }
+        marked.keys = last.raise.keys.clone();
+        marked.keys.retain(|raised| now.status_hard.get(&raised.key) == Some(&raised.to));
+        self.raising([marked].into())
     }
 
     /// A quota counts as raised from the moment the write is asked for: its answer may be lost.

@@ -58,6 +58,7 @@ fn play(opening: &mut Opening, answers: Vec<Answer>) -> Vec<String> {
 
 fn word(command: &Command) -> String {
     match command {
+        Command::Raise(raise) if raise.keys.is_empty() => format!("Mark {}", raise.quota),
         Command::Raise(raise) => format!("Raise {} to {}", raise.quota, raise.keys[0].to),
         Command::Restore(quota) => format!("Restore {}", quota.name),
         Command::Settle(Some(marked)) => format!("Settle {}", marked.name),
@@ -131,6 +132,8 @@ fn a_conflict_plans_again_from_what_is_there_now() {
         Answer::Conflict,
         // A pod of b has ended, so that it has room; a is raised already.
         quotas(vec![quota("a", 10, 13, 8), quota("b", 10, 10, 1)], LONG),
+        // b was to tell that both are known.
+        Answer::Raised,
         Answer::Settled,
         Answer::Admitted,
         Answer::Seen,
@@ -140,8 +143,8 @@ fn a_conflict_plans_again_from_what_is_there_now() {
     ]);
     let asked = play(&mut opening, answers);
     // b may have been raised: the answer said nothing certain.
-    assert_eq!(asked[5..9], ["Raise a to 13", "Raise b to 13", "Read", "Settle"]);
-    assert_eq!(asked[11..], ["Restore a", "Restore b", "Unlock", "Stop entered"]);
+    assert_eq!(asked[5..10], ["Raise a to 13", "Raise b to 13", "Read", "Mark b", "Settle b"]);
+    assert_eq!(asked[12..], ["Restore a", "Restore b", "Unlock", "Stop entered"]);
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_raise_without_an_answer_that_is_seen_to_have_arrived_is_one() {
         Answer::Restored(Some(quota("a", 10, 10, 13))),
     ]);
     let asked = play(&mut opening, answers);
-    assert_eq!(asked[5..], ["Raise a to 13", "Read", "Settle", "Admit", "Await", "Restore a", "Unlock"]);
+    assert_eq!(asked[5..], ["Raise a to 13", "Read", "Settle a", "Admit", "Await", "Restore a", "Unlock"]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub enum Action {
         replica: usize,
         lands: bool,
     },
+    /// Quota admission refuses the window because of a mark.
+    Refuse(usize),
     /// The target did not come in time.
     NotSeen(usize),
     Land(usize),
@@ -117,6 +119,9 @@ impl Rules {
             if self.can_step(world, run) {
                 actions.push(Action::Step(position));
             }
+            if self.lacks(Without::LockBesideMarks) && self.refusals(world, run) > 0 {
+                actions.push(Action::Refuse(position));
+            }
             if world.budget.losses > 0 && run.can_fail() {
                 actions.push(Action::Lose { replica: position, lands: false });
                 if self.late_writes && self.orphan(world, run).is_some() {
@@ -184,7 +189,9 @@ impl Rules {
             actions.push(Action::Recreate(namespace));
         }
         for (quota, state) in stored.quotas.iter().enumerate() {
-            if state.stale || budget.resyncs > 0 {
+            let may_write =
+                self.privileged_manager || self.lacks(Without::KeptStatus) || !stored.keeps_status();
+            if (state.stale || budget.resyncs > 0) && may_write {
                 actions.push(Action::Sync { namespace, quota });
             }
         }
@@ -211,6 +218,7 @@ impl Rules {
             }
             Action::Step(replica) => self.step(world, *replica),
             Action::Lose { replica, lands } => self.lose(world, *replica, *lands),
+            Action::Refuse(replica) => self.refuse_window(world, *replica),
             Action::NotSeen(replica) => self.not_seen(world, *replica),
             Action::Land(orphan) => {
                 let orphan = world.orphans.remove(*orphan);
@@ -290,7 +298,10 @@ impl Rules {
             return queue(world, target);
         }
         world.runs += 1;
-        world.replicas[replica].run = Some(Run::new(world.runs, target, Opening::new(need(self.need))));
+        let remembered =
+            world.namespaces[world.targets[target].namespace].quotas.iter().map(Quota::snapshot).collect();
+        let opening = Opening::new(need(self.need));
+        world.replicas[replica].run = Some(Run::new(world.runs, target, opening, remembered));
     }
 
     fn crash(&self, world: &mut World, position: usize, sent: bool) {

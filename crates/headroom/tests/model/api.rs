@@ -4,8 +4,8 @@ use sluice_engine::headroom::{Grant, reserve, restore};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
-    Item, Orphan, RaiseWrite, Raised, RestoreWrite, Snapshot, Stage, Window, World, Wrong, count, native,
-    need,
+    Item, Orphan, Quota, RaiseWrite, Raised, RestoreWrite, Run, Snapshot, Stage, Window, World, Wrong,
+    amount, count, native, need,
 };
 
 /// How a write went.
@@ -38,7 +38,9 @@ impl Rules {
             return;
         }
         stored.window = None;
-        let left = stored.quotas.iter().any(|quota| quota.raised.is_some() && quota.hard > quota.spec);
+        let is_left =
+            |quota: &Quota| quota.mark.is_some() || (quota.raised.is_some() && quota.hard > quota.spec);
+        let left = stored.quotas.iter().any(is_left);
         if left && !self.consequences {
             world.blame(Wrong::UnlockedRaised);
         }
@@ -50,10 +52,11 @@ impl Rules {
         let stored = &mut world.namespaces[namespace];
         let is_proven = stored.is_proven(write.run);
         let quota = &mut stored.quotas[write.quota];
-        let as_read = quota.identity == write.identity
-            && (quota.spec == write.spec || self.lacks(Without::TestOnSpecInRaise))
-            && quota.hard == write.hard
-            && (quota.used == write.used || self.lacks(Without::TestOnUsed));
+        let (read, now) = (&write.read, quota.snapshot());
+        let as_read = now.identity == read.identity
+            && (now.spec == read.spec || self.lacks(Without::TestOnSpecInRaise))
+            && (now.hard, now.mark) == (read.hard, read.mark)
+            && (now.used == read.used || self.lacks(Without::TestOnUsed));
         if !as_read {
             return Landed::Conflict;
         }
@@ -63,11 +66,14 @@ impl Rules {
             return Landed::Done;
         }
         quota.hard = to;
+        if write.marks {
+            quota.mark = Some(write.run);
+        }
         if to > quota.spec {
             quota.raised = Some(Raised { run: write.run, fit: quota.used + write.need, left: !driven });
         }
         let grant = match &limit.grants[0] {
-            Grant::Amounts { additional, .. } => additional.values().next().map(count),
+            Grant::Amounts { additional, .. } => Some(amount(additional)),
             _ => None,
         };
         let is_over_budget = grant.is_some_and(|grant| to > quota.spec + grant);
@@ -85,11 +91,13 @@ impl Rules {
     pub fn restore(&self, world: &mut World, namespace: usize, write: &RestoreWrite) -> Landed {
         let quota = &mut world.namespaces[namespace].quotas[write.quota];
         let same_spec = quota.spec == write.spec || self.lacks(Without::TestOnSpecInRestore);
-        if quota.identity != write.identity || !same_spec {
+        let as_listed = write.listed.is_none_or(|listed| quota.snapshot() == listed);
+        if quota.identity != write.identity || !same_spec || !as_listed {
             return Landed::Conflict;
         }
         let is_lowered = write.spec < quota.spec.min(quota.hard);
         quota.hard = write.spec;
+        quota.mark = None;
         quota.plain = write.spec;
         quota.raised = None;
         if is_lowered {
@@ -130,6 +138,10 @@ impl Rules {
         let amount = match item {
             Item::Tenant => 1,
             Item::Target(_) => self.need,
+            // As long as it is refused because of the mark of an earlier window, it is tried again.
+            Item::Drain(_) if self.knows_of_gone_mark(world, namespace, server) => {
+                return world.namespaces[namespace].queues[server].rotate_left(1);
+            }
             Item::Drain(nonce) => {
                 world.namespaces[namespace].queues[server].remove(0);
                 for run in world.replicas.iter_mut().filter_map(|replica| replica.run.as_mut()) {
@@ -142,7 +154,7 @@ impl Rules {
         };
         let stored = &mut world.namespaces[namespace];
         let fits = stored.known[server].iter().all(|quota| quota.used + amount <= quota.hard);
-        let now: Vec<Snapshot> = stored.quotas.iter().map(crate::world::Quota::snapshot).collect();
+        let now: Vec<Snapshot> = stored.quotas.iter().map(Quota::snapshot).collect();
         if fits && stored.known[server] != now {
             // The write is a compare-and-swap: it is judged again by what is stored.
             stored.known[server] = now;
@@ -155,13 +167,29 @@ impl Rules {
                 world.targets[target].stage = Stage::Entered;
                 charge(world, namespace, amount);
             }
-            Item::Target(target) => world.targets[target].stage = Stage::Idle,
+            Item::Target(target) => self.refuse(world, target),
             _ => {}
         }
         let stored = &mut world.namespaces[namespace];
         if fits {
-            stored.known[server] = stored.quotas.iter().map(crate::world::Quota::snapshot).collect();
+            stored.known[server] = stored.quotas.iter().map(Quota::snapshot).collect();
         }
+    }
+
+    fn knows_of_gone_mark(&self, world: &World, namespace: usize, server: usize) -> bool {
+        let is_there = world.namespaces[namespace].quotas.iter().any(|quota| quota.mark.is_some());
+        let is_known = self.refuses_windows(world, namespace, server);
+        is_known && !is_there && !self.lacks(Without::DrainOfMarks)
+    }
+
+    fn refuse(&self, world: &mut World, target: usize) {
+        let namespace = &world.namespaces[world.targets[target].namespace];
+        let runs = world.replicas.iter().filter_map(|replica| replica.run.as_ref());
+        let mut promises = runs.filter(|run| run.target == target && namespace.life(run.nonce) > 0);
+        if promises.any(Run::keeps_promise) {
+            world.blame(Wrong::RefusedAfterAdmit);
+        }
+        world.targets[target].stage = Stage::Idle;
     }
 
     fn let_tenant_in(&self, world: &mut World, namespace: usize) {
@@ -199,6 +227,7 @@ impl Rules {
         let stored = &mut world.namespaces[namespace];
         let quota = &mut stored.quotas[position];
         quota.hard = quota.spec;
+        quota.mark = None;
         quota.plain = quota.spec;
         quota.used = stored.tenant + targets;
         quota.raised = None;
@@ -215,6 +244,6 @@ fn charge(world: &mut World, namespace: usize, amount: u8) {
 /// What a sweep or an opening writes to restore a quota that it has read just now; `None` if nothing is raised.
 pub fn restoring(position: usize, snapshot: &Snapshot) -> Option<RestoreWrite> {
     let restore = restore(&native(position, snapshot))?;
-    let spec = restore.hard.values().next().map(count).expect("one key");
-    Some(RestoreWrite { quota: position, identity: snapshot.identity, spec })
+    let spec = amount(&restore.hard);
+    Some(RestoreWrite { quota: position, identity: snapshot.identity, spec, listed: None })
 }

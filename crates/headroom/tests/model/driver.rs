@@ -6,15 +6,15 @@ use sluice_engine::headroom::Raise;
 use sluice_headroom::protocol::{Answer, Command, Opening, QuotaRef};
 
 use crate::actions::queue;
-use crate::api::{Landed, restoring};
+use crate::api::Landed;
 use crate::rules::{Rules, Without};
 use crate::world::{
-    Item, Orphan, Quota, RaiseWrite, RestoreWrite, Run, SERVERS, Snapshot, Stage, Sweep, SweepStep, World,
-    count, native, position,
+    Item, Orphan, Quota, RaiseWrite, RestoreWrite, Run, SERVERS, Snapshot, Stage, Sweep, World, amount,
+    native, position,
 };
 
 impl Run {
-    pub fn new(nonce: u8, target: usize, machine: Opening) -> Self {
+    pub fn new(nonce: u8, target: usize, machine: Opening, remembered: Vec<Snapshot>) -> Self {
         Self {
             nonce,
             target,
@@ -23,11 +23,13 @@ impl Run {
             looks: false,
             other: None,
             records: Vec::new(),
+            remembered,
             raised: Vec::new(),
             restoring: None,
             drains: None,
             clearing: None,
-            reads: 0,
+            was_overtaken: false,
+            has_promised: false,
         }
     }
 
@@ -38,20 +40,20 @@ impl Run {
 
     fn raise_write(&self, raise: &Raise, need: u8) -> RaiseWrite {
         let quota = position(&raise.quota);
-        let Snapshot { identity, spec, hard, used } = self.records[quota];
-        let to = count(raise.hard.values().next().expect("one key"));
-        RaiseWrite { run: self.nonce, quota, identity, spec, hard, used, to, need }
+        let (read, to) = (self.records[quota], amount(&raise.hard));
+        RaiseWrite { run: self.nonce, quota, read, to, marks: raise.marked, need }
     }
 
     /// The next write that restores this quota; `None`: it has to be read first.
-    fn restore_write(&self, quota: &QuotaRef) -> Option<RestoreWrite> {
+    pub fn restore_write(&self, quota: &QuotaRef) -> Option<RestoreWrite> {
         let position = position(&quota.name);
         let known = match self.restoring {
             Some(known) => known?,
             None => *self.records.get(position)?,
         };
         let is_it = native(position, &known).uid == quota.uid;
-        is_it.then_some(RestoreWrite { quota: position, identity: known.identity, spec: known.spec })
+        let Snapshot { identity, spec, .. } = known;
+        is_it.then_some(RestoreWrite { quota: position, identity, spec, listed: None })
     }
 }
 
@@ -59,9 +61,11 @@ impl Rules {
     pub fn can_step(&self, world: &World, run: &Run) -> bool {
         let namespace = &world.namespaces[world.targets[run.target].namespace];
         match run.machine.command() {
+            Command::Lock => self.can_lock(world, run),
             Command::WaitForOther => namespace.window.as_ref().map(|window| window.nonce) != run.other,
             Command::Prove => self.is_proven(world, run) || namespace.life(run.nonce) < 2,
             Command::Drain => run.drains.is_none_or(|left| left == 0) || self.lacks(Without::Drain),
+            Command::Settle(marked) => self.settled(world, run, marked.as_ref()).is_some(),
             Command::Await => self.awaited(world, run).is_some(),
             _ => true,
         }
@@ -86,18 +90,6 @@ impl Rules {
             1 => Duration::from_secs(1),
             _ => Duration::ZERO,
         }
-    }
-
-    fn awaited(&self, world: &World, run: &Run) -> Option<Answer> {
-        let target = &world.targets[run.target];
-        if target.stage == Stage::Entered {
-            return Some(Answer::Seen);
-        }
-        let is_lowered = |(position, after): &(usize, Snapshot)| {
-            let now = &world.namespaces[target.namespace].quotas[*position];
-            now.identity == after.identity && now.hard < after.hard && now.used <= after.used
-        };
-        run.raised.iter().any(is_lowered).then_some(Answer::Lowered)
     }
 
     /// The write under way, if the command is one.
@@ -138,6 +130,13 @@ impl Rules {
         self.go_on(world, replica, run);
     }
 
+    /// The mark of another window refuses this one.
+    pub fn refuse_window(&self, world: &mut World, replica: usize) {
+        let Some(mut run) = world.replicas[replica].run.take() else { return };
+        run.machine.take(Answer::Failed("refused".into()));
+        self.go_on(world, replica, run);
+    }
+
     pub fn lose(&self, world: &mut World, replica: usize, lands: bool) {
         let Some(mut run) = world.replicas[replica].run.take() else { return };
         world.budget.losses -= 1;
@@ -148,12 +147,14 @@ impl Rules {
         }
         let failed = || Answer::Failed("lost".into());
         let life = world.namespaces[world.targets[run.target].namespace].life(run.nonce);
+        run.was_overtaken |= matches!(run.machine.command(), Command::Raise(_));
         let answer = match run.machine.command() {
             Command::Lock if !run.looks => {
                 run.looks = true;
                 None
             }
             Command::WaitForOther => Some(Answer::TimeUp),
+            Command::Settle(_) => Some(Answer::Settled),
             Command::Raise(_) if self.lacks(Without::MemoryOfLostRaises) => Some(Answer::Conflict),
             Command::Raise(_) => Some(Answer::Unanswered),
             Command::Restore(_) if self.lacks(Without::RestoreBeforeGivingUp) => Some(Answer::Restored(None)),
@@ -174,8 +175,18 @@ impl Rules {
     fn go_on(&self, world: &mut World, replica: usize, mut run: Run) {
         loop {
             match run.machine.command() {
-                Command::Settle(_) => run.machine.take(Answer::Settled),
+                Command::Recall => {
+                    let namespace = world.targets[run.target].namespace;
+                    let answer = self.recall(world, &mut run, namespace);
+                    run.machine.take(answer);
+                }
+                Command::Catchup => run.machine.take(Answer::CaughtUp),
+                Command::Settle(marked) => match self.settled(world, &run, marked.as_ref()) {
+                    Some(answer) => run.machine.take(answer),
+                    None => break,
+                },
                 Command::Admit => {
+                    run.has_promised |= self.promises(world, &run);
                     queue(world, run.target);
                     run.machine.take(Answer::Admitted);
                 }
@@ -215,6 +226,7 @@ impl Rules {
             Command::Read => Some(self.read(world, run, namespace)),
             Command::ReadBudget => Some(Answer::BudgetRead),
             Command::Raise(raise) => Some(self.carry_out_raise(world, run, namespace, &raise)),
+            Command::Settle(marked) => self.settled(world, run, marked.as_ref()),
             Command::Await => self.awaited(world, run),
             Command::Restore(quota) => self.carry_out_restore(world, run, namespace, &quota),
             Command::Unlock => {
@@ -223,7 +235,7 @@ impl Rules {
                 }
                 Some(Answer::Unlocked)
             }
-            Command::Settle(_) | Command::Admit | Command::Stop(_) => None,
+            Command::Recall | Command::Catchup | Command::Admit | Command::Stop(_) => None,
         }
     }
 
@@ -239,10 +251,17 @@ impl Rules {
         None
     }
 
+    fn recall(&self, world: &World, run: &mut Run, namespace: usize) -> Answer {
+        run.records = std::mem::take(&mut run.remembered);
+        let quotas =
+            run.records.iter().enumerate().map(|(position, quota)| native(position, quota)).collect();
+        let (budget, left) = (self.granted(world, namespace), self.left(world, run));
+        Answer::Quotas { quotas, budget, left }
+    }
+
     fn read(&self, world: &World, run: &mut Run, namespace: usize) -> Answer {
         let stored = &world.namespaces[namespace];
         run.records = stored.quotas.iter().map(Quota::snapshot).collect();
-        run.reads += 1;
         let (budget, left) = (self.granted(world, namespace), self.left(world, run));
         Answer::Quotas { quotas: stored.native(), budget, left }
     }
@@ -257,98 +276,15 @@ impl Rules {
         match self.raise(world, namespace, &write) {
             Landed::Done => {
                 let after = world.namespaces[namespace].quotas[write.quota].snapshot();
+                run.raised.retain(|(other, _)| *other != write.quota);
                 run.raised.push((write.quota, after));
                 Answer::Raised
             }
-            Landed::Conflict => Answer::Conflict,
-        }
-    }
-
-    fn carry_out_restore(
-        &self,
-        world: &mut World,
-        run: &mut Run,
-        namespace: usize,
-        quota: &QuotaRef,
-    ) -> Option<Answer> {
-        if self.lacks(Without::RestoreBeforeUnlock) && run.is_locked {
-            run.is_locked = false;
-            self.delete_window(world, namespace, run.nonce);
-            return None;
-        }
-        let position = position(&quota.name);
-        if let Some(write) = run.restore_write(quota) {
-            if self.restore(world, namespace, &write) == Landed::Conflict {
-                run.restoring = Some(None);
-                return None;
+            Landed::Conflict => {
+                run.was_overtaken = true;
+                Answer::Conflict
             }
-            run.restoring = None;
-            let now = world.namespaces[namespace].quotas[position].snapshot();
-            return Some(Answer::Restored(Some(native(position, &now))));
         }
-        let now = world.namespaces[namespace].quotas[position].snapshot();
-        if native(position, &now).uid != quota.uid {
-            run.restoring = None;
-            return Some(Answer::Restored(None));
-        }
-        if restoring(position, &now).is_none() {
-            run.restoring = None;
-            return Some(Answer::Restored(Some(native(position, &now))));
-        }
-        run.restoring = Some(Some(now));
-        None
-    }
-
-    /// The next request of a sweep; `None` when it is done.
-    pub fn sweep(&self, world: &mut World, mut sweep: Sweep) -> Option<Sweep> {
-        let namespace = sweep.namespace;
-        sweep.step = match sweep.step {
-            SweepStep::Window => {
-                let window = world.namespaces[namespace].window.as_ref();
-                let is_open = window.is_some_and(|window| window.life > 0);
-                if is_open && !self.lacks(Without::LookAtTimeBeforeClearing) {
-                    return None;
-                }
-                sweep.found = window.map(|window| window.nonce);
-                SweepStep::List
-            }
-            SweepStep::List => {
-                let quotas = world.namespaces[namespace].quotas.iter().enumerate();
-                let raised = quotas.filter_map(|(position, quota)| restoring(position, &quota.snapshot()));
-                SweepStep::Restore(if self.lacks(Without::RestoreAtSweep) {
-                    Vec::new()
-                } else {
-                    raised.collect()
-                })
-            }
-            SweepStep::Restore(mut writes) => {
-                if let Some(write) = writes.first_mut() {
-                    if self.restore(world, namespace, write) == Landed::Done {
-                        sweep.restored = true;
-                        writes.remove(0);
-                    } else {
-                        let now = world.namespaces[namespace].quotas[write.quota].snapshot();
-                        let again = restoring(write.quota, &now).filter(|_| now.identity == write.identity);
-                        match again {
-                            Some(again) => *write = again,
-                            None => drop(writes.remove(0)),
-                        }
-                    }
-                }
-                SweepStep::Restore(writes)
-            }
-            SweepStep::Delete => {
-                if let Some(found) = sweep.found {
-                    self.delete_window(world, namespace, found);
-                }
-                return None;
-            }
-        };
-        if sweep.step == SweepStep::Restore(Vec::new()) {
-            sweep.found?;
-            sweep.step = SweepStep::Delete;
-        }
-        Some(sweep)
     }
 }
 

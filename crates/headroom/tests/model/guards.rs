@@ -2,12 +2,14 @@
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::admitted::{two_watched, watched};
 use crate::rules::{Rules, Without};
 use crate::scenarios::full;
 use crate::world::Budget;
 
 const TENANT: &str = "no tenant beyond the quota";
 const FIT: &str = "a left raise is an exact fit";
+const REFUSAL: &str = "no refusal after admit";
 
 /// Without `guard` the checker finds that `property` does not hold; with it, it does.
 #[track_caller]
@@ -88,4 +90,27 @@ fn a_raise_without_an_answer_is_remembered() {
     let budget = Budget { losses: 1, ..one_tenant() };
     let rules = Rules { budget, late_writes: true, ..full() };
     is_needed(Without::MemoryOfLostRaises, TENANT, rules);
+}
+
+#[test]
+fn quota_admission_is_asked_whether_it_knows() {
+    is_needed(Without::Mark, REFUSAL, watched());
+    is_needed(Without::DrainOfMarks, REFUSAL, two_watched());
+}
+
+#[test]
+fn nobody_else_writes_a_status() {
+    is_needed(Without::KeptStatus, REFUSAL, watched());
+}
+
+#[test]
+fn a_mark_does_not_keep_others_from_waiting() {
+    is_needed(Without::LockBesideMarks, REFUSAL, Rules { lag: false, ..two_watched() });
+}
+
+#[test]
+fn a_sweep_restores_nothing_of_a_later_window() {
+    let budget = Budget { crashes: 1, ..Budget::default() };
+    let rules = Rules { budget, replicas: 2, tries: 2, ..watched() };
+    is_needed(Without::LookBeforeRestoring, REFUSAL, rules);
 }

@@ -3,7 +3,8 @@
 //!
 //! Time is what is left of a lock: enough for a raise, enough for one that was sent to be over, nothing. Amounts are
 //! small. What the model leaves out: a quota that is created again has a status at once, a pod that quota admission has
-//! charged exists, and virt-controller and the administrator know how things are.
+//! charged exists, virt-controller and the administrator know how things are, and kube-controller-manager writes what it
+//! has just read.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,10 +15,13 @@
 )]
 
 mod actions;
+mod admitted;
 mod api;
 mod driver;
 mod fair;
 mod guards;
+mod restoring;
 mod rules;
 mod scenarios;
+mod waits;
 mod world;

@@ -2,6 +2,7 @@
 
 use stateright::{Model, Property};
 
+use crate::fair::EndWell;
 use crate::world::{
     Budget, Item, Namespace, Quota, Replica, SERVERS, Stage, SweepStep, Target, World, Wrong, granted, need,
 };
@@ -25,6 +26,14 @@ pub enum Without {
     LookAtTimeBeforeClearing,
     PreconditionOfDelete,
     MemoryOfLostRaises,
+    Mark,
+    KeptStatus,
+    /// A window that is refused because of the mark of another one is waited for, as one that exists.
+    LockBesideMarks,
+    /// The drain waits until no API server knows of the mark of an earlier window.
+    DrainOfMarks,
+    /// A sweep restores if the window is still the same after it has listed the quotas, and they are as they were then.
+    LookBeforeRestoring,
 }
 
 /// A model of the window protocol.
@@ -49,11 +58,17 @@ pub struct Rules {
     pub gap: bool,
     /// A write of which the answer was lost may still land.
     pub late_writes: bool,
+    /// kube-controller-manager may do everything: it writes the status of quotas in a window, too. Without it writes where an
+    /// API server does not enforce the window that is there.
+    pub privileged_manager: bool,
+    /// Looks whether quota admission lets in every target that an opening has made room for.
+    pub no_refusal: bool,
     pub without: Option<Without>,
     /// Only what comes of a wrong step counts, not the step.
     pub consequences: bool,
     /// Looks from each state whether things end well.
     pub no_stuck: bool,
+    pub end_well: EndWell,
 }
 
 impl Rules {
@@ -111,7 +126,8 @@ impl Rules {
     /// Nothing is left over, and nobody waits whom the budget allows.
     pub fn is_goal(&self, world: &World) -> bool {
         let clear = world.namespaces.iter().all(|namespace| {
-            namespace.window.is_none() && namespace.quotas.iter().all(|quota| quota.hard == quota.spec)
+            namespace.window.is_none()
+                && namespace.quotas.iter().all(|quota| quota.hard == quota.spec && quota.mark.is_none())
         });
         clear
             && world.targets.iter().all(|target| {
@@ -181,6 +197,11 @@ impl Model for Rules {
                     <= rules.additional + world.taken
             }));
         }
+        if self.no_refusal {
+            properties.push(Property::always("no refusal after admit", |_, world| {
+                !is(world, Wrong::RefusedAfterAdmit)
+            }));
+        }
         if self.no_stuck {
             properties.push(Property::always("no stuck state", |rules: &Self, world: &World| {
                 !world.budget.is_used_up() || rules.ends_well(world)
@@ -219,7 +240,7 @@ impl Rules {
                     .replicas
                     .iter()
                     .filter_map(|replica| replica.run.as_ref())
-                    .any(|run| run.reads > 1 && matches!(run.machine.command(), Command::Raise(_)))
+                    .any(|run| run.was_overtaken && matches!(run.machine.command(), Command::Raise(_)))
             }));
         }
         if self.budget.tenants > 0 {

@@ -17,6 +17,7 @@ pub fn full() -> Rules {
         replicas: 1,
         tries: 1,
         edit: 1,
+        privileged_manager: true,
         no_stuck: true,
         ..Rules::default()
     }
@@ -24,7 +25,7 @@ pub fn full() -> Rules {
 
 /// Explores everything.
 #[track_caller]
-fn holds(name: &str, rules: Rules) {
+pub fn holds(name: &str, rules: Rules) {
     let began = Instant::now();
     let checker = rules.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
     eprintln!("{name}: {} states in {:?}", checker.unique_state_count(), began.elapsed());

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sluice_engine::headroom::{Amounts, Budget as HeadroomBudget, Grant, NativeQuota, Need};
+use sluice_engine::headroom::{Amounts, Budget as HeadroomBudget, Grant, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 use sluice_headroom::protocol::Opening;
 
@@ -25,6 +25,8 @@ pub struct Quota {
     pub spec: u8,
     pub hard: u8,
     pub used: u8,
+    /// The window whose raise marked it.
+    pub mark: Option<u8>,
     /// What `hard` would be without us.
     pub plain: u8,
     pub raised: Option<Raised>,
@@ -32,13 +34,14 @@ pub struct Quota {
     pub stale: bool,
 }
 
-/// What one opening knows of a quota: as it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What somebody knows of a quota: as it was read, or shown by a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Snapshot {
     pub identity: u8,
     pub spec: u8,
     pub hard: u8,
     pub used: u8,
+    pub mark: Option<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,11 +108,11 @@ pub enum Orphan {
 pub struct RaiseWrite {
     pub run: u8,
     pub quota: usize,
-    pub identity: u8,
-    pub spec: u8,
-    pub hard: u8,
-    pub used: u8,
+    /// What it tests for.
+    pub read: Snapshot,
     pub to: u8,
+    /// It marks the quota.
+    pub marks: bool,
     pub need: u8,
 }
 
@@ -119,6 +122,8 @@ pub struct RestoreWrite {
     pub quota: usize,
     pub identity: u8,
     pub spec: u8,
+    /// The quota has to be as it was listed.
+    pub listed: Option<Snapshot>,
 }
 
 /// One opening and the state of its I/O.
@@ -131,13 +136,18 @@ pub struct Run {
     pub looks: bool,
     pub other: Option<u8>,
     pub records: Vec<Snapshot>,
+    /// The quotas as they were when it began: what its process knew of them may be as old as that.
+    pub remembered: Vec<Snapshot>,
     /// Quota, identity, `status.hard` and `status.used` as they were right after a raise.
     pub raised: Vec<(usize, Snapshot)>,
     /// The record that the next restoring write rests on; `None`: read first.
     pub restoring: Option<Option<Snapshot>>,
     pub drains: Option<u8>,
     pub clearing: Option<Sweep>,
-    pub reads: u8,
+    /// A raise came to nothing, or nobody knows of what.
+    pub was_overtaken: bool,
+    /// Its target was let go on with room made for it.
+    pub has_promised: bool,
 }
 
 /// Where a sweep of one namespace is.
@@ -155,6 +165,8 @@ pub struct Sweep {
 pub enum SweepStep {
     Window,
     List,
+    /// Whether the window is still the same: then what was listed is not of a later one.
+    Look(Vec<RestoreWrite>),
     Restore(Vec<RestoreWrite>),
     Delete,
 }
@@ -200,6 +212,8 @@ pub enum Wrong {
     RaisedOverBudget,
     UnlockedRaised,
     LoweredBelowSpec,
+    /// Quota admission refused a target for which an opening has made room and is still there.
+    RefusedAfterAdmit,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -246,15 +260,21 @@ impl Namespace {
         let over = self.quotas.iter().map(|quota| quota.used.saturating_sub(quota.spec));
         over.max().unwrap_or_default()
     }
+
+    /// Whether no API server takes a status from somebody else than Sluice.
+    pub fn keeps_status(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| self.is_proven(window.nonce))
+    }
 }
 
 impl Quota {
     pub fn new(spec: u8, used: u8) -> Self {
-        Self { identity: 0, spec, hard: spec, used, plain: spec, raised: None, stale: false }
+        Self { identity: 0, spec, hard: spec, used, mark: None, plain: spec, raised: None, stale: false }
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { identity: self.identity, spec: self.spec, hard: self.hard, used: self.used }
+        let Self { identity, spec, hard, used, mark, .. } = *self;
+        Snapshot { identity, spec, hard, used, mark }
     }
 }
 
@@ -276,6 +296,11 @@ pub fn count(quantity: &Quantity) -> u8 {
     (0..=u8::MAX).find(|amount| units(*amount) == *quantity).expect("a small amount")
 }
 
+/// The amount of the one key of this model.
+pub fn amount(amounts: &Amounts) -> u8 {
+    count(amounts.get(&key()).expect("the key of the model"))
+}
+
 pub fn name(quota: usize) -> Arc<str> {
     format!("q{quota}").into()
 }
@@ -285,9 +310,11 @@ pub fn position(name: &str) -> usize {
 }
 
 pub fn native(position: usize, snapshot: &Snapshot) -> NativeQuota {
+    let mut status_hard = amounts(snapshot.hard);
+    status_hard.extend(snapshot.mark.map(|_| (Arc::from(MARK), Quantity::ZERO)));
     NativeQuota {
         spec_hard: amounts(snapshot.spec),
-        status_hard: amounts(snapshot.hard),
+        status_hard,
         used: amounts(snapshot.used),
         ..NativeQuota::new(name(position), Uid::parse(&format!("q{position}-{}", snapshot.identity)))
     }
