@@ -33,6 +33,29 @@ pub struct Setup {
     pub without_webhook: bool,
 }
 
+/// A running Sluice that the tests of a suite share.
+pub struct Shared {
+    /// The control plane.
+    pub bed: &'static Bed,
+    /// Sluice's objects.
+    pub installation: Installation<'static>,
+    /// The one controller.
+    pub controller: Controller,
+    /// The one webhook.
+    pub webhook: Webhook,
+}
+
+impl Shared {
+    /// As [`Installation::running`].
+    ///
+    /// # Errors
+    /// When something does not become ready.
+    pub async fn on(bed: &'static Bed, setup: Setup) -> anyhow::Result<Self> {
+        let (installation, controller, webhook) = Installation::running(bed, setup).await?;
+        Ok(Self { bed, installation, controller, webhook })
+    }
+}
+
 /// Sluice's objects on a bed.
 pub struct Installation<'b> {
     bed: &'b Bed,

@@ -6,8 +6,9 @@
 pub mod build;
 pub mod call;
 pub mod installation;
+pub mod intruders;
 pub mod objects;
 pub mod tenant;
 pub mod wire;
 
-pub use installation::{Controller, Installation, Setup, Webhook};
+pub use installation::{Controller, Installation, Setup, Shared, Webhook};

@@ -22,18 +22,10 @@ use sluice_testbed::kubevirt::{KubeVirt, Vm};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
 use tokio::sync::OnceCell;
 
-use crate::{Controller, Installation, Setup, Webhook};
+use crate::{Setup, Shared};
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(60);
-
-/// A cluster with KubeVirt and Sluice that tests share.
-pub struct Shared {
-    pub bed: &'static Bed,
-    pub installation: Installation<'static>,
-    pub controller: Controller,
-    pub webhook: Webhook,
-}
 
 /// The shared cluster, started by the first that asks. Any number of migrations may run in it.
 pub async fn shared() -> &'static Shared {
@@ -42,10 +34,9 @@ pub async fn shared() -> &'static Shared {
         .get_or_init(|| async {
             let bed = Bed::shared_with_kubevirt().await.unwrap();
             prepare(bed).await;
-            let (installation, controller, webhook) =
-                Installation::running(bed, Setup::default()).await.unwrap();
-            installation.until_locking().await.unwrap();
-            Shared { bed, installation, controller, webhook }
+            let shared = Shared::on(bed, Setup::default()).await.unwrap();
+            shared.installation.until_locking().await.unwrap();
+            shared
         })
         .await
 }

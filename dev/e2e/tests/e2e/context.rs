@@ -7,20 +7,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use sluice_api::ApplicationAwareResourceQuota;
 use sluice_e2e::objects::{self, TARGETED, is_held};
-use sluice_e2e::{Controller, Installation, Setup, Webhook};
+use sluice_e2e::{Setup, Shared};
 use sluice_testbed::{Bed, TestNamespace, wait};
 use tokio::sync::OnceCell;
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
-
-/// A running Sluice that tests share.
-pub struct Shared {
-    pub bed: &'static Bed,
-    pub installation: Installation<'static>,
-    pub controller: Controller,
-    pub webhook: Webhook,
-}
 
 /// The control plane and the Sluice that tests share, started by the first that asks.
 pub async fn shared() -> &'static Shared {
@@ -30,9 +22,9 @@ pub async fn shared() -> &'static Shared {
             let bed = Bed::shared().await.unwrap();
             let controller_args = vec!["--in-flight-grace=3".to_owned()];
             let setup = Setup { controller_args, ..Setup::default() };
-            let (installation, controller, webhook) = Installation::running(bed, setup).await.unwrap();
+            let shared = Shared::on(bed, setup).await.unwrap();
             bed.add_nodes(1, &[("cpu", "1000"), ("memory", "4000Gi"), ("pods", "10000")]).await.unwrap();
-            Shared { bed, installation, controller, webhook }
+            shared
         })
         .await
 }

@@ -1,5 +1,7 @@
 //! What the tests share.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -140,10 +142,13 @@ pub async fn until_told(tenant: &Tenant<'_>, kind: &str, reason: &str) -> Event 
     told.unwrap().into_iter().next().unwrap()
 }
 
+/// Who our controller is for the API server.
+pub static OURS: LazyLock<String> =
+    LazyLock::new(|| format!("system:serviceaccount:{}:{}", names::INSTALL_NAMESPACE, names::CONTROLLER));
+
 /// Whether a request was made by our controller.
 pub fn is_ours(event: &Value) -> bool {
-    let ours = format!("system:serviceaccount:{}:{}", names::INSTALL_NAMESPACE, names::CONTROLLER);
-    event["user"]["username"] == json!(ours)
+    event["user"]["username"] == json!(*OURS)
 }
 
 /// The migrations for which windows were opened in a namespace, in order.

@@ -110,6 +110,73 @@ async fn an_expired_window_is_cleared_and_a_live_one_is_left_until_then() {
     assert_eq!(enforced(Some(&quota)).as_deref(), Some("4"), "restored before the window went");
 }
 
+/// Leaves a namespace as a holder does that is killed after a raise: its lock holds for some seconds more.
+async fn leave_locked(client: &Client, namespace: &str) -> Timestamp {
+    let windows: Api<MigrationWindow> = Api::namespaced(client.clone(), namespace);
+    let until = Timestamp::from_second(Timestamp::now().as_second() + 5).unwrap();
+    windows.create(&PostParams::default(), &window(until)).await.unwrap();
+    raise(client, namespace).await;
+    until
+}
+
+/// Waits until this millisecond of a second, whichever.
+async fn until_millisecond(wanted: i64) {
+    let is_now = || async {
+        let now = Timestamp::now().as_millisecond().rem_euclid(1_000);
+        (wanted..wanted + 50).contains(&now).then_some(())
+    };
+    wait::eventually(SOON, is_now, "that part of a second").await.unwrap();
+}
+
+/// When our controller asked for something in a namespace: the first such request that was done.
+fn first_done(events: &[Value], namespace: &str, (verb, resource): (&str, &str)) -> Timestamp {
+    let is_it = |event: &&Value| {
+        is_ours(event)
+            && event["objectRef"]["namespace"] == json!(namespace)
+            && event["objectRef"]["resource"] == json!(resource)
+            && event["verb"] == json!(verb)
+            && event["responseStatus"]["code"] == json!(200)
+    };
+    let done = events.iter().find(is_it).unwrap_or_else(|| panic!("{verb} {resource} in {namespace}"));
+    done["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap()
+}
+
+/// In the last second of a window its holder has stopped: what is raised then was left by a dead one. Windows end at whole
+/// seconds, so some are left at each part of one.
+#[tokio::test]
+async fn what_a_dead_holder_left_raised_is_restored_while_its_lock_still_holds() {
+    let _turn = turn().await;
+    let bed = bed().await;
+    let installation = installation(&bed).await;
+    installation.until_locking().await.unwrap();
+    let _controller = installation.controller().await.unwrap();
+    let client = bed.admin().unwrap();
+    let mut left = Vec::new();
+    for part in [0, 200, 400, 600, 800] {
+        let namespace = bed.namespace("left", &[]).await.unwrap();
+        quota(&client, &namespace.name).await;
+        until_millisecond(part).await;
+        let until = leave_locked(&client, &namespace.name).await;
+        left.push((namespace, until));
+    }
+    for (namespace, _) in &left {
+        let windows: Api<MigrationWindow> = Api::namespaced(client.clone(), &namespace.name);
+        let gone = |window: Option<&MigrationWindow>| window.is_none();
+        wait::wait_for(&windows, names::WINDOW_NAME, SOON, "the window to go", gone).await.unwrap();
+    }
+    let events = bed.audit_events().await.unwrap();
+    for (namespace, until) in &left {
+        let name = &namespace.name;
+        let restored = first_done(&events, name, ("patch", "resourcequotas"));
+        let closed = first_done(&events, name, ("delete", names::MIGRATION_WINDOWS));
+        assert!(restored < *until, "{name}: restored at {restored}, locked until {until}");
+        assert!(until.duration_since(restored) <= SignedDuration::from_secs(1), "its holder may still write");
+        assert!(closed >= *until, "{name}: closed at {closed}, locked until {until}");
+        let quota = quotas(&client, name).get("rq").await.unwrap();
+        assert_eq!(enforced(Some(&quota)).as_deref(), Some("4"));
+    }
+}
+
 /// Forbids to write the status of quotas in one namespace to everybody but Kubernetes' own controllers.
 fn fence(namespace: &str) -> [Value; 2] {
     let policy = json!({

@@ -100,6 +100,16 @@ impl Account {
         writes.filter(|write| write.is_raise && write.name == name).count()
     }
 
+    /// From when to when a quota was raised under a lock: from each raise to the end of its window.
+    pub fn raised_spans(&self) -> Vec<(&str, &str)> {
+        let raises = self.quotas.values().flatten().filter(|write| write.is_raise);
+        let span = |raise| {
+            let window = self.is_in_window(raise, "a raise");
+            Some((raise.received.as_str(), window.deleted.as_ref()?.0.as_str()))
+        };
+        raises.filter_map(span).collect()
+    }
+
     /// How many processes have opened windows.
     pub fn holders(&self) -> usize {
         self.windows.iter().map(|window| &window.holder).collect::<std::collections::BTreeSet<_>>().len()

@@ -15,7 +15,9 @@ use sluice_e2e::{Installation, Webhook, objects};
 use sluice_operator::{InstallOptions, WebhookClient, render};
 use sluice_testbed::proxy::FaultProxy;
 use sluice_testbed::{Bed, Identity, ports, wait};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::scene::Scene;
 use crate::world::{World, account};
@@ -190,6 +192,8 @@ impl Entry {
 /// Passes connections on to the first of some ports at which somebody listens.
 pub struct Forwarder {
     pub port: u16,
+    /// False while answers are held back.
+    flowing: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -197,20 +201,54 @@ impl Forwarder {
     pub async fn to(ports: Vec<u16>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        let flowing = watch::Sender::new(true);
+        let answers = flowing.subscribe();
         let task = tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let ports = ports.clone();
+            while let Ok((client, _)) = listener.accept().await {
+                let (ports, answers) = (ports.clone(), answers.clone());
                 tokio::spawn(async move {
                     for port in ports {
-                        if let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await {
-                            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                        if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                            let _ = pass_on(client, server, answers).await;
                             return;
                         }
                     }
                 });
             }
         });
-        Self { port, task }
+        Self { port, flowing, task }
+    }
+
+    /// Holds back what is answered, or lets it through.
+    pub fn let_answers_through(&self, through: bool) {
+        self.flowing.send_replace(through);
+    }
+}
+
+/// Returns when one of them has ended the connection.
+async fn pass_on(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    mut answers: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let ask = async { tokio::io::copy(&mut from_client, &mut to_server).await.map(drop) };
+    let answer = async {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let count = from_server.read(&mut buffer).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            // An error means that the test is over.
+            let _ = answers.wait_for(|flowing| *flowing).await;
+            to_client.write_all(&buffer[..count]).await?;
+        }
+    };
+    tokio::select! {
+        done = ask => done,
+        done = answer => done,
     }
 }
 

@@ -52,6 +52,18 @@ impl Step {
         self.does.contains("test /status/used")
     }
 
+    /// Whether it goes through the queue of quota admission: before a raise, and to see whether it knows of one.
+    pub fn is_drain(&self) -> bool {
+        self.path.ends_with(names::MIGRATION_WINDOWS) && self.does == names::DRAIN_NAME
+    }
+
+    /// Whether it makes the lock.
+    pub fn is_lock(&self) -> bool {
+        self.method == Method::POST
+            && self.path.ends_with(names::MIGRATION_WINDOWS)
+            && self.does == names::WINDOW_NAME
+    }
+
     /// Whether it puts a quota back.
     pub fn is_restore(&self) -> bool {
         self.does.contains("/status/hard") && !self.is_raise()

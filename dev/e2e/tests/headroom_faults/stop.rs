@@ -33,9 +33,23 @@ impl Stop {
     /// Holds requests of this kind in the namespace: before they reach the API server, or, if the answer is to be lost,
     /// after the API server has done what they ask for.
     pub fn hold(&self, proxy: &FaultProxy, namespace: &str, step: &Step, action: Action) {
+        let step = step.clone();
+        self.hold_all(proxy, namespace, action, move |other| *other == step);
+    }
+
+    /// Holds every kind of request in the namespace for which this is true.
+    pub fn hold_all(
+        &self,
+        proxy: &FaultProxy,
+        namespace: &str,
+        action: Action,
+        is_held: impl Fn(&Step) -> bool + Send + Sync + 'static,
+    ) {
         self.0.state().wanted += 1;
-        let (inner, step, name) = (Arc::clone(&self.0), step.clone(), namespace.to_owned());
-        let rule = Rule::new(action).when(move |request| !inner.state().open && step.is(request, &name));
+        let (inner, name) = (Arc::clone(&self.0), namespace.to_owned());
+        let rule = Rule::new(action).when(move |request| {
+            !inner.state().open && Step::of(request, &name).is_some_and(|step| is_held(&step))
+        });
         let (inner, name) = (Arc::clone(&self.0), namespace.to_owned());
         proxy.add(rule.then(move |_| inner.stand(&name)));
     }

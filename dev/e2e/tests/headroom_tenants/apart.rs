@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 
 use serde_json::json;
+use sluice_e2e::tenant::own;
 use sluice_e2e::{Controller, Installation, Setup, Webhook};
-use sluice_testbed::{Bed, BedOptions};
+use sluice_testbed::Bed;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 struct Apart {
@@ -20,18 +21,6 @@ pub struct Turn {
     _guard: MutexGuard<'static, ()>,
 }
 
-/// By default the API server begins a new audit log at 100 MB, which a flood of requests reaches.
-async fn start() -> Bed {
-    let api_server_args = vec!["--audit-log-maxsize=100000".to_owned()];
-    let options = BedOptions { kubevirt: true, api_server_args, ..BedOptions::default() };
-    let bed = Bed::start(options).await.unwrap();
-    let kubevirt = bed.kubevirt().unwrap();
-    kubevirt.add_nodes(3).await.unwrap();
-    let many = json!({ "parallelMigrationsPerCluster": 100, "parallelOutboundMigrationsPerNode": 100 });
-    kubevirt.configure(json!({ "migrations": many })).await.unwrap();
-    bed
-}
-
 /// Waits for one's turn. Who changes the cluster changes it back before the turn ends.
 pub async fn apart() -> Turn {
     static APART: OnceCell<Apart> = OnceCell::const_new();
@@ -39,7 +28,7 @@ pub async fn apart() -> Turn {
     static TURN: Mutex<()> = Mutex::const_new(());
     let guard = TURN.lock().await;
     let apart = APART.get_or_init(|| async {
-        let fresh = start().await;
+        let fresh = own().await;
         let bed = BED.get_or_init(|| fresh);
         let (installation, controller, webhook) = Installation::running(bed, Setup::default()).await.unwrap();
         installation.until_locking().await.unwrap();

@@ -28,12 +28,6 @@ impl Trail {
     /// Everything that was answered before this call.
     pub async fn of(tenant: &Tenant<'_>) -> Self {
         let mut events = tenant.bed.audit_events().await.unwrap();
-        let logs = std::fs::read_dir(tenant.bed.dir().join("logs")).unwrap();
-        let begun_anew = |name: &str| name.starts_with("audit-") && name[6..].starts_with(char::is_numeric);
-        for log in logs {
-            let name = log.unwrap().file_name().into_string().unwrap();
-            assert!(!begun_anew(&name) || name == "audit-2.log", "the trail is not whole: {name}");
-        }
         events.retain(|event| text(event, "/objectRef/namespace") == tenant.name());
         Self(events)
     }
@@ -47,8 +41,8 @@ impl Trail {
         })
     }
 
-    /// How often virt-controller was refused a pod.
-    pub fn rejected_attempts(&self) -> usize {
+    /// When virt-controller was refused a pod, and why.
+    pub fn rejected_attempts(&self) -> Vec<(&str, &str)> {
         let rejected = |event: &&Value| {
             text(event, "/verb") == "create"
                 && text(event, "/objectRef/resource") == "pods"
@@ -56,7 +50,8 @@ impl Trail {
                 && text(event, "/user/username") == CONTROLLER
                 && event["responseStatus"]["code"] == 403
         };
-        self.0.iter().filter(rejected).count()
+        let told = |event| (text(event, RECEIVED), text(event, "/responseStatus/message"));
+        self.0.iter().filter(rejected).map(told).collect()
     }
 
     /// How many windows were opened.

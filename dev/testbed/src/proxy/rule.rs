@@ -41,6 +41,23 @@ pub enum Action {
     Pass,
 }
 
+impl Action {
+    /// Every way in which a write can fail, with a name for messages.
+    #[must_use]
+    pub fn failures() -> Vec<(&'static str, Self)> {
+        let answer = |status, retry_after| Self::Answer { status, retry_after };
+        vec![
+            ("409", answer(StatusCode::CONFLICT, None)),
+            ("422", answer(StatusCode::UNPROCESSABLE_ENTITY, None)),
+            ("429", answer(StatusCode::TOO_MANY_REQUESTS, Some(1))),
+            ("500", answer(StatusCode::INTERNAL_SERVER_ERROR, None)),
+            ("503", answer(StatusCode::SERVICE_UNAVAILABLE, None)),
+            ("lost request", Self::DropBefore),
+            ("lost answer", Self::ApplyThenLoseResponse),
+        ]
+    }
+}
+
 /// A request as the proxy saw it.
 #[derive(Clone, Debug)]
 pub struct Recorded {

@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::objects;
 use sluice_e2e::wire::Wire;
+use sluice_e2e::{Shared, objects};
 
-use crate::context::{Shared, Team, shared};
+use crate::context::{Team, shared};
 
 async fn wire(shared: &Shared) -> Wire {
     let secrets: Api<Secret> = Api::namespaced(shared.bed.admin().unwrap(), names::INSTALL_NAMESPACE);

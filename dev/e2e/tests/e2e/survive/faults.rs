@@ -2,32 +2,19 @@
 
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use sluice_testbed::Bed;
 use sluice_testbed::proxy::{Action, Rule};
 
 use super::world::{Overseer, bed, controller_through, installed, proxy, settles_at, stop};
 use crate::context::Team;
 
-fn faults() -> Vec<(&'static str, Action)> {
-    let answer =
-        |code: u16, retry_after| Action::Answer { status: StatusCode::from_u16(code).unwrap(), retry_after };
-    vec![
-        ("409", answer(409, None)),
-        ("422", answer(422, None)),
-        ("429", answer(429, Some(1))),
-        ("500", answer(500, None)),
-        ("503", answer(503, None)),
-        ("slow", Action::Delay(Duration::from_millis(800))),
-        ("lost request", Action::DropBefore),
-        ("lost answer", Action::ApplyThenLoseResponse),
-    ]
-}
-
 /// The first three such writes go wrong in each of the ways.
 async fn every_fault(bed: &Bed, method: Method, path: &str) {
     let installation = installed(bed).await;
-    for (name, fault) in faults() {
+    for (name, fault) in
+        Action::failures().into_iter().chain([("slow", Action::Delay(Duration::from_millis(800)))])
+    {
         let team = Team::on(bed, "fault").await;
         let overseer = Overseer::of(&team);
         team.quota("compute", &[("pods", "10")]).await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use hyper::StatusCode;
 use sluice_testbed::proxy::Action;
 
 use crate::gate::Gate;
@@ -11,25 +10,11 @@ use crate::scene::Scene;
 use crate::steps::{of_a_window, writes_of_a_window};
 use crate::world;
 
-fn faults() -> Vec<(&'static str, Action)> {
-    let answer =
-        |code: u16, retry_after| Action::Answer { status: StatusCode::from_u16(code).unwrap(), retry_after };
-    vec![
-        ("409", answer(409, None)),
-        ("422", answer(422, None)),
-        ("429", answer(429, Some(1))),
-        ("500", answer(500, None)),
-        ("503", answer(503, None)),
-        ("lost request", Action::DropBefore),
-        ("lost answer", Action::ApplyThenLoseResponse),
-    ]
-}
-
 /// The first two of each kind of write go wrong, in each of the ways.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_write_goes_wrong_in_each_way() {
     let (world, steps) = (world::shared().await, writes_of_a_window().await);
-    let faults = faults();
+    let faults = Action::failures();
     let scenes = join_all(faults.iter().map(|_| Scene::unlimited(world.bed, "wrong"))).await;
     let gate = &Gate::of(world, &scenes.iter().collect::<Vec<_>>()).await;
     let steps = &steps;

@@ -1,91 +1,25 @@
 //! Twenty loops that create pods as fast as they can.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use serde_json::json;
+use sluice_e2e::intruders::{Flood, Tally, editor, grant};
 use sluice_e2e::tenant::{Tenant, amount, spec_hard, used};
 use sluice_engine::Amount;
-use sluice_testbed::Identity;
 use sluice_testbed::kubevirt::Vm;
-use tokio::task::JoinHandle;
 
-use super::{editor, grant, intruder};
 use crate::apart::apart;
 use crate::chronicle::{Chronicle, exact};
 use crate::trail::Trail;
 
-const LOOPS: usize = 20;
 const MEMORY: &str = "requests.memory";
-
-/// What the loops met.
-#[derive(Debug, Default)]
-struct Tally {
-    tried: AtomicUsize,
-    let_in: AtomicUsize,
-    over_quota: AtomicUsize,
-    locked_out: AtomicUsize,
-}
-
-struct Flood {
-    over: Arc<AtomicBool>,
-    tally: Arc<Tally>,
-    loops: Vec<JoinHandle<()>>,
-}
-
-impl Flood {
-    /// Starts the loops. What gets in is deleted at once.
-    fn start(tenant: &Tenant<'_>, who: &Identity) -> Self {
-        let (over, tally) = (Arc::<AtomicBool>::default(), Arc::<Tally>::default());
-        let pods: Api<Pod> = Api::namespaced(who.client().unwrap(), tenant.name());
-        let loops = (0..LOOPS)
-            .map(|_| tokio::spawn(create_pods(pods.clone(), Arc::clone(&over), Arc::clone(&tally))))
-            .collect();
-        Self { over, tally, loops }
-    }
-
-    async fn end(self) -> Arc<Tally> {
-        self.over.store(true, Ordering::SeqCst);
-        for done in join_all(self.loops).await {
-            done.unwrap();
-        }
-        self.tally
-    }
-}
-
-async fn create_pods(pods: Api<Pod>, over: Arc<AtomicBool>, tally: Arc<Tally>) {
-    let pod = intruder(json!({ "generateName": "intruder-" }));
-    let add = |count: &AtomicUsize| count.fetch_add(1, Ordering::SeqCst);
-    while !over.load(Ordering::SeqCst) {
-        add(&tally.tried);
-        match pods.create(&PostParams::default(), &pod).await {
-            Ok(created) => {
-                add(&tally.let_in);
-                let name = created.metadata.name.unwrap();
-                pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
-            }
-            Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => {
-                add(&tally.over_quota);
-            }
-            Err(kube::Error::Api(status)) if status.message.contains("(window ") => {
-                add(&tally.locked_out);
-            }
-            // Throttled, or out of luck with the quota's version: both may be tried again.
-            Err(kube::Error::Api(status)) if matches!(status.code, 409 | 429 | 500) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
 
 /// A flood that keeps every core busy makes proofs late; how often a target was refused because of it is a figure, not a
 /// failure: the migration goes on, and nobody else got its room.
 fn told(tally: &Tally, trail: &Trail) {
     let (raises, windows, rejected) = (trail.raises(), trail.windows(), trail.rejected_attempts());
-    println!("{tally:?}; {windows} windows, {raises} raises, {rejected} rejected attempts");
+    let count = rejected.len();
+    println!("{tally:?}; {windows} windows, {raises} raises, {count} rejected attempts {rejected:#?}");
 }
 
 /// Migrates the machine a few times, one migration after the other.
@@ -118,8 +52,8 @@ async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations(
     let annals = chronicle.end().await;
     let trail = Trail::of(&tenant).await;
     told(&tally, &trail);
-    assert_eq!(tally.let_in.load(Ordering::SeqCst), 0);
-    assert!(tally.over_quota.load(Ordering::SeqCst) > 0, "the loops ran");
+    assert_eq!(tally.let_in(), 0);
+    assert!(tally.over_quota() > 0, "the loops ran");
     annals.assert_spec_untouched("full");
     for grown in annals.growths_while_raised("full", MEMORY) {
         assert_eq!(grown.nanos() % need, 0, "only targets entered: {grown:?}");
@@ -154,7 +88,7 @@ async fn a_flood_that_has_room_of_its_own_takes_none_of_the_targets() {
     let annals = chronicle.end().await;
     let trail = Trail::of(&tenant).await;
     told(&tally, &trail);
-    assert!(tally.let_in.load(Ordering::SeqCst) > 0, "there was room between the windows");
+    assert!(tally.let_in() > 0, "there was room between the windows");
     annals.assert_spec_untouched("tight");
     for grown in annals.growths_while_raised("tight", MEMORY) {
         assert_eq!(grown, need, "only the target entered");
@@ -206,7 +140,7 @@ async fn migrations_that_the_tenant_asks_for_himself_let_nothing_but_targets_in(
     let annals = chronicle.end().await;
     let trail = Trail::of(&tenant).await;
     told(&tally, &trail);
-    assert_eq!(tally.let_in.load(Ordering::SeqCst), 0);
+    assert_eq!(tally.let_in(), 0);
     let need = amount(&used(&full), MEMORY);
     assert!(annals.most_used("full", MEMORY) <= need.saturating_add(need));
     assert!(trail.let_in_while_raised(editor.user()).is_empty());

@@ -10,9 +10,9 @@ use sluice_e2e::tenant::{Tenant, shared};
 use sluice_testbed::Identity;
 use sluice_testbed::kubevirt::MigrationScript;
 
-use super::{editor, intruder};
 use crate::chronicle::Chronicle;
 use crate::trail::Trail;
+use sluice_e2e::intruders::{editor, intruder};
 
 /// What a pod is dressed up with.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{self, Answer};
+use sluice_e2e::intruders::{editor, grant, growth, intruder, waiting_intruder};
 use sluice_e2e::tenant::{SOON, Tenant, shared, used};
 use sluice_testbed::{Identity, wait};
-
-use super::{editor, grant, intruder};
 
 const NONCE: &str = "held-by-a-test";
 
@@ -45,13 +44,11 @@ async fn close(tenant: &Tenant<'_>) {
     tenant.windows.delete(names::WINDOW_NAME, &Default::default()).await.unwrap();
 }
 
-/// A tenant with three pods in a quota that is full of them. They wait for a node: those of the simulated ones do not
-/// support that a pod grows.
+/// A tenant with three pods in a quota that is full of them.
 async fn scene(prefix: &str) -> (Tenant<'static>, Identity) {
     let tenant = Tenant::on(shared().await.bed, prefix).await;
     for name in ["one", "two", "three"] {
-        let mut pod = intruder(json!({ "name": name, "labels": { "app": "own" } }));
-        pod.spec.as_mut().unwrap().node_selector = Some([("no".to_owned(), "node".to_owned())].into());
+        let pod = waiting_intruder(json!({ "name": name, "labels": { "app": "own" } }));
         tenant.pods.create(&PostParams::default(), &pod).await.unwrap();
     }
     tenant.quota("rq", json!({ "requests.memory": "150Mi", "pods": "3" })).await;
@@ -65,18 +62,12 @@ async fn tries(who: &Identity, method: Method, path: &str, content: &str, body: 
     call::call(&who.client().unwrap(), method, path, content, body).await.unwrap()
 }
 
-fn grow() -> Value {
-    json!({ "spec": { "containers": [{
-        "name": "main", "resources": { "requests": { "memory": "90Mi" } },
-    }]}})
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_cannot_grow_into_the_room_of_a_target() {
     let (tenant, editor) = scene("resize").await;
     grant(&tenant, &editor, "", "pods/resize").await;
     let path = format!("/api/v1/namespaces/{}/pods/one/resize", tenant.name());
-    let grown = grow();
+    let grown = growth();
     let resize = || tries(&editor, Method::PATCH, &path, call::STRATEGIC, &grown);
     let full = resize().await;
     assert!(full.code == 403 && full.message().contains("exceeded quota"), "{full:?}");
