@@ -333,10 +333,13 @@ impl<'h> Hands<'h> {
 
     /// Asks every API server until quota admission has seen the mark of this quota. `false` if it did not in time.
     pub(crate) async fn see(&self, marked: &QuotaRef) -> bool {
-        let Some(window) = self.window.as_ref().filter(|_| !self.has_old_mark) else { return false };
-        let drain = self.window_object(names::DRAIN_NAME, window.until);
-        let end = Instant::now() + PROOF_TIME;
-        match self.headroom.requests.see_mark(window, &drain, &marked.name, end).await {
+        if self.has_old_mark {
+            return false;
+        }
+        let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
+        // Nothing depends on its time: it is never created.
+        let drain = self.window_object(names::DRAIN_NAME, lock_until(Timestamp::now()));
+        match requests.see_mark(namespace, &drain, &marked.name, Instant::now() + PROOF_TIME).await {
             Ok(()) => true,
             Err(why) => {
                 tracing::warn!(namespace = %self.target.namespace, quota = %marked.name, %why, "raise not seen");

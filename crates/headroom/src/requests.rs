@@ -178,7 +178,7 @@ impl Requests {
         let is_denied = |reply: &Reply| reply.code == 403 && reply.status().message.contains(&mark);
         let (body, is_denied) = (&body, &is_denied);
         let proofs = peers.iter().map(|peer| async move {
-            self.until(peer, window, body, end, is_denied).await.map_err(|(said, _)| (peer, said))
+            self.until(peer, &window.namespace, body, end, is_denied).await.map_err(|(said, _)| (peer, said))
         });
         let denials = try_join_all(proofs).await.map_err(|(peer, said)| -> Arc<str> {
             format!("API server {} does not enforce the window: {said}", peer.name).into()
@@ -214,7 +214,7 @@ impl Requests {
     ) -> Result<Drained, Arc<str>> {
         let is_through = |reply: &Reply| reply.is_success() || is_of_quota_admission(reply);
         let is_clean = |reply: &Reply| is_through(reply) && !reply.status().message.contains(MARK);
-        match self.until(peer, window, body, end, is_clean).await {
+        match self.until(peer, &window.namespace, body, end, is_clean).await {
             Ok(_) => Ok(Drained::Clean),
             Err((_, Some(last))) if is_through(&last) => Ok(Drained::BehindMark),
             Err((said, _)) => Err(format!("API server {}: {said}", peer.name).into()),
@@ -227,7 +227,7 @@ impl Requests {
     /// When one of them did not until `end`. The text names it and its last answer.
     pub async fn see_mark(
         &self,
-        window: &Opened,
+        namespace: &str,
         drain: &MigrationWindow,
         quota: &str,
         end: Instant,
@@ -240,7 +240,7 @@ impl Requests {
         };
         let (body, is_seen) = (&body, &is_seen);
         let views = peers.iter().map(|peer| async move {
-            self.until(peer, window, body, end, is_seen).await.map_err(|(said, _)| (peer, said))
+            self.until(peer, namespace, body, end, is_seen).await.map_err(|(said, _)| (peer, said))
         });
         try_join_all(views).await.map(drop).map_err(|(peer, said)| {
             format!("quota admission of API server {} does not know of the raise: {said}", peer.name).into()
@@ -252,14 +252,14 @@ impl Requests {
     async fn until(
         &self,
         peer: &Peer,
-        window: &Opened,
+        namespace: &str,
         body: &Bytes,
         end: Instant,
         is_expected: impl Fn(&Reply) -> bool,
     ) -> Result<Reply, (String, Option<Reply>)> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let (said, last) = match self.try_create(&peer.client, &window.namespace, body, end).await {
+            let (said, last) = match self.try_create(&peer.client, namespace, body, end).await {
                 Ok(reply) if is_expected(&reply) => return Ok(reply),
                 Ok(reply) if reply.is_success() => ("it was let in".to_owned(), Some(reply)),
                 Ok(reply) => (reply.status().message, Some(reply)),

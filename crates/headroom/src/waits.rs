@@ -11,7 +11,7 @@ use sluice_index::headroom::{HeadroomIndex, NativeRecord};
 use tokio::time::{Instant, sleep};
 
 use crate::hands::{Hands, MARGIN};
-use crate::protocol::{Answer, QuotaRef};
+use crate::protocol::{Answer, QuotaRef, marked};
 use crate::window::LOCK_TIME;
 
 /// How long our own watch may take to show what we wrote.
@@ -57,6 +57,12 @@ impl Hands<'_> {
             seen = self.see(marked) => if seen { Answer::Settled } else { self.settle_unasked().await },
             Some(()) = self.headroom.observed.until(LOCK_TIME, lowered) => Answer::Lowered,
         }
+    }
+
+    /// Until quota admission knows of the room that somebody else's window has made; then the target goes on.
+    pub(crate) async fn join(self) {
+        let quotas = self.headroom.observed.read(|index| index.quotas_in(&self.target.namespace));
+        self.settle(marked(&quotas).as_ref()).await;
     }
 
     /// Until our own watch has shown the raises, and as much longer.

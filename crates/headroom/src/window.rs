@@ -146,6 +146,8 @@ impl Headroom {
         let _lane = match timeout_at(limit, turn).await {
             Ok(Some(lane)) => lane,
             Ok(None) => {
+                let hands = Hands::new(&self, target, limit, target_time, admit);
+                hands.join().await;
                 self.metrics.ended(&Ending::Covered, 0);
                 return Ending::Covered;
             }

@@ -25,7 +25,7 @@ const GATED_ONE_IN: u64 = 10;
 /// As in the watch.
 const PAGE: u64 = 500;
 const GOAL_MIB: f64 = 128.0;
-const NOW: Moment = Moment { mono_ms: 1_000, unix_s: 1_772_500_000 };
+const NOW: Moment = Moment { mono_ms: 1_000, unix_ms: 1_772_500_000_000 };
 
 /// What the process holds.
 #[derive(Clone, Copy, Debug)]

@@ -44,6 +44,14 @@ impl GateConfig {
 pub struct Moment {
     /// Milliseconds since some fixed moment of this process.
     pub mono_ms: u64,
-    /// Seconds since the epoch.
-    pub unix_s: i64,
+    /// Milliseconds since the epoch.
+    pub unix_ms: i64,
+}
+
+impl Moment {
+    /// Whole seconds since the epoch.
+    #[must_use]
+    pub const fn unix_s(self) -> i64 {
+        self.unix_ms.div_euclid(1000)
+    }
 }

@@ -24,7 +24,7 @@ impl State {
 
     /// A pod was seen.
     pub fn see_pod(&mut self, wire: &PodWire, now: Moment) {
-        let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s);
+        let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
         match self.pods.upsert(facts, &mut self.namespaces) {
             Sighting::Added(id) => self.restage(id, now),
             Sighting::Changed(id) => self.reconsider_pod(id, now),

@@ -46,7 +46,7 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let overdue = self.pods.next_overdue().map(|at| {
-            now.mono_ms + u64::try_from(at.saturating_sub(now.unix_s)).unwrap_or(0).saturating_mul(1000)
+            now.mono_ms + u64::try_from(at.saturating_sub(now.unix_s())).unwrap_or(0).saturating_mul(1000)
         });
         let later = [
             self.quota_later.first().map(|(at, _)| *at),
@@ -58,7 +58,7 @@ impl State {
     }
 
     fn pass_time(&mut self, now: Moment) {
-        for id in self.pods.take_overdue(now.unix_s) {
+        for id in self.pods.take_overdue(now.unix_s()) {
             let Some(record) = self.pods.get(id).cloned() else { continue };
             self.unstage(id, &record);
             self.restage(id, now);
@@ -92,7 +92,7 @@ impl State {
     }
 
     fn decide(&mut self, now: Moment) {
-        let patience_since = now.unix_s.saturating_sub(self.config.patience_s);
+        let patience_since = now.unix_s().saturating_sub(self.config.patience_s);
         for decision in self.book.decide(patience_since) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {

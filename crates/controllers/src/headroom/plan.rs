@@ -23,6 +23,10 @@ struct Look {
     limited: bool,
 }
 
+/// How long before the end of a window a look is taken at what is still raised: in the last second of the API server's
+/// clock (see `Headroom::clear`), which tells whole seconds, and early enough to write while the lock still holds.
+const CLOSING_MS: u64 = 700;
+
 impl Look {
     fn at(&mut self, due: u64) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
@@ -83,15 +87,15 @@ impl State {
     ) {
         let due = match (&facts.window, &place.window, place.raised_since) {
             (Some(window), Some((nonce, since)), _) => {
-                let left = window.until.saturating_sub(now.unix_s).saturating_mul(1000);
+                let left = window.until.saturating_mul(1000).saturating_sub(now.unix_ms);
                 let left = u64::try_from(left).unwrap_or(0);
                 let over = if left > 0 { now.mono_ms + left + self.config.sweep_after_ms } else { 0 };
                 let over = over.min(since + self.config.longest_window_ms);
                 // What its holder has not restored in the last second is restored while the lock still holds.
                 let raised = facts.quotas.iter().any(NativeQuota::is_raised);
                 let first = raised && place.looked_into.as_ref() != Some(nonce);
-                let last_second = now.mono_ms + left.saturating_sub(1_000);
-                Some((Cause::Expired, if first { over.min(last_second) } else { over }))
+                let closing = now.mono_ms + left.saturating_sub(CLOSING_MS);
+                Some((Cause::Expired, if first { over.min(closing) } else { over }))
             }
             (_, _, Some(0)) => Some((Cause::Raised, 0)),
             (_, _, Some(since)) => Some((Cause::Raised, since + self.config.sweep_after_ms)),

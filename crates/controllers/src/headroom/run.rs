@@ -111,7 +111,7 @@ impl Reactive {
     fn now(&self) -> Moment {
         Moment {
             mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
-            unix_s: Timestamp::now().as_second(),
+            unix_ms: Timestamp::now().as_millisecond(),
         }
     }
 

@@ -51,6 +51,10 @@ impl State {
                     _ => self.stats.swept_raised += 1,
                 }
                 place.allowed();
+                if live && restored == 0 {
+                    // Too early, by the API server's clock.
+                    place.looked_into = None;
+                }
                 // What is seen may still be what was before; if it stays so, it is tried again, ever more rarely.
                 place.sweep.failed(now_ms);
                 None

@@ -8,6 +8,7 @@ mod opening;
 mod words;
 
 pub use opening::Opening;
+pub(crate) use opening::marked;
 pub use words::{Answer, Command, Ending, QuotaRef, Theft};
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ enum Phase {
     Clearing,
     /// Looks whether the room that somebody else made for this target is enough.
     Looking,
+    /// It is; quota admission has to know of it, too.
+    Joining(Option<QuotaRef>),
     Proving,
     Draining,
     Recalling,
@@ -106,7 +108,7 @@ impl Opening {
             Phase::CatchingUp => Command::Catchup,
             Phase::ReadingBudget => Command::ReadBudget,
             Phase::Raising(raises) => raises.front().cloned().map_or(Command::Settle(None), Command::Raise),
-            Phase::Settling(marked) => Command::Settle(marked.clone()),
+            Phase::Joining(marked) | Phase::Settling(marked) => Command::Settle(marked.clone()),
             Phase::Admitting => Command::Admit,
             Phase::Awaiting => Command::Await,
             Phase::Restoring(quotas) => quotas.front().cloned().map_or(Command::Unlock, Command::Restore),
@@ -143,6 +145,8 @@ impl Opening {
             }
             (Phase::Looking, Answer::Quotas { quotas, budget, .. }) => self.look(&quotas, &budget),
             (Phase::Looking, Answer::Failed(_)) => Phase::Waiting,
+            (Phase::Joining(_), Answer::Settled) => self.leave(Ending::Covered),
+            (Phase::Joining(_), Answer::Lowered | Answer::Failed(_)) => Phase::Waiting,
             (Phase::Proving, Answer::Proven(left)) if left >= LEAST_LEFT => Phase::Draining,
             (Phase::Proving, Answer::Proven(_)) => self.give_up(Ending::Overtaken),
             (Phase::Proving | Phase::Draining, Answer::Failed(why)) => self.give_up(Ending::NotProven(why)),
@@ -187,9 +191,9 @@ impl Opening {
         };
     }
 
-    fn look(&mut self, quotas: &[NativeQuota], budget: &Budget) -> Phase {
+    fn look(&self, quotas: &[NativeQuota], budget: &Budget) -> Phase {
         match plan(&self.need, quotas, budget) {
-            Plan::Fits { .. } => self.leave(Ending::Covered),
+            Plan::Fits { .. } => Phase::Joining(marked(quotas)),
             // What was raised to wake the migration is less than it needs: it gets a window of its own.
             Plan::Raise(_) | Plan::NotEnough(_) | Plan::Refused(_) => Phase::Waiting,
         }
@@ -352,6 +356,14 @@ impl Opening {
         self.ending = ending;
         Phase::Leaving
     }
+}
+
+/// The quota with the mark of a raise.
+pub(crate) fn marked(quotas: &[NativeQuota]) -> Option<QuotaRef> {
+    let is_marked =
+        |quota: &&NativeQuota| quota.status_hard.contains_key(MARK) && !quota.spec_hard.contains_key(MARK);
+    let quota = quotas.iter().find(is_marked)?;
+    Some(QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() })
 }
 
 /// Whether a quota shows what only this raise can have written.

@@ -352,9 +352,11 @@ fn another_window_is_waited_for_or_cleared_or_used() {
     assert_eq!(opening.command(), Command::Stop(Ending::TimedOut));
 
     let mut woken = Opening::new(need(5));
-    let asked =
-        play(&mut woken, vec![Answer::HeldForTarget, quotas(vec![quota("a", 10, 13, 8)], Duration::ZERO)]);
-    assert_eq!(asked, ["Lock", "Read", "Admit"]);
+    let room = || quotas(vec![marked("a", 10, 13, 8)], Duration::ZERO);
+    let asked = play(&mut woken, vec![Answer::HeldForTarget, room(), Answer::Lowered, Answer::Free]);
+    assert_eq!(asked, ["Lock", "Read", "Settle a", "WaitForOther", "Lock"], "it was put back");
+    let asked = play(&mut woken, vec![Answer::HeldForTarget, room(), Answer::Settled]);
+    assert_eq!(asked, ["Lock", "Read", "Settle a", "Admit"]);
     woken.take(Answer::Admitted);
     assert_eq!(woken.command(), Command::Stop(Ending::Covered));
 

@@ -7,7 +7,7 @@ use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
 
 fn at(ms: u64) -> Moment {
-    Moment { mono_ms: ms, unix_s: i64::try_from(ms / 1000).unwrap() }
+    Moment { mono_ms: ms, unix_ms: i64::try_from(ms).unwrap() }
 }
 
 struct Story {

@@ -113,7 +113,7 @@ fn fresh(number: usize) -> State {
     let selector = kube::core::Selector::default();
     let mut state = State::new(config, Targeting::new(selector, "sluice-system"));
     state.stamp = Stamp::numbered(number as u64);
-    state.see_namespace(&namespace(), Moment { mono_ms: 0, unix_s: 0 });
+    state.see_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
     state
 }
 
@@ -142,7 +142,7 @@ impl World {
     }
 
     fn moment(&self) -> Moment {
-        Moment { mono_ms: self.now_ms, unix_s: self.server.now_s }
+        Moment { mono_ms: self.now_ms, unix_ms: self.server.now_s * 1000 }
     }
 
     fn lead(&mut self, replica: usize) {

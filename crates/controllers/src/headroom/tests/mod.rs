@@ -61,7 +61,7 @@ impl World {
     fn new(config: ReactiveConfig) -> Self {
         let mut state = State::new(config, 7);
         state.lead([]);
-        Self { state, facts: BTreeMap::new(), now: Moment { mono_ms: 1_000_000, unix_s: 1_000 } }
+        Self { state, facts: BTreeMap::new(), now: Moment { mono_ms: 1_000_000, unix_ms: 1_000_000 } }
     }
 
     fn full(namespace: &str, grant: &str, names: &[&str]) -> Self {
@@ -104,7 +104,7 @@ impl World {
     fn wait(&mut self, ms: u64) -> Vec<Action> {
         let due = self.state.next_due_ms(self.now).unwrap_or(ms).min(ms);
         self.now.mono_ms += due;
-        self.now.unix_s += i64::try_from(due / 1000).unwrap();
+        self.now.unix_ms += i64::try_from(due).unwrap();
         self.plan()
     }
 
@@ -316,12 +316,30 @@ fn what_a_predecessor_left_is_swept_at_once() {
 fn a_window_is_left_until_its_time_is_over_on_either_clock() {
     for (ahead_s, due_ms) in [(5, 6_000), (3_600, 8_000)] {
         let mut world = World::full("shop", "0", &[]);
-        let until = world.now.unix_s + ahead_s;
+        let until = world.now.unix_s() + ahead_s;
         let open = |facts: &mut NamespaceFacts| facts.window = Some(WindowFacts { nonce: "n".into(), until });
         assert_eq!(world.change("shop", open), []);
         assert_eq!(world.state.next_due_ms(world.now), Some(due_ms), "{ahead_s}");
         assert_eq!(world.wait(due_ms), [Action::Sweep("shop".into(), Cause::Expired)]);
     }
+}
+
+/// Its holder has stopped by then, or is dead; the lock still holds.
+#[test]
+fn what_is_raised_is_looked_at_in_the_last_second_of_its_window() {
+    let mut world = World::full("shop", "0", &[]);
+    world.now.unix_ms += 250;
+    let until = world.now.unix_s() + 5;
+    let open = |facts: &mut NamespaceFacts| {
+        raised(facts);
+        facts.window = Some(WindowFacts { nonce: "n".into(), until });
+    };
+    assert_eq!(world.change("shop", open), []);
+    assert_eq!(world.state.next_due_ms(world.now), Some(4_750 - 700));
+    assert_eq!(world.wait(5_000), [Action::Sweep("shop".into(), Cause::Expired)]);
+    assert_eq!(world.answer("shop", Done::Swept { restored: 0, live: true }), []);
+    let again = world.state.next_due_ms(world.now).unwrap();
+    assert!((1..=1_500).contains(&again), "too early by the API server's clock: {again}");
 }
 
 #[test]
