@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use common::{admit, raise, restore};
 use proptest::prelude::*;
-use sluice_engine::headroom::{Amounts, Budget, Grant, NativeQuota, Need, Plan, plan};
+use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, plan};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 
 const KEYS: [&str; 9] = [
@@ -97,6 +97,16 @@ fn admits(quotas: &[NativeQuota], need: &Need) -> bool {
     })
 }
 
+/// Raises by the names of their quotas, without marks.
+fn unmarked(mut raises: Vec<Raise>) -> Vec<Raise> {
+    for raise in &mut raises {
+        raise.marked = false;
+        raise.hard.remove(MARK);
+    }
+    raises.sort_by(|a, b| a.quota.cmp(&b.quota));
+    raises
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -124,8 +134,9 @@ proptest! {
         for raise in &raises {
             let position = quotas.iter().position(|quota| quota.uid == raise.uid).unwrap();
             let before = &quotas[position];
-            prop_assert_eq!(raise.hard.len(), before.status_hard.len());
-            for (key, hard) in &raise.hard {
+            prop_assert_eq!(raise.hard.contains_key(MARK), raise.marked);
+            prop_assert_eq!(raise.hard.len(), before.status_hard.len() + usize::from(raise.marked));
+            for (key, hard) in raise.hard.iter().filter(|(key, _)| &***key != MARK) {
                 let raised_key = raise.keys.iter().find(|raised| raised.key == *key);
                 prop_assert!(*hard >= before.status_hard[key], "never lower");
                 prop_assert_eq!(raised_key.is_some(), *hard > before.status_hard[key]);
@@ -166,7 +177,9 @@ proptest! {
             }
             Plan::Raise(list) => {
                 prop_assert!(missing.is_empty());
-                prop_assert_eq!(list, raised);
+                // Only the last of all is marked.
+                prop_assert!(list.iter().rev().skip(1).all(|raise| !raise.marked));
+                prop_assert_eq!(unmarked(list), unmarked(raised));
             }
             Plan::NotEnough(list) => prop_assert_eq!(list, missing),
             Plan::Refused(list) => prop_assert!(false, "{:?}", list),

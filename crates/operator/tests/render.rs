@@ -156,7 +156,10 @@ fn the_policy_and_its_binding_speak_of_the_same_things() {
         policy["spec"]["paramKind"],
         json!({ "apiVersion": format!("{group}/{}", version.as_str().expect("a version")), "kind": "MigrationWindow" })
     );
-    let probe = &policy["spec"]["matchConstraints"]["resourceRules"][2];
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
+    let matched: Vec<&Value> = rules.iter().map(|rule| &rule["resources"][0]).collect();
+    assert_eq!(matched, ["pods", "pods/resize", "resourcequotas/status", "migrationwindows"]);
+    let probe = &rules[3];
     assert_eq!(
         (&probe["apiGroups"][0], &probe["resources"][0]),
         (&json!(group), &window["spec"]["names"]["plural"])
