@@ -85,7 +85,8 @@ impl Window {
         };
         let lock = windows("create").rfind(|it| it.answered <= target.answered)?;
         let unlock = windows("delete").find(|it| it.answered >= lock.answered)?;
-        if unlock.answered < target.answered {
+        // It may be unlocked before the answer to the target's creation is written.
+        if unlock.answered < target.received {
             return None;
         }
         let within: Vec<&Request> = requests
