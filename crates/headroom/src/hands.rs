@@ -4,33 +4,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowQuota, names};
-use sluice_engine::Uid;
 use sluice_engine::headroom::{MARK, Raise, reserve};
-use sluice_index::headroom::{HeadroomIndex, NativeRecord};
+use sluice_index::headroom::NativeRecord;
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Failure, classify};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::dry_runs::Drained;
 use crate::patches;
 use crate::protocol::{Answer, Command, Ending, Opening, QuotaRef};
-use crate::requests::{Drained, Opened};
+use crate::requests::Opened;
 use crate::window::{Headroom, LOCK_TIME, Target};
 
 /// Limit for the proof, and for the drain.
-const PROOF_TIME: Duration = Duration::from_secs(1);
+pub(crate) const PROOF_TIME: Duration = Duration::from_secs(1);
 /// Restoring stops this long before the lock ends: nothing is sent that could arrive after it.
 pub(crate) const MARGIN: Duration = Duration::from_millis(500);
 /// Before the next try to create a window that was refused because of the mark of one that is gone.
 const MARK_PAUSE: Duration = Duration::from_millis(5);
 /// The schema's limit for `spec.quotas` of a window.
 const MOST_QUOTAS: usize = 64;
-/// Above this many quotas a namespace's are listed.
-const MOST_SINGLE_READS: usize = 16;
 /// Before each try to delete the window; after the last one it is left to expire.
 const DELETE_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(200)];
 
@@ -42,13 +39,13 @@ pub(crate) struct Hands<'h> {
     pub(crate) target_time: Duration,
     admit: Option<oneshot::Sender<()>>,
     /// Our window, once it exists.
-    window: Option<Opened>,
+    pub(crate) window: Option<Opened>,
     /// The nonce of the window that we may have created without knowing.
     nonce: String,
     /// Somebody else's window.
     pub(crate) other: Option<MigrationWindow>,
     /// The quotas as they were last read.
-    records: HashMap<Arc<str>, NativeRecord>,
+    pub(crate) records: HashMap<Arc<str>, NativeRecord>,
     /// What was raised, and the quota as it was right after.
     pub(crate) raised: Vec<(Raise, NativeRecord)>,
     /// Quota admission of some API server still had the mark of an earlier raise when this window began.
@@ -198,76 +195,6 @@ impl<'h> Hands<'h> {
         }
     }
 
-    async fn read(&mut self) -> Answer {
-        let wires = match self.read_quotas().await {
-            Ok(wires) => wires,
-            Err(error) => return failed("reading the namespace's quotas", &error),
-        };
-        let records = wires.iter().map(NativeRecord::read);
-        self.records = records.map(|record| (Arc::clone(&record.name), record)).collect();
-        self.quotas()
-    }
-
-    fn recall(&mut self) -> Answer {
-        if !self.headroom.observed.is_synced() {
-            return Answer::Failed("what is known of the cluster is not complete".into());
-        }
-        let namespace = &self.target.namespace;
-        self.records = self.headroom.observed.read(|index| {
-            let records = index.quotas.records_in(namespace).iter();
-            records.map(|record| (Arc::clone(&record.name), NativeRecord::clone(record))).collect()
-        });
-        self.quotas()
-    }
-
-    /// The quotas as they are in `records`.
-    fn quotas(&self) -> Answer {
-        let (budget, namespace_opted_out) = self
-            .headroom
-            .observed
-            .read(|index| (index.budget(&self.target.namespace), index.opted_out(&self.target.namespace)));
-        let mut quotas: Vec<_> = self.records.values().map(NativeRecord::native).collect();
-        quotas.sort_by(|a, b| a.name.cmp(&b.name));
-        for quota in &mut quotas {
-            quota.opted_out |= namespace_opted_out;
-        }
-        Answer::Quotas { quotas, budget, left: self.lock_end.saturating_duration_since(Instant::now()) }
-    }
-
-    /// Each known quota by its name: an API server answers that from storage, while it lets a list wait until its cache
-    /// has caught up, which takes ten times as long.
-    async fn read_quotas(&self) -> kube::Result<Vec<NativeQuotaWire>> {
-        let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
-        let names: Vec<Arc<str>> = self.headroom.observed.read(|index| {
-            index.quotas.records_in(namespace).iter().map(|record| Arc::clone(&record.name)).collect()
-        });
-        if !self.headroom.observed.is_synced() || names.len() > MOST_SINGLE_READS {
-            return requests.quotas(namespace).await;
-        }
-        let reads = names.iter().map(|name| requests.quota::<NativeQuotaWire>(namespace, name));
-        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
-    }
-
-    async fn read_budget(&self) -> Answer {
-        let namespace = &self.target.namespace;
-        match self.headroom.requests.budget(namespace).await {
-            Ok(budget) => {
-                self.headroom.observed.learn(&budget);
-                Answer::BudgetRead
-            }
-            Err(error) => failed("reading the namespace's budget", &error),
-        }
-    }
-
-    async fn catch_up(&self) -> Answer {
-        let Some(window) = &self.window else { return Answer::CaughtUp };
-        let (namespace, uid) = (&self.target.namespace, Uid::parse(&window.uid));
-        let shown =
-            |index: &HeadroomIndex| index.windows.get(namespace).filter(|known| known.uid == uid).map(drop);
-        self.headroom.observed.until(PROOF_TIME, shown).await;
-        Answer::CaughtUp
-    }
-
     async fn raise(&mut self, raise: Raise) -> Answer {
         let Some(record) = self.records.get(&raise.quota) else { return Answer::Conflict };
         let patch = patches::raise(record, &raise);
@@ -415,7 +342,7 @@ fn names_mark(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains(MARK))
 }
 
-fn failed(tried: &str, error: &kube::Error) -> Answer {
+pub(crate) fn failed(tried: &str, error: &kube::Error) -> Answer {
     Answer::Failed(text(tried, error))
 }
 

@@ -5,12 +5,14 @@
 
 mod clear;
 mod clock;
+mod dry_runs;
 mod hands;
 mod metrics;
 mod observed;
 mod patches;
 mod peers;
 pub mod protocol;
+mod reads;
 mod requests;
 mod servers;
 mod waits;

@@ -125,10 +125,10 @@ impl Hands<'_> {
                 .filter(|known| known.uid == after.uid && after.version.is_older_than(known.version))
                 .is_some_and(|known| {
                     let used = known.native().used;
-                    raise
-                        .keys
-                        .iter()
-                        .all(|raised| used.get(&raised.key).is_some_and(|used| *used >= raised.to))
+                    let mut keys = raise.keys.iter();
+                    // A quota that was only marked does not tell.
+                    keys.len() > 0
+                        && keys.all(|raised| used.get(&raised.key).is_some_and(|used| *used >= raised.to))
                 })
         };
         self.target.pod.is_some() && !self.raised.is_empty() && self.raised.iter().all(is_charged)
