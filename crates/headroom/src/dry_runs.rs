@@ -18,6 +18,8 @@ use crate::servers::Peer;
 /// The first pause between two probes; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// What quota admission says of a limit without usage; the quota's name follows.
+const UNKNOWN: &str = "status unknown for quota: ";
 
 /// What a drain has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +82,7 @@ impl Requests {
         end: Instant,
     ) -> Result<Drained, Arc<str>> {
         let is_through = |reply: &Reply| reply.is_success() || is_of_quota_admission(reply);
-        let is_clean = |reply: &Reply| is_through(reply) && !reply.status().message.contains(MARK);
+        let is_clean = |reply: &Reply| is_through(reply) && !is_of_mark(&reply.status().message);
         match self.until(peer, &window.namespace, body, end, is_clean).await {
             Ok(_) => Ok(Drained::Clean),
             Err((_, Some(last))) if is_through(&last) => Ok(Drained::BehindMark),
@@ -100,10 +102,10 @@ impl Requests {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let (body, peers) = (body_of(drain)?, self.servers.each());
-        let named = [format!("status unknown for quota: {quota},"), format!("exceeded quota: {quota},")];
+        let named = format!("{UNKNOWN}{quota},");
         let is_seen = |reply: &Reply| {
             let message = reply.status().message;
-            reply.code == 403 && message.contains(MARK) && named.iter().any(|start| message.contains(start))
+            reply.code == 403 && is_of_mark(&message) && message.contains(&named)
         };
         let (body, is_seen) = (&body, &is_seen);
         let views = peers.iter().map(|peer| async move {
@@ -156,9 +158,14 @@ impl Requests {
     }
 }
 
+/// Whether this refusal is because of the mark of a raise. One by a limit that somebody has set says that it is exceeded.
+pub(crate) fn is_of_mark(message: &str) -> bool {
+    message.contains(UNKNOWN) && message.contains(MARK)
+}
+
 /// Refused by a quota on windows, or by the mark of a raise that was left: judged by quota admission all the same.
 fn is_of_quota_admission(reply: &Reply) -> bool {
-    let refusals = ["exceeded quota: ", "status unknown for quota: "];
+    let refusals = ["exceeded quota: ", UNKNOWN];
     reply.code == 403 && refusals.iter().any(|start| reply.status().message.contains(start))
 }
 

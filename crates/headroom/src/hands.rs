@@ -7,14 +7,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowQuota, names};
-use sluice_engine::headroom::{MARK, Raise, reserve};
+use sluice_engine::headroom::{Raise, reserve};
 use sluice_index::headroom::NativeRecord;
 use sluice_index::wire::NativeQuotaWire;
 use sluice_kube_ext::retry::{Failure, classify};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::dry_runs::Drained;
+use crate::dry_runs::{Drained, is_of_mark};
 use crate::patches;
 use crate::protocol::{Answer, Command, Ending, Opening, QuotaRef};
 use crate::requests::Opened;
@@ -24,8 +24,9 @@ use crate::window::{Headroom, LOCK_TIME, Target};
 pub(crate) const PROOF_TIME: Duration = Duration::from_secs(1);
 /// Restoring stops this long before the lock ends: nothing is sent that could arrive after it.
 pub(crate) const MARGIN: Duration = Duration::from_millis(500);
-/// Before the next try to create a window that was refused because of the mark of one that is gone.
-const MARK_PAUSE: Duration = Duration::from_millis(5);
+/// Before the next try to create a window that was refused because of the mark of one that is gone; it doubles.
+const FIRST_MARK_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_MARK_PAUSE: Duration = Duration::from_millis(200);
 /// The schema's limit for `spec.quotas` of a window.
 const MOST_QUOTAS: usize = 64;
 /// Before each try to delete the window; after the last one it is left to expire.
@@ -50,6 +51,7 @@ pub(crate) struct Hands<'h> {
     pub(crate) raised: Vec<(Raise, NativeRecord)>,
     /// Quota admission of some API server still had the mark of an earlier raise when this window began.
     has_old_mark: bool,
+    mark_pause: Duration,
     locked_at: Instant,
     raised_at: Option<Instant>,
     pub(crate) lock_end: Instant,
@@ -76,6 +78,7 @@ impl<'h> Hands<'h> {
             records: HashMap::new(),
             raised: Vec::new(),
             has_old_mark: false,
+            mark_pause: FIRST_MARK_PAUSE,
             locked_at: now,
             raised_at: None,
             lock_end: now,
@@ -136,7 +139,8 @@ impl<'h> Hands<'h> {
     async fn behind_mark(&mut self) -> Answer {
         let answer = self.held().await;
         if answer == Answer::Free {
-            sleep(MARK_PAUSE).await;
+            sleep(self.mark_pause).await;
+            self.mark_pause = (self.mark_pause * 2).min(LONGEST_MARK_PAUSE);
         }
         answer
     }
@@ -339,7 +343,7 @@ pub(crate) fn is_over(window: &MigrationWindow, date: Option<Timestamp>) -> bool
 }
 
 fn names_mark(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.message.contains(MARK))
+    matches!(error, kube::Error::Api(status) if is_of_mark(&status.message))
 }
 
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> Answer {

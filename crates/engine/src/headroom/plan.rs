@@ -13,9 +13,9 @@ use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::resource::{DEVICE_CLASS, Resource};
 use crate::uid::Uid;
 
-/// The key of `status.hard` that a raise is marked with: the number of migration windows. With a limit of 0, or without
-/// a known usage, quota admission refuses a (dry-run) creation of one as soon as it knows of the raise, and so tells
-/// that it does (`k8s-quota.md` §4: usage must be known for every limited key).
+/// The key of `status.hard` that a raise is marked with: the number of migration windows. Its usage is not known, so quota
+/// admission refuses a (dry-run) creation of one as soon as it knows of the raise, and so tells that it does
+/// (`k8s-quota.md` §4: usage must be known for every limited key).
 pub const MARK: &str = "count/migrationwindows.quota.sluice.dev";
 
 /// What to do for a target pod.
