@@ -17,7 +17,7 @@ demo_keep := $(if $(filter-out 0,$(KEEP)),--keep)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## see pods held and released, and a migration pass a full quota (KEEP=1, KUBECONFIG=file)
@@ -29,7 +29,7 @@ test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
 .PHONY: soak
-soak: ## crashes at each write, faults, floods and the seeds' scenarios: about ten minutes more
+soak: ## crashes at each write, faults, floods, scenarios from the field: some minutes more
 	@$(CARGO) build --locked --workspace
 	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace \
 		--test headroom_faults --test headroom_tenants
@@ -42,6 +42,11 @@ lint: ## check format, clippy, generated files, dependencies
 bench: ## measure, print tables, write target/bench/*.json
 	@$(CARGO) build --locked --release --package sluice --package sluice-bench
 	@SLUICE_BINARY=$(TARGET)/release/sluice $(TARGET)/release/sluice-bench all
+
+.PHONY: bench-quick
+bench-quick: ## every bench for a few seconds, to see that it gives all its figures: they mean nothing
+	@$(CARGO) build --locked --workspace
+	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-bench all --quick --out $(TARGET)/bench-quick
 
 .PHONY: image
 image: ## build target/image/sluice.tar, without a container engine

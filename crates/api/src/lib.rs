@@ -4,9 +4,9 @@
 
 mod aaq;
 mod headroom_policy;
+mod headroom_probe;
 mod job_queue_config;
 mod migration_quota;
-mod migration_window;
 mod mtq;
 pub mod names;
 mod resource_quota;
@@ -24,12 +24,12 @@ pub use aaq::{
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,
 };
+pub use headroom_probe::{HeadroomProbe, HeadroomProbeSpec};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
 pub use migration_quota::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,
     VirtualMachineMigrationResourceQuotaStatus,
 };
-pub use migration_window::{MigrationWindow, MigrationWindowSpec, WindowMigration, WindowQuota};
 pub use mtq::{MTQ, MtqSpec};
 pub use resource_quota::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
@@ -43,7 +43,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         AAQJobQueueConfig::crd(),
         MTQ::crd(),
         VirtualMachineMigrationResourceQuota::crd(),
-        MigrationWindow::crd(),
+        HeadroomProbe::crd(),
         HeadroomPolicy::crd(),
     ];
     crds.into_iter().map(schema::finish).collect()

@@ -40,18 +40,22 @@ pub const VMMRQS: &str = "virtualmachinemigrationresourcequotas";
 pub const OWN_GROUP: &str = OWN_DOMAIN;
 /// The only served version of [`OWN_GROUP`].
 pub const OWN_VERSION: &str = "v1alpha1";
-/// Resource name of [`crate::MigrationWindow`].
-pub const MIGRATION_WINDOWS: &str = "migrationwindows";
+/// Resource name of [`crate::HeadroomProbe`].
+pub const HEADROOM_PROBES: &str = "headroomprobes";
 /// Resource name of [`crate::HeadroomPolicy`].
 pub const HEADROOM_POLICIES: &str = "headroompolicies";
-/// Name of the one [`crate::MigrationWindow`] a namespace may have: as long as it exists, pods wait.
-pub const WINDOW_NAME: &str = "window";
-/// Name of the [`crate::MigrationWindow`] whose dry-run creation is denied where [`WINDOW_NAME`] is in force.
+/// Name of the [`crate::HeadroomProbe`]s that are asked for.
 pub const PROBE_NAME: &str = "probe";
-/// Name of the [`crate::MigrationWindow`] whose dry-run creation queues behind the quota checks that came before it.
-pub const DRAIN_NAME: &str = "drain";
-/// Name of the ValidatingAdmissionPolicy, and of its binding, that puts [`WINDOW_NAME`] in force.
-pub const WINDOW_POLICY: &str = "sluice-migration-window";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps pods away from marked quotas.
+pub const LOCK_POLICY: &str = "sluice-headroom-lock";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards the status of marked quotas.
+pub const CHARGE_POLICY: &str = "sluice-headroom-charge";
+/// What [`LOCK_POLICY`] says to a probe whose mark it knows.
+pub const PROBE_DENIED: &str = "this mark is known here";
+/// Begins what [`CHARGE_POLICY`] says to a write of limits or marks that it refuses.
+pub const CHARGE_DENIED: &str = "guarded by Sluice";
+/// Name of the ResourceQuota in the namespace of the installation on which both policies are asked whether they are in force.
+pub const PROOF_QUOTA: &str = "sluice-headroom-proof";
 
 /// The scheduling gate that a pod waits behind.
 pub const GATE: &str = "ApplicationAwareQuotaGate";
@@ -130,6 +134,8 @@ pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
 pub const CREATED_BY_LABEL: &str = "kubevirt.io/created-by";
 /// Name of the ServiceAccount of KubeVirt's controller, in KubeVirt's namespace.
 pub const KUBEVIRT_CONTROLLER_ACCOUNT: &str = "kubevirt-controller";
+/// Name, in kube-system, of the ServiceAccount of kube-controller-manager's quota controller.
+pub const QUOTA_CONTROLLER_ACCOUNT: &str = "resourcequota-controller";
 /// Type of the VirtualMachineInstanceMigration's condition that tells of a target pod refused by a quota.
 pub const REJECTED_CONDITION: &str = "migrationRejectedByResourceQuota";
 /// Annotation (value `true`) with which Harvester's users keep a quota from being raised.
@@ -153,6 +159,11 @@ pub fn controller_username(namespace: &str) -> String {
 /// Username the API server gives to the webhook of an installation in `namespace`.
 pub fn webhook_username(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:{WEBHOOK}")
+}
+
+/// Username of kube-controller-manager's quota controller, which puts `status.hard` of quotas in step with `spec.hard`.
+pub fn quota_controller_username() -> String {
+    format!("system:serviceaccount:kube-system:{QUOTA_CONTROLLER_ACCOUNT}")
 }
 
 /// Username the API server gives to KubeVirt's controller when KubeVirt is installed in `namespace`.

@@ -52,15 +52,6 @@ pub(crate) fn budget() -> Value {
     ])
 }
 
-/// Nothing of it changes.
-pub(crate) fn immutable() -> Value {
-    json!({
-        "rule": "self == oldSelf",
-        "message": "a window never changes: delete it and create another one",
-        "reason": "FieldValueForbidden",
-    })
-}
-
 /// A label selector that is bounded and that can be evaluated.
 pub(crate) fn selector(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = LabelSelector::json_schema(generator);

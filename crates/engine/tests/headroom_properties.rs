@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use common::{admit, raise, restore};
 use proptest::prelude::*;
-use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, plan};
+use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, plan, reserve};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 
 const KEYS: [&str; 9] = [
@@ -97,12 +97,7 @@ fn admits(quotas: &[NativeQuota], need: &Need) -> bool {
     })
 }
 
-/// Raises by the names of their quotas, without marks.
-fn unmarked(mut raises: Vec<Raise>) -> Vec<Raise> {
-    for raise in &mut raises {
-        raise.marked = false;
-        raise.hard.remove(MARK);
-    }
+fn by_name(mut raises: Vec<Raise>) -> Vec<Raise> {
     raises.sort_by(|a, b| a.quota.cmp(&b.quota));
     raises
 }
@@ -134,9 +129,8 @@ proptest! {
         for raise in &raises {
             let position = quotas.iter().position(|quota| quota.uid == raise.uid).unwrap();
             let before = &quotas[position];
-            prop_assert_eq!(raise.hard.contains_key(MARK), raise.marked);
-            prop_assert_eq!(raise.hard.len(), before.status_hard.len() + usize::from(raise.marked));
-            for (key, hard) in raise.hard.iter().filter(|(key, _)| &***key != MARK) {
+            prop_assert_eq!(raise.hard.len(), before.status_hard.len());
+            for (key, hard) in &raise.hard {
                 let raised_key = raise.keys.iter().find(|raised| raised.key == *key);
                 prop_assert!(*hard >= before.status_hard[key], "never lower");
                 prop_assert_eq!(raised_key.is_some(), *hard > before.status_hard[key]);
@@ -153,6 +147,29 @@ proptest! {
         }
         restore(&mut raised);
         prop_assert_eq!(raised, quotas, "a restore leaves nothing behind");
+    }
+
+    #[test]
+    fn what_is_reserved_is_raised_exactly_or_only_marked_and_its_restore_leaves_nothing(quotas in quotas(), need in need()) {
+        let reserved = reserve(&need, &quotas);
+        let mut raised = quotas.clone();
+        raise(&mut raised, &reserved);
+        prop_assert!(admits(&raised, &need));
+        let mut twice = quotas.clone();
+        admit(&mut twice, &need);
+        for (before, quota) in quotas.iter().zip(&mut raised) {
+            let alone = reserve(&need, std::slice::from_ref(before));
+            let marked = reserved.iter().find(|raise| raise.uid == before.uid);
+            prop_assert_eq!(alone.first(), marked, "each on its own");
+            let second = twice.iter().find(|quota| quota.uid == before.uid).unwrap();
+            prop_assert!(marked.is_some() || admits(std::slice::from_ref(second), &need), "a second one fits");
+            quota.status_hard.insert(MARK.into(), Quantity::from_units(1, Format::DecimalSi));
+        }
+        let mut charged = raised.clone();
+        admit(&mut charged, &need);
+        prop_assert!(charged.iter().all(|quota| quota.is_charged() != Some(false)));
+        restore(&mut raised);
+        prop_assert_eq!(raised, quotas);
     }
 
     #[test]
@@ -177,9 +194,7 @@ proptest! {
             }
             Plan::Raise(list) => {
                 prop_assert!(missing.is_empty());
-                // Only the last of all is marked.
-                prop_assert!(list.iter().rev().skip(1).all(|raise| !raise.marked));
-                prop_assert_eq!(unmarked(list), unmarked(raised));
+                prop_assert_eq!(by_name(list), by_name(raised));
             }
             Plan::NotEnough(list) => prop_assert_eq!(list, missing),
             Plan::Refused(list) => prop_assert!(false, "{:?}", list),

@@ -4,14 +4,15 @@
 //! exactly what is shipped.
 
 pub mod certificates;
+mod headroom_policies;
 mod options;
 mod rbac;
 mod render;
 mod webhooks;
-mod window_policy;
 mod workload;
 
+pub use headroom_policies::{charge_binding, charge_policy, lock_binding, lock_policy};
 pub use options::{InstallOptions, WebhookClient, default_namespace_selector};
+pub use rbac::rancher_objects;
 pub use render::render;
 pub use webhooks::{CREATOR_CHANGED, GATE_REMOVED, mutating, validating};
-pub use window_policy::{window_binding, window_policy};

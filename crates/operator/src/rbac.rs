@@ -64,8 +64,8 @@ fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
     rule
 }
 
-/// What both components need to make room for migrations: to read who migrates and what limits it, to take and give
-/// back a namespace's window, and to raise `status.hard` of a quota. Neither may create a pod.
+/// What both components need to make room for migrations: to read who migrates and what limits it, to write
+/// `status.hard` of a quota, and to ask an API server, in dry runs, what it knows. Neither may create a pod.
 fn headroom_rules() -> Vec<Value> {
     let kubevirt = ["kubevirts", "virtualmachineinstancemigrations", "virtualmachineinstances"];
     vec![
@@ -74,7 +74,7 @@ fn headroom_rules() -> Vec<Value> {
         rule("", &["resourcequotas/status"], &["patch"]),
         rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
         rule(names::OWN_GROUP, &[names::HEADROOM_POLICIES], &READ),
-        rule(names::OWN_GROUP, &[names::MIGRATION_WINDOWS], &["get", "list", "watch", "create", "delete"]),
+        rule(names::OWN_GROUP, &[names::HEADROOM_PROBES], &["create"]),
         rule(EVENTS, &["events"], &["create", "patch"]),
     ]
 }
@@ -87,9 +87,6 @@ fn controller_cluster_rules() -> Value {
         rule(names::GROUP, &[names::AAQS, names::ARQS], &READ),
         rule(names::GROUP, &[&status(names::ARQS)], &["update", "patch"]),
         rule("", &["limitranges"], &READ),
-        // KubeVirt tells of a pod that was refused in an event of the virtual machine.
-        rule("", &["events"], &["list", "watch"]),
-        rule(EVENTS, &["events"], &["list", "watch"]),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
         // What a managed-tenant-quota that crashed left behind: raised quotas, locks under any name, and whether
@@ -111,10 +108,14 @@ fn own_admission_rules() -> Vec<Value> {
     let own = [
         ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
         ("validatingwebhookconfigurations", names::VALIDATING_CONFIG),
-        ("validatingadmissionpolicies", names::WINDOW_POLICY),
-        ("validatingadmissionpolicybindings", names::WINDOW_POLICY),
+        ("validatingadmissionpolicies", names::CHARGE_POLICY),
+        ("validatingadmissionpolicies", names::LOCK_POLICY),
+        ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
+        ("validatingadmissionpolicybindings", names::LOCK_POLICY),
     ];
-    let mut rules = vec![rule(ADMISSION, &own.map(|(resource, _)| resource), &["create"])];
+    let mut resources = own.map(|(resource, _)| resource).to_vec();
+    resources.dedup();
+    let mut rules = vec![rule(ADMISSION, &resources, &["create"])];
     let verbs = ["get", "list", "watch", "update", "patch"];
     rules.extend(own.map(|(resource, name)| named(ADMISSION, resource, name, &verbs)));
     rules
@@ -161,18 +162,49 @@ fn webhook_rules() -> Value {
     }])
 }
 
-/// A window is proved at each API server, and this is where their addresses are.
-fn api_servers(options: &InstallOptions) -> [Value; 2] {
+/// Each API server is asked whether it knows of a raise: where their addresses are, and the Leases that say how many there
+/// are, which lie in a namespace with other Leases.
+fn api_servers(options: &InstallOptions) -> [Value; 4] {
     let (namespace, name) = API_SERVERS;
-    let metadata = json!({ "name": "sluice-api-servers", "namespace": namespace, "labels": labels(None) });
     let slices = named("discovery.k8s.io", "endpointslices", name, &READ);
+    let leases = rule("coordination.k8s.io", &["leases"], &["list", "watch"]);
+    let [addresses, address_binding] = api_server_role(options, namespace, slices);
+    let [identities, identity_binding] = api_server_role(options, "kube-system", leases);
+    [addresses, address_binding, identities, identity_binding]
+}
+
+fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [Value; 2] {
+    let metadata = json!({ "name": "sluice-api-servers", "namespace": namespace, "labels": labels(None) });
     let mut bound = binding(options, "Role", metadata.clone(), "sluice-api-servers");
     let subjects = [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account));
     set(&mut bound, "subjects", json!(subjects));
-    [role("Role", metadata, json!([slices])), bound]
+    [role("Role", metadata, json!([rule])), bound]
 }
 
-/// Those who may view a namespace may view its quotas and its window. `edit` and `admin` contain `view` and get
+/// What is needed beside Rancher, whose webhook lets nobody but Kubernetes itself write the status of a quota: to write it,
+/// and nothing else, as kube-controller-manager's quota controller (constrained impersonation, Kubernetes 1.36).
+pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
+    let rules = json!([
+        {
+            "apiGroups": ["authentication.k8s.io"],
+            "resources": ["serviceaccounts"],
+            "resourceNames": [names::QUOTA_CONTROLLER_ACCOUNT],
+            "verbs": ["impersonate:serviceaccount"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["resourcequotas/status"],
+            "verbs": ["impersonate-on:serviceaccount:update"],
+        },
+    ]);
+    let metadata = cluster_metadata("sluice-rancher");
+    let mut bound = binding(options, "ClusterRole", metadata.clone(), "sluice-rancher");
+    let subjects = [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account));
+    set(&mut bound, "subjects", json!(subjects));
+    vec![role("ClusterRole", metadata, rules), bound]
+}
+
+/// Those who may view a namespace may view its quotas. `edit` and `admin` contain `view` and get
 /// nothing more: a tenant must not change what limits it.
 fn tenant_view() -> Value {
     let mut labels = labels(None);
@@ -180,10 +212,6 @@ fn tenant_view() -> Value {
     role(
         "ClusterRole",
         json!({ "name": "sluice-view", "labels": labels }),
-        json!([
-            rule(names::GROUP, &[names::ARQS], &READ),
-            rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
-            rule(names::OWN_GROUP, &[names::MIGRATION_WINDOWS], &READ),
-        ]),
+        json!([rule(names::GROUP, &[names::ARQS], &READ), rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),]),
     )
 }

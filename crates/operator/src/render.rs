@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::options::InstallOptions;
-use crate::{rbac, webhooks, window_policy, workload};
+use crate::{headroom_policies, rbac, webhooks, workload};
 
 /// All objects of an installation, in the order they have to be applied.
 ///
@@ -14,8 +14,11 @@ pub fn render(options: &InstallOptions) -> Vec<Value> {
     objects.extend(crds());
     objects.extend(rbac::objects(options));
     objects.extend(workload::objects(options));
-    objects.push(window_policy::window_policy());
-    objects.push(window_policy::window_binding());
+    objects.push(headroom_policies::proof_quota(options));
+    objects.push(headroom_policies::charge_policy(options));
+    objects.push(headroom_policies::charge_binding());
+    objects.push(headroom_policies::lock_policy());
+    objects.push(headroom_policies::lock_binding());
     objects.push(webhooks::mutating(options));
     objects.push(webhooks::validating(options));
     objects
@@ -43,6 +46,13 @@ fn namespace(options: &InstallOptions) -> Value {
 pub(crate) fn set(object: &mut Value, key: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(key.to_owned(), value);
+    }
+}
+
+/// Sets a field of `object[part]`.
+pub(crate) fn set_in(object: &mut Value, part: &str, key: &str, value: Value) {
+    if let Some(part) = object.get_mut(part) {
+        set(part, key, value);
     }
 }
 

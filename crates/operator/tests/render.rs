@@ -1,7 +1,7 @@
 //! Rules that every installation keeps, whatever its options. The whole text is compared by `xtask gen --check`.
 
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, WebhookClient, render};
+use sluice_operator::{InstallOptions, WebhookClient, rancher_objects, render};
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
@@ -26,10 +26,10 @@ fn objects_come_after_what_they_need_and_webhooks_last() {
     assert_eq!(kinds[kinds.len() - 4..], last);
     for object in &objects {
         let namespace = object["metadata"]["namespace"].as_str();
-        // The addresses of the API servers are nowhere else.
+        // The addresses and the Leases of the API servers are nowhere else.
         let elsewhere = object["metadata"]["name"] == "sluice-api-servers";
-        let expected = if elsewhere { "default" } else { "sluice-system" };
-        assert!(namespace.is_none_or(|name| name == expected), "{object}");
+        let expected: &[&str] = if elsewhere { &["default", "kube-system"] } else { &["sluice-system"] };
+        assert!(namespace.is_none_or(|name| expected.contains(&name)), "{object}");
     }
 }
 
@@ -47,9 +47,8 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
             }
             let resources = list(&rule["resources"]);
             if verbs.contains(&"delete") {
-                // Windows are given back; locks that a predecessor left behind have names that are not known.
-                let may = [["migrationwindows"], ["validatingwebhookconfigurations"]];
-                assert!(may.iter().any(|may| resources == may), "{rule}");
+                // Locks that a predecessor left behind have names that are not known.
+                assert_eq!(resources, ["validatingwebhookconfigurations"], "{rule}");
             }
             assert!(!(resources.contains(&"pods") && verbs.contains(&"create")), "{rule}");
             if resources.contains(&"secrets") && verbs != ["create"] {
@@ -143,30 +142,43 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
 }
 
 #[test]
-fn the_policy_and_its_binding_speak_of_the_same_things() {
+fn policies_and_bindings_speak_of_the_same_things() {
     let objects = render(&InstallOptions::default());
-    let policy = of_kind(&objects, "ValidatingAdmissionPolicy")[0];
-    let binding = of_kind(&objects, "ValidatingAdmissionPolicyBinding")[0];
-    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
-    let crds = of_kind(&objects, "CustomResourceDefinition");
-    let window = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "MigrationWindow").expect("a CRD");
-    let version = &window["spec"]["versions"][0]["name"];
-    let group = window["spec"]["group"].as_str().expect("a group");
-    assert_eq!(
-        policy["spec"]["paramKind"],
-        json!({ "apiVersion": format!("{group}/{}", version.as_str().expect("a version")), "kind": "MigrationWindow" })
-    );
-    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
-    let matched: Vec<&Value> = rules.iter().map(|rule| &rule["resources"][0]).collect();
-    assert_eq!(matched, ["pods", "pods/resize", "resourcequotas/status", "migrationwindows"]);
-    let probe = &rules[3];
-    assert_eq!(
-        (&probe["apiGroups"][0], &probe["resources"][0]),
-        (&json!(group), &window["spec"]["names"]["plural"])
-    );
-    let rules =
-        window["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"].to_string();
-    for name in [&binding["spec"]["paramRef"]["name"], &probe["resourceNames"][0], &json!("drain")] {
-        assert!(rules.contains(&format!("'{}'", name.as_str().expect("a name"))), "{name}: {rules}");
+    let policies = of_kind(&objects, "ValidatingAdmissionPolicy");
+    let bindings = of_kind(&objects, "ValidatingAdmissionPolicyBinding");
+    assert_eq!((policies.len(), bindings.len()), (2, 2));
+    for (policy, binding) in policies.iter().zip(&bindings) {
+        assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+        assert_eq!(policy["spec"].get("paramKind").is_some(), binding["spec"].get("paramRef").is_some());
+        // What a tenant's controller is told has to make it try again.
+        let denials = policy["spec"]["validations"][0]["message"].as_str().expect("a message");
+        assert!(denials.starts_with("exceeded quota: "), "{denials}");
+        for validation in policy["spec"]["validations"].as_array().expect("validations") {
+            assert_eq!(validation["reason"], "Forbidden");
+            let expression = validation["expression"].as_str().expect("an expression");
+            assert!(!expression.contains("MARK") && !expression.contains("END"), "{expression}");
+        }
     }
+    let [charge, lock] = [policies[0], policies[1]];
+    let matched = |policy: &Value| -> Vec<Value> {
+        let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
+        rules.iter().map(|rule| rule["resources"][0].clone()).collect()
+    };
+    assert_eq!(matched(charge), ["resourcequotas/status"]);
+    let crds = of_kind(&objects, "CustomResourceDefinition");
+    let probe = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "HeadroomProbe").expect("a CRD");
+    assert_eq!(matched(lock), [json!("pods"), probe["spec"]["names"]["plural"].clone()]);
+    let mark = format!("count/{}", probe["metadata"]["name"].as_str().expect("a name"));
+    assert_eq!(mark, sluice_engine::headroom::MARK, "the mark counts probes");
+    assert!(lock["spec"]["validations"][0]["expression"].to_string().contains(&mark));
+}
+
+#[test]
+fn beside_rancher_one_write_as_one_account_is_added_and_nothing_else() {
+    let objects = rancher_objects(&InstallOptions::default());
+    let rules = objects[0]["rules"].as_array().expect("rules");
+    let verbs: Vec<&Value> = rules.iter().map(|rule| &rule["verbs"][0]).collect();
+    assert_eq!(verbs, ["impersonate:serviceaccount", "impersonate-on:serviceaccount:update"]);
+    assert_eq!(rules[0]["resourceNames"], json!(["resourcequota-controller"]));
+    assert_eq!(rules[1]["resources"], json!(["resourcequotas/status"]));
 }

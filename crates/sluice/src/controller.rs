@@ -14,7 +14,8 @@ use sluice_api::names;
 use sluice_controllers::certificates::{self, CertificateSettings};
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
 use sluice_controllers::headroom::{
-    self as reactive, BlockedCollector, Leftovers, Reactive, ReactiveConfig, ReactiveMetrics,
+    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Leftovers, LeftoversEnvironment,
+    Reporter, Sources, Sweep, SweepMetrics, granted, reports,
 };
 use sluice_controllers::hooks;
 use sluice_engine::ChargeRules;
@@ -76,14 +77,11 @@ pub struct ControllerArgs {
     /// Where the API server reaches the webhook, such as `https://192.0.2.1:8443`, if not through its Service
     #[arg(long, value_name = "URL")]
     webhook_url: Option<String>,
-    /// Leave certificates, webhook configurations and the admission policy alone
+    /// Leave certificates, webhook configurations and the admission policies alone
     #[arg(long)]
     no_webhook_setup: bool,
     #[command(flatten)]
     headroom: HeadroomArgs,
-    /// How many windows for migrations that a quota rejected are open at the same time
-    #[arg(long, value_name = "N", default_value_t = ReactiveConfig::default().windows)]
-    concurrent_windows: usize,
     /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::Clean)]
     mtq_leftovers: MtqLeftovers,
@@ -139,8 +137,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let metrics = GateMetrics::default();
     metrics.register(&mut registry);
-    let reactive_metrics = ReactiveMetrics::default();
-    reactive_metrics.register(&mut registry);
+    let (blocked_metrics, sweep_metrics) = (BlockedMetrics::default(), SweepMetrics::default());
+    blocked_metrics.register(&mut registry);
+    sweep_metrics.register(&mut registry);
     let writes = ApiWrites::default();
     let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &identity);
     {
@@ -155,25 +154,32 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let gate = Gate::new(config, &args.namespace, metrics);
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
-    // The lease is given back, and what windows rest on is kept current, until the last request is answered.
+    // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new();
     let setup = Setup {
         tasks: &mut tasks,
         client: connect(&options("head-room")).await?,
         options: options("head-room"),
-        holder: identity.clone(),
+        namespace: args.namespace.clone(),
         writes: writes.clone(),
         remember_dirty: true,
         stopped: stopped.clone(),
     };
-    let headroom = args.headroom.start(setup, registry.sub_registry_with_prefix("sluice")).await?;
-    let windows = ReactiveConfig { windows: args.concurrent_windows.max(1), ..ReactiveConfig::default() };
-    let reactive = Reactive::new(windows, Arc::clone(headroom.observed()), reactive_metrics);
-    registry.register_collector(Box::new(BlockedCollector(reactive.state())));
+    let recorder = events.clone();
+    let tell = move |outcome| granted(&outcome).into_iter().for_each(|report| recorder.report(report));
+    let headroom = args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), tell).await?;
+    let (sources, rules) = (Sources::default(), ChargeRules::for_minor(version.minor));
+    let recorder = events.clone();
+    let tell = move |tell| reports(&tell).into_iter().for_each(|report| recorder.report(report));
+    let watched = (sources.clone(), blocked_metrics);
+    let blocked =
+        BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, rules, tell);
+    registry.register_collector(Box::new(BlockedCollector(blocked.state())));
 
     let ready = Checks::default();
-    let watches = gate.watches().into_iter().chain(headroom.observed().watches()).chain(reactive.watches());
+    let watches =
+        gate.watches().into_iter().chain(headroom.observed().watches()).chain(sources.watches().to_vec());
     for watch in watches {
         ready.add(watch.kind().to_owned(), move || watch.check());
     }
@@ -183,11 +189,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         .with_context(|| format!("could not listen on {}", args.admin_listen))?;
 
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
-    let rules = ChargeRules::for_minor(version.minor);
-    let recorder = events.clone();
-    let tell = move |tell| reactive::reports(&tell).into_iter().for_each(|report| recorder.report(report));
-    let help = reactive::Apply::new(client.clone(), headroom, token.clone(), writes.clone(), rules, tell);
-    let reporter = reactive::Reporter::default();
+    let reporter = Reporter::default();
     let recorder = events.clone();
     let tell = move |held: Tell| tell_pod(&recorder, held);
     let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
@@ -212,23 +214,32 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         let hooks = hooks::run(client.clone(), options, may_write(&token), cancel.clone());
         tasks.spawn("hooks", once_leading(leadership.clone(), cancel.clone(), hooks));
     }
-    tasks.spawn("head-room sights", fallible(reactive.clone().observe(client.clone(), stopped.clone())));
-    let leftovers = reactive.clone().end_leftovers(
-        (args.mtq_leftovers.into(), time("mtq-lock-age", args.mtq_lock_age)?),
-        help.clone(),
-        events.clone(),
-        leadership.clone(),
-        cancel.clone(),
-    );
+    tasks.spawn("head-room sights", fallible(sources.clone().observe(client.clone(), stopped.clone())));
+    let environment = LeftoversEnvironment {
+        observed: Arc::clone(headroom.observed()),
+        sources: sources.clone(),
+        client: client.clone(),
+        token: token.clone(),
+        leadership: leadership.clone(),
+        writes: writes.clone(),
+        events: events.clone(),
+        metrics: sweep_metrics.clone(),
+    };
+    let lock_age = time("mtq-lock-age", args.mtq_lock_age)?;
+    let leftovers = Leftovers::from(args.mtq_leftovers).end(lock_age, environment, cancel.clone());
     tasks.spawn("leftovers of managed-tenant-quota", fallible(leftovers));
-    let report = reactive.clone().report(reporter.clone(), client, token, writes, cancel.clone());
+    let facts = (blocked.state(), Arc::clone(headroom.observed()), sources.clone());
+    let report = reporter.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
-    let helping = reactive.decide(help, reporter, leadership.clone(), cancel.clone());
+    let waking = blocked.run((token.clone(), leadership.clone()), reporter, cancel.clone());
+    let sweep = Sweep::new(headroom, sweep_metrics);
+    let (lead, cancelled) = ((token, leadership.clone()), cancel.clone());
+    let sweeping = async move { sweep.run(&sources, lead, cancelled).await };
     let deciding = gate.decide(apply, leadership, cancel.clone());
     tasks.spawn(
         "decisions",
         fallible(async move {
-            tokio::join!(deciding, helping);
+            tokio::join!(deciding, waking, sweeping);
             stopped.cancel();
         }),
     );

@@ -1,4 +1,4 @@
-//! What `sluice controller` and `sluice webhook` share: windows and what they rest on.
+//! What `sluice controller` and `sluice webhook` share: head-room and what it rests on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,47 +6,62 @@ use std::sync::Arc;
 use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use sluice_headroom::{Headroom, HeadroomMetrics, Observed, Requests, Servers, follow_servers};
-use sluice_kube_ext::client::{ClientOptions, Server};
+use sluice_api::names;
+use sluice_kube_ext::client::{ClientOptions, Server, connect};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::Tasks;
+use sluice_window::{
+    Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, ServerClock, Servers, StatusWriter,
+    follow_identities, follow_servers,
+};
 use tokio_util::sync::CancellationToken;
 
-/// Flags about windows.
-#[derive(Debug, Clone, clap::Args)]
+/// Flags about head-room.
+#[derive(Clone, Debug, clap::Args)]
 pub struct HeadroomArgs {
-    /// Address of one API server, such as `https://192.0.2.1:6443`, at which locks are proven; repeatable. Without it,
-    /// the addresses that the API servers publish
+    /// An API server that a raise has to be known to before a target is let in; repeatable. Without it, those that the
+    /// API servers themselves publish
     #[arg(long, value_name = "URL")]
     pub api_server: Vec<Uri>,
+    /// Trust an address behind which there are several API servers (a load balancer): each raise is asked for so often
+    /// there. Without it nothing is raised while more API servers than addresses are known
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub balancer_proofs: u32,
 }
 
-/// How to open windows.
+/// How to make room.
 pub struct Setup<'s> {
     /// Of this process.
     pub tasks: &'s mut Tasks,
-    /// For requests about windows.
+    /// For requests.
     pub client: Client,
     /// Those of `client`.
     pub options: ClientOptions,
-    /// Name of this process in windows.
-    pub holder: String,
+    /// Namespace of the installation.
+    pub namespace: String,
     /// Counts what is written.
     pub writes: ApiWrites,
-    /// Whether somebody asks what changed.
+    /// Whether what changed is asked for.
     pub remember_dirty: bool,
     /// Ends what keeps the state current.
     pub stopped: CancellationToken,
 }
 
 impl HeadroomArgs {
-    /// Starts the watches. Metrics are registered as `headroom_*`.
+    /// Starts the watches and proofs. Metrics are registered as `headroom_*`. `told` hears of each opening that raised
+    /// something.
     ///
     /// # Errors
     /// When an address of [`Self::api_server`] cannot be used.
-    pub async fn start(&self, setup: Setup<'_>, registry: &mut Registry) -> anyhow::Result<Arc<Headroom>> {
-        let Setup { tasks, client, options, holder, writes, remember_dirty, stopped } = setup;
-        let servers = Arc::new(Servers::new(client.clone(), options));
+    pub async fn start(
+        &self,
+        setup: Setup<'_>,
+        registry: &mut Registry,
+        told: impl Fn(Outcome) + Send + Sync + 'static,
+    ) -> anyhow::Result<Arc<Headroom>> {
+        let Setup { tasks, client, options, namespace, writes, remember_dirty, stopped } = setup;
+        let servers = Servers::new(client.clone(), options.clone()).trusting_balancers(self.balancer_proofs);
+        let servers = Arc::new(servers);
         if self.api_server.is_empty() {
             let follow = follow_servers(client.clone(), Arc::clone(&servers), stopped.clone());
             tasks.spawn("API servers", infallible(follow));
@@ -54,12 +69,22 @@ impl HeadroomArgs {
             let given = self.api_server.iter().cloned().map(|url| Server { url, tls_name: None });
             servers.set(given.collect()).await?;
         }
+        let identities = follow_identities(client.clone(), Arc::clone(&servers), stopped.clone());
+        tasks.spawn("API servers' leases", infallible(identities));
         let observed = Observed::new(remember_dirty);
-        let watches = Arc::clone(&observed).observe(client.clone(), stopped);
+        let watches = Arc::clone(&observed).observe(client.clone(), stopped.clone());
         tasks.spawn("head-room watches", infallible(watches));
         let metrics = HeadroomMetrics::default();
         metrics.register(registry);
-        Ok(Headroom::new(observed, Requests::new(client, servers, writes), metrics, holder))
+        let clock = Arc::new(ServerClock::default());
+        let impersonate = Some(names::quota_controller_username());
+        let impersonating = connect(&ClientOptions { impersonate, ..options }).await?;
+        let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
+        let requests = Requests::new(client, clock);
+        let headroom = Headroom::new(Parts { observed, requests, writer, servers, metrics }, told);
+        let proofs = Arc::clone(&headroom).keep_proving(namespace, stopped);
+        tasks.spawn("head-room proofs", infallible(proofs));
+        Ok(headroom)
     }
 }
 

@@ -12,9 +12,10 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, names};
+use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
-use sluice_headroom::Headroom;
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
+use sluice_kube_ext::events::recorder;
 use sluice_kube_ext::health::{self, Admin, Checks};
 use sluice_kube_ext::lease::unique_identity;
 use sluice_kube_ext::metrics::ApiWrites;
@@ -25,6 +26,7 @@ use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
 use sluice_webhook::{
     AaqSightings, App, HeadroomEndpoint, Limits, Settings, WebhookMetrics, headroom_router,
 };
+use sluice_window::{Headroom, Outcome};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -107,27 +109,31 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let ready = Checks::default();
     watch_aaqs(&mut tasks, client.clone(), Arc::clone(&app), cancel.clone());
 
-    // What windows rest on is kept current until the last one is closed.
+    // What openings rest on is kept current until the last raise is ended.
     let stopped = CancellationToken::new();
     let writes = ApiWrites::default();
     let ours = registry.sub_registry_with_prefix("sluice");
     writes.register(ours);
+    let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &unique_identity());
+    events.counts().register(ours);
+    let tell = move |outcome: Outcome| granted(&outcome).into_iter().for_each(|report| events.report(report));
     let setup = headroom::Setup {
         tasks: &mut tasks,
         client: client.clone(),
         options,
-        holder: unique_identity(),
+        namespace: args.namespace.clone(),
         writes,
         remember_dirty: false,
         stopped: stopped.clone(),
     };
-    let headroom = args.headroom.start(setup, ours).await?;
+    let headroom = args.headroom.start(setup, ours, tell).await?;
+    tasks.spawn("events", end_with(writer.run(stopped.clone())));
     tasks.spawn(
         "KubeVirt's controller",
         follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
     );
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), ChargeRules::for_minor(version.minor));
-    tasks.spawn("windows", close_windows(headroom, cancel.clone(), stopped));
+    tasks.spawn("openings", end_openings(headroom, cancel.clone(), stopped));
     let service = sluice_webhook::router(Arc::clone(&app)).merge(headroom_router(app, endpoint));
     serve_reviews(&mut tasks, &args, client, service, &ready, &mut registry, &cancel).await?;
 
@@ -188,8 +194,8 @@ async fn follow_kubevirt(
     Ok(())
 }
 
-/// After the signal to stop, waits for the targets that are being let in and for their windows.
-async fn close_windows(
+/// After the signal to stop, waits for the targets that are being let in and for the ends of their raises.
+async fn end_openings(
     headroom: Arc<Headroom>,
     cancel: CancellationToken,
     stopped: CancellationToken,
@@ -197,6 +203,11 @@ async fn close_windows(
     cancel.cancelled().await;
     headroom.finish().await;
     stopped.cancel();
+    Ok(())
+}
+
+async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
+    task.await;
     Ok(())
 }
 

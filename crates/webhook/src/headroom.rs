@@ -13,11 +13,12 @@ use axum::routing::post;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sluice_api::{WindowMigration, names};
-use sluice_engine::{ChargeRules, Uid};
-use sluice_headroom::{Headroom, Target};
-use sluice_index::headroom::MigrationRecord;
+use sluice_api::names;
+use sluice_engine::headroom::Need;
+use sluice_engine::{Charge, ChargeRules, Uid};
+use sluice_index::headroom::{MachineRecord, MigrationRecord};
 use sluice_index::wire::PodWire;
+use sluice_window::{Headroom, MigrationRef, Target};
 
 use crate::review::{Operation, Review, nullable};
 use crate::router::{Answer, App, Refusal, answer, counted, read};
@@ -25,18 +26,20 @@ use crate::verdict::Verdict;
 
 /// Name of the endpoint in metrics and logs.
 const ENDPOINT: &str = "headroom";
-/// How long a target may wait for its turn. The API server waits 10 s for an answer.
+/// How long a target may wait at most. The API server waits 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// Label of KubeVirt's pods: what they are for.
+const ROLE_LABEL: &str = "kubevirt.io";
 
 /// A pod's creation that claims to be for a migration. Whether it is true is not known yet.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The namespace.
     pub namespace: String,
-    /// Who creates it.
-    pub creator: String,
     /// The pod's uid, which the API server has given it already.
     pub pod: String,
+    /// What the pod is for: a launcher, or what is attached to it.
+    pub role: String,
     /// The uid of the migration.
     pub migration_uid: String,
     /// The name of the migration, if the pod tells.
@@ -85,8 +88,8 @@ fn read_claim(review: &Review<'_>, object: &RawValue) -> Option<Claim> {
     let wire: PodWire = serde_json::from_str(object.get()).ok()?;
     Some(Claim {
         namespace: review.namespace.clone(),
-        creator: review.username.clone(),
         pod: metadata.uid,
+        role: metadata.labels.remove(ROLE_LABEL).unwrap_or_default(),
         migration_uid: metadata.labels.remove(names::MIGRATION_JOB_LABEL)?,
         migration_name: metadata.annotations.remove(names::MIGRATION_NAME_ANNOTATION),
         wire,
@@ -94,15 +97,16 @@ fn read_claim(review: &Review<'_>, object: &RawValue) -> Option<Claim> {
 }
 
 impl Claim {
-    /// Who is to be let in, if the claim is true: the migration exists in this namespace and is not over.
+    /// Whether the claim is true: the migration exists in this namespace and is not over, and the machine that it moves runs
+    /// here, so that its pod is counted by the quotas of this namespace already.
     ///
     /// # Errors
-    /// Why it is not, or cannot be judged.
-    pub fn target(
-        self,
+    /// Why it is not.
+    pub fn check(
+        &self,
         migration: Option<&MigrationRecord>,
-        rules: ChargeRules,
-    ) -> Result<Target, &'static str> {
+        machine: Option<&MachineRecord>,
+    ) -> Result<(), &'static str> {
         let migration = migration.filter(|migration| {
             migration.uid == Uid::parse(&self.migration_uid) && *migration.namespace == *self.namespace
         });
@@ -110,20 +114,43 @@ impl Claim {
         if migration.is_final() {
             return Err("the migration is over");
         }
-        let need =
-            sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")?;
-        Ok(Target {
-            namespace: Arc::from(self.namespace),
-            migration: WindowMigration {
-                name: migration.name.to_string(),
-                uid: self.migration_uid,
-                vmi: migration.machine.to_string(),
-            },
-            pod: Some(Uid::parse(&self.pod)),
-            creator: self.creator,
-            need,
-        })
+        if migration.receiving {
+            return Err("the machine comes from elsewhere: the quota judges it like any other");
+        }
+        let machine = machine.filter(|machine| machine.name.as_ref() == &*migration.machine);
+        let runs = machine.is_some_and(|machine| machine.running && machine.node.is_some());
+        if runs { Ok(()) } else { Err("no machine that runs in the namespace is moved") }
     }
+
+    /// What the pod takes.
+    ///
+    /// # Errors
+    /// When it cannot be calculated.
+    pub fn need(&self, rules: ChargeRules) -> Result<Need, &'static str> {
+        sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")
+    }
+
+    fn target(self, migration: &MigrationRecord, machine: &MachineRecord, need: Need) -> Target {
+        Target {
+            namespace: Arc::from(self.namespace),
+            pod: Uid::parse(&self.pod),
+            role: self.role.into(),
+            migration: MigrationRef {
+                name: Arc::clone(&migration.name),
+                uid: migration.uid.clone(),
+                machine: Arc::clone(&machine.name),
+                machine_uid: machine.uid.clone(),
+            },
+            need,
+        }
+    }
+}
+
+/// What the largest of a machine's pods takes: its launcher, not what is attached to it.
+fn largest(pods: &[PodWire], rules: ChargeRules) -> Charge {
+    let memory = sluice_engine::Resource::Memory;
+    let needs = pods.iter().filter_map(|pod| sluice_index::need_of(pod, rules).ok());
+    needs.map(|need| need.charge).max_by_key(|charge| charge.get(&memory)).unwrap_or_default()
 }
 
 /// The endpoint's own state.
@@ -134,7 +161,7 @@ pub struct HeadroomEndpoint {
 }
 
 impl HeadroomEndpoint {
-    /// Opens windows with `headroom`; charges are counted by the rules of the API server's version.
+    /// Makes room with `headroom`; charges are counted by the rules of the API server's version.
     pub fn new(headroom: Arc<Headroom>, rules: ChargeRules) -> Arc<Self> {
         Arc::new(Self { headroom, rules })
     }
@@ -146,26 +173,36 @@ impl HeadroomEndpoint {
             Err(why) => Err(why),
         };
         match target {
+            Ok(target) => self.headroom.admit(target, PATIENCE).await,
             Err(why) => why,
-            Ok(target) if !self.headroom.is_needed(&target) => "no quota is in the way",
-            Ok(target) => {
-                self.headroom.admit(target, PATIENCE).await;
-                "a window was opened if it helps"
-            }
         }
     }
 
     async fn target(&self, claim: Claim) -> Result<Target, &'static str> {
+        let migration = self.migration(&claim).await?;
+        let observed = self.headroom.observed();
+        let machine =
+            observed.read(|index| index.machines.get(&claim.namespace, &migration.machine).cloned());
+        claim.check(Some(&migration), machine.as_deref())?;
+        let machine = machine.ok_or("the machine is not known")?;
+        let mut need = claim.need(self.rules)?;
+        if machine.growing {
+            let pods = self.headroom.pods_of(&claim.namespace, &machine.uid.to_string()).await;
+            let pods = pods.map_err(|_| "the pods of a machine that grows cannot be read")?;
+            need.grows_from = Some(largest(&pods, self.rules));
+        }
+        Ok(claim.target(&migration, &machine, need))
+    }
+
+    async fn migration(&self, claim: &Claim) -> Result<Arc<MigrationRecord>, &'static str> {
         let uid = Uid::parse(&claim.migration_uid);
-        let known = self.headroom.observed().read(|index| index.migrations.by_uid(&uid).cloned());
-        if known.is_some() {
-            return claim.target(known.as_deref(), self.rules);
+        if let Some(known) = self.headroom.observed().read(|index| index.migrations.by_uid(&uid).cloned()) {
+            return Ok(known);
         }
         // virt-controller may be faster than our watch.
         let name = claim.migration_name.as_deref().ok_or("the pod does not name its migration")?;
         let live = self.headroom.migration(&claim.namespace, name).await;
-        let live = live.map_err(|_| "the migration cannot be read")?;
-        claim.target(live.as_ref(), self.rules)
+        live.map_err(|_| "the migration cannot be read")?.map(Arc::new).ok_or("there is no such migration")
     }
 }
 
@@ -186,7 +223,7 @@ async fn answer_claim(app: &App, endpoint: &HeadroomEndpoint, request: Request) 
     let controller = endpoint.headroom.observed().read(|index| index.kubevirt_controller());
     let claim = claim(&review, controller.as_deref());
     let (uid, namespace, name) = (review.uid, review.namespace, review.name);
-    // A window may take a while; the body is not kept for it.
+    // Making room may take a while; the body is not kept for it.
     drop(body);
     let why = endpoint.make_room(claim).await;
     tracing::debug!(endpoint = ENDPOINT, uid, namespace, name, why, "admission answered");

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ChargeRules;
-use sluice_index::headroom::MigrationRecord;
+use sluice_index::headroom::{HeadroomIndex, MachineRecord, MigrationRecord, Watched as _};
 use sluice_webhook::Review;
 use sluice_webhook::headroom::{Claim, claim};
 
@@ -44,15 +44,37 @@ fn migration(change: impl FnOnce(&mut Value)) -> MigrationRecord {
     MigrationRecord::read(&serde_json::from_value(wire).unwrap())
 }
 
+fn machine(status: Value) -> MachineRecord {
+    let wire = json!({"metadata": {"name": "web", "namespace": "team", "uid": "v"}, "status": status});
+    let mut index = HeadroomIndex::default();
+    index.machines.upsert(&serde_json::from_value(wire).unwrap());
+    MachineRecord::clone(index.machines.get("team", "web").unwrap())
+}
+
+fn running() -> MachineRecord {
+    machine(json!({"phase": "Running", "nodeName": "node-1"}))
+}
+
 #[test]
 fn a_target_of_a_migration_is_one() {
-    let target =
-        claimed(|_| ()).unwrap().target(Some(&migration(|_| ())), ChargeRules::for_minor(36)).unwrap();
-    assert_eq!((&*target.namespace, target.creator.as_str()), ("team", CONTROLLER));
-    assert_eq!((target.migration.name.as_str(), target.migration.vmi.as_str()), ("mig", "web"));
-    assert!(target.pod.is_some());
-    let memory = target.need.charge.get(&sluice_engine::Resource::Memory).unwrap();
+    let claim = claimed(|_| ()).unwrap();
+    assert_eq!(claim.check(Some(&migration(|_| ())), Some(&running())), Ok(()));
+    let need = claim.need(ChargeRules::for_minor(36)).unwrap();
+    let memory = need.charge.get(&sluice_engine::Resource::Memory).unwrap();
     assert_eq!(memory.quantity(sluice_engine::Format::BinarySi).to_string(), "1Gi");
+}
+
+#[test]
+fn only_a_machine_that_runs_here_is_moved() {
+    let claim = claimed(|_| ()).unwrap();
+    let nowhere = Err("no machine that runs in the namespace is moved");
+    assert_eq!(claim.check(Some(&migration(|_| ())), None), nowhere);
+    for status in [json!({"phase": "Scheduled", "nodeName": "n"}), json!({"phase": "Running"}), json!({})] {
+        assert_eq!(claim.check(Some(&migration(|_| ())), Some(&machine(status))), nowhere);
+    }
+    let receiving = migration(|wire| wire["spec"]["receive"] = json!({"migrationID": "x"}));
+    let why = claim.check(Some(&receiving), Some(&running())).unwrap_err();
+    assert!(why.starts_with("the machine comes from elsewhere"), "{why}");
 }
 
 #[rstest]
@@ -86,10 +108,9 @@ fn nobody_is_trusted_before_kubevirt_is_known() {
 #[case::a_failure("/status/phase", json!("Failed"), "the migration is over")]
 fn no_room_is_made_without_a_true_migration(#[case] field: &str, #[case] value: Value, #[case] why: &str) {
     let migration = migration(|wire| *wire.pointer_mut(field).unwrap() = value);
-    let target = claimed(|_| ()).unwrap().target(Some(&migration), ChargeRules::for_minor(36));
-    assert_eq!(target.unwrap_err(), why);
-    let none = claimed(|_| ()).unwrap().target(None, ChargeRules::for_minor(36));
-    assert_eq!(none.unwrap_err(), "there is no such migration in the namespace");
+    assert_eq!(claimed(|_| ()).unwrap().check(Some(&migration), Some(&running())), Err(why));
+    let none = claimed(|_| ()).unwrap().check(None, Some(&running()));
+    assert_eq!(none, Err("there is no such migration in the namespace"));
 }
 
 #[test]
@@ -98,6 +119,6 @@ fn an_amount_that_cannot_be_read_makes_no_room() {
         *review.pointer_mut("/request/object/spec/containers/0/resources/requests/memory").unwrap() =
             json!("1e2147483648");
     });
-    let target = claim.unwrap().target(Some(&migration(|_| ())), ChargeRules::for_minor(36));
-    assert_eq!(target.unwrap_err(), "a quantity of the pod cannot be read");
+    let need = claim.unwrap().need(ChargeRules::for_minor(36));
+    assert_eq!(need, Err("a quantity of the pod cannot be read"));
 }

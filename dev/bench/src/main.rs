@@ -4,7 +4,8 @@
 //! cargo build --release -p sluice -p sluice-bench
 //! target/release/sluice-bench all            # or: engine, memory, gate, webhook, headroom; --quick for a short look
 //! ```
-//! Each bench runs in a process of its own, so that memory is only what it measures. `gate`, `webhook`
+//! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
+//! missing in the file that it wrote. `gate`, `webhook`
 //! and `headroom` drive the `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
 
 mod engine;
@@ -14,6 +15,7 @@ mod memory;
 mod pod_json;
 mod report;
 mod webhook;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -98,9 +100,10 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one bench in a process of its own and waits for it.
+/// Runs one bench in a process of its own, waits for it and looks whether its file is whole.
 fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     let own = std::env::current_exe().context("finding the own program")?;
+    bench.forget(&cli.out)?;
     let mut command = Command::new(&own);
     command.args([bench.name(), "--inner", "--out"]).arg(&cli.out);
     if cli.quick {
@@ -113,7 +116,7 @@ fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     }
     let status = command.status().context("starting the bench")?;
     ensure!(status.success(), "the bench ended with {status}");
-    Ok(())
+    bench.check(&cli.out)
 }
 
 fn sluice_program(own: &Path) -> anyhow::Result<PathBuf> {

@@ -52,17 +52,13 @@ async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals)
     screen.say(&format!("{} answers after {seconds:.1} s; installing Sluice …", bed.server_url()))?;
     // Both acts play on them: they have what KubeVirt asks of a node.
     bed.kubevirt()?.add_nodes(2).await?;
-    let (installation, _controller, _webhook) = Installation::running(bed, Setup::default()).await?;
+    let (_installation, _controller, _webhook) = Installation::running(bed, Setup::default()).await?;
     let scene =
         Scene { client: bed.admin()?, namespace: NAMESPACE.to_owned(), nodes: true, pace: choice.pace };
-    let first = async {
-        let updates = watches::open(&scene.client, &scene.namespace);
-        let mut stage = Stage::open(updates, screen, signals.clone());
-        let played = play(&scene, &mut stage).await;
-        end(stage, played)
-    };
-    // The API server takes a while until it enforces windows; nobody has to wait for it meanwhile.
-    let (mut screen, ()) = tokio::try_join!(first, installation.until_locking())?;
+    let updates = watches::open(&scene.client, &scene.namespace);
+    let mut stage = Stage::open(updates, screen, signals.clone());
+    let played = play(&scene, &mut stage).await;
+    let mut screen = end(stage, played)?;
     screen.say("")?;
     let place = Place { bed, client: bed.admin()?, pace: choice.pace };
     let mut screen = migration::act(&place, screen, signals.clone()).await?;
@@ -96,7 +92,8 @@ fn usage(kubeconfig: &Path) -> String {
   kubectl -n {NAMESPACE} delete pod urgent      # room for 2 CPUs
   kubectl -n {NAMESPACE} patch arq compute --type merge -p '{{\"spec\":{{\"hard\":{{\"requests.cpu\":\"18\"}}}}}}'   # huge goes
 
-  kubectl -n {vms} get vmi,vmim,resourcequota,migrationwindows,headroompolicies
+  kubectl -n {vms} get vmi,vmim,resourcequota,headroompolicies
+  kubectl -n {vms} get events --field-selector reason=HeadroomGranted
   kubectl -n {vms} describe resourcequota one-vm
 
   kill {pid}   # stops the cluster and removes all it left",

@@ -85,14 +85,17 @@ fn assert_migration(text: &str) {
         rest = &rest[found..];
     }
     let last = rest.lines().next().unwrap();
-    let (_, open) = last.split_once("the window was open for ").unwrap_or_else(|| panic!("{last}"));
-    let open = open.strip_suffix(" ms, no attempt was rejected").unwrap_or_else(|| panic!("{last}"));
-    assert!(open.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{last}");
+    let (_, locked) = last.split_once("the quota was locked for ").unwrap_or_else(|| panic!("{last}"));
+    let locked = locked.strip_suffix(" ms, no attempt was rejected").unwrap_or_else(|| panic!("{last}"));
+    assert!(locked.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{last}");
     assert!(last.contains("The quota's spec never changed ("), "{last}");
     assert!(
         text.contains(" target Running on node-") && text.contains(" source Succeeded on node-"),
         "{text}"
     );
+    let told =
+        "migration move-web       HeadroomGranted: let in beside quota one-vm: pods +1, requests.cpu +1, ";
+    assert!(text.contains(told), "{text}");
     assert!(text.contains("quota one-vm             pods 1/1, requests.cpu 1/1, requests.memory "), "{text}");
 }
 
@@ -168,7 +171,7 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
     };
     let pods = get("team-a", "arq,pods");
     assert!(pods.contains("requests.cpu: 8/8") && pods.contains("SchedulingGated"), "{pods}");
-    let kinds = "vmi,vmim,resourcequota,migrationwindows,headroompolicies";
+    let kinds = "vmi,vmim,resourcequota,headroompolicies";
     assert!(text.contains(&format!("kubectl -n team-b get {kinds}")), "{text}");
     let migrated = get("team-b", kinds);
     for part in ["Running", "move-web", "pods: 1/1", "Unlimited"] {

@@ -10,10 +10,10 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::Value;
-use sluice_api::{MigrationWindow, MigrationWindowSpec, WindowMigration, names};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use serde_json::{Value, json};
+use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
+use sluice_engine::headroom::MARK;
 use sluice_operator::{InstallOptions, WebhookClient, render};
 use sluice_testbed::{Bed, Program, wait};
 
@@ -80,6 +80,25 @@ pub struct Webhook {
     pub admin: String,
 }
 
+impl Webhook {
+    /// Waits until it has seen the admission policies of head-room in force at every API server: before, it makes no room.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_proven(&self) -> anyhow::Result<()> {
+        let proven = || async {
+            let (_, text) = get(&self.admin, names::PATH_METRICS).await.ok()?;
+            let sample = |name: &str| {
+                text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
+            };
+            let all = sample("sluice_headroom_api_servers ")?;
+            (all > 0 && sample("sluice_headroom_api_servers_proven ") == Some(all)).then_some(())
+        };
+        let what = format!("{} to have proven the admission policies", self.program.name());
+        wait::eventually(LOCKING, proven, &what).await
+    }
+}
+
 impl<'b> Installation<'b> {
     /// Applies what is shipped, but for the Deployments: their containers could not run here. The webhook is
     /// reached at a loopback port.
@@ -114,6 +133,8 @@ impl<'b> Installation<'b> {
         let controller = installation.controller().await?;
         let webhook = installation.webhook().await?;
         installation.until_gating().await?;
+        installation.until_guarded().await?;
+        webhook.until_proven().await?;
         Ok((installation, controller, webhook))
     }
 
@@ -205,40 +226,29 @@ impl<'b> Installation<'b> {
         wait::eventually(READY, gated, "new pods to be gated").await
     }
 
-    /// Waits until the admission policy enforces windows. An API server learns of a new kind of parameter with a delay of
-    /// up to half a minute.
+    /// Waits until the API server enforces the admission policies of head-room.
     ///
     /// # Errors
     /// When that does not happen.
-    pub async fn until_locking(&self) -> anyhow::Result<()> {
-        let namespace = self.bed.namespace("locking", &[]).await?;
-        let windows: kube::Api<MigrationWindow> = kube::Api::namespaced(self.bed.admin()?, &namespace.name);
-        let until = Timestamp::from_second(Timestamp::now().as_second() + 120)?;
-        let (post, dry) =
-            (kube::api::PostParams::default(), kube::api::PostParams { dry_run: true, ..Default::default() });
-        let window = |name: &str| {
-            MigrationWindow::new(
-                name,
-                MigrationWindowSpec {
-                    holder: "a test".to_owned(),
-                    nonce: "until-locking".to_owned(),
-                    creator: "nobody".to_owned(),
-                    until: Time(until),
-                    migration: WindowMigration {
-                        name: "none".to_owned(),
-                        uid: "none".to_owned(),
-                        vmi: "none".to_owned(),
-                    },
-                    quotas: Vec::new(),
-                },
+    pub async fn until_guarded(&self) -> anyhow::Result<()> {
+        let probes: kube::Api<HeadroomProbe> =
+            kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
+        let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+        let probe = HeadroomProbe::new(names::PROBE_NAME, HeadroomProbeSpec { mark: 0 });
+        let quotas: kube::Api<ResourceQuota> =
+            kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
+        let patch =
+            kube::api::Patch::Merge(json!({ "status": { "hard": { MARK: "1" }, "used": { MARK: "1" } } }));
+        let dry_patch = kube::api::PatchParams { dry_run: true, ..Default::default() };
+        let says = |error: kube::Error, text: &str| error.to_string().contains(text).then_some(());
+        let denied = || async {
+            says(probes.create(&dry, &probe).await.err()?, names::PROBE_DENIED)?;
+            says(
+                quotas.patch_status(names::PROOF_QUOTA, &dry_patch, &patch).await.err()?,
+                names::CHARGE_DENIED,
             )
         };
-        windows.create(&post, &window(names::WINDOW_NAME)).await?;
-        let denied =
-            || async { windows.create(&dry, &window(names::PROBE_NAME)).await.is_err().then_some(()) };
-        wait::eventually(LOCKING, denied, "windows to be enforced").await?;
-        windows.delete(names::WINDOW_NAME, &kube::api::DeleteParams::default()).await?;
-        Ok(())
+        wait::eventually(LOCKING, denied, "the admission policies of head-room to be in force").await
     }
 
     fn name(&self, program: &str) -> String {

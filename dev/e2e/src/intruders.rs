@@ -117,7 +117,7 @@ impl Tally {
         self.over_quota.load(Ordering::SeqCst)
     }
 
-    /// How many pods a window refused.
+    /// How many pods a lock refused.
     pub fn locked_out(&self) -> usize {
         self.locked_out.load(Ordering::SeqCst)
     }
@@ -180,7 +180,7 @@ async fn create_pods(pods: Api<Pod>, over: Arc<AtomicBool>, tally: Arc<Tally>) {
             Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => {
                 add(&tally.over_quota);
             }
-            Err(kube::Error::Api(status)) if status.message.contains("(window ") => {
+            Err(kube::Error::Api(status)) if status.message.contains("is reserved for the target pod") => {
                 add(&tally.locked_out);
             }
             // Throttled, or out of luck with the quota's version: both may be tried again.

@@ -8,6 +8,8 @@ pub mod call;
 pub mod installation;
 pub mod intruders;
 pub mod objects;
+pub mod simulated_rancher;
+pub mod simulated_webhook;
 pub mod tenant;
 pub mod wire;
 

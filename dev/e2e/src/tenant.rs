@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{HeadroomPolicy, MigrationWindow, VirtualMachineMigrationResourceQuota};
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 use sluice_engine::{Amount, Quantity as Exact};
 use sluice_testbed::kubevirt::{KubeVirt, Vm};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
@@ -34,9 +34,7 @@ pub async fn shared() -> &'static Shared {
         .get_or_init(|| async {
             let bed = Bed::shared_with_kubevirt().await.unwrap();
             prepare(bed).await;
-            let shared = Shared::on(bed, Setup::default()).await.unwrap();
-            shared.installation.until_locking().await.unwrap();
-            shared
+            Shared::on(bed, Setup::default()).await.unwrap()
         })
         .await
 }
@@ -64,7 +62,6 @@ pub struct Tenant<'b> {
     pub client: Client,
     pub quotas: Api<ResourceQuota>,
     pub pods: Api<Pod>,
-    pub windows: Api<MigrationWindow>,
 }
 
 impl<'b> Tenant<'b> {
@@ -77,7 +74,6 @@ impl<'b> Tenant<'b> {
             kubevirt: bed.kubevirt().unwrap(),
             quotas: Api::namespaced(client.clone(), &namespace.name),
             pods: Api::namespaced(client.clone(), &namespace.name),
-            windows: Api::namespaced(client.clone(), &namespace.name),
             namespace,
             client,
         }
@@ -141,14 +137,13 @@ impl<'b> Tenant<'b> {
         found.into_inner().unwrap().unwrap()
     }
 
-    /// Waits until every quota enforces its spec and no window is left.
+    /// Waits until every quota enforces its spec and none is marked.
     pub async fn until_clear(&self) {
         let clear = || async {
             let quotas = self.quotas.list(&ListParams::default()).await.ok()?.items;
-            let windows = self.windows.list(&ListParams::default()).await.ok()?.items;
-            (windows.is_empty() && quotas.iter().all(|quota| hard(quota) == spec_hard(quota))).then_some(())
+            quotas.iter().all(|quota| hard(quota) == spec_hard(quota)).then_some(())
         };
-        wait::eventually(SOON, clear, "every quota to be restored and no window to be left").await.unwrap();
+        wait::eventually(SOON, clear, "every quota to be restored").await.unwrap();
     }
 
     /// A budget of managed-tenant-quota's kind.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testbed::kubevirt::{DEADLINE, KubeVirt, MigrationPhase, MigrationScript, Vm};
 use sluice_testbed::{Bed, BedOptions, Component, TestNamespace, wait};
@@ -197,6 +197,45 @@ async fn a_kept_source_pod_stays_counted() {
     until_used(&quotas, &[("pods", "1")]).await;
 }
 
+/// Somebody writes to the VM all the time, so that its node agents' writes are refused and done again, while it goes
+/// back to the node that it just left: what is still to be done there about its old pod is not done to the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_goes_back_at_once_to_the_node_it_left() {
+    let (bed, kubevirt, namespace) = shared().await;
+    let nodes = kubevirt.add_nodes(2).await.unwrap();
+    let terms: Vec<Value> = nodes
+        .iter()
+        .map(|node| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}))
+        .collect();
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    let vm = kubevirt.vm(&namespace.name, "back").spec(json!({"affinity": {"nodeAffinity": required}}));
+    let vm = vm.start().await.unwrap();
+    for _ in 0..4 {
+        let there_and_back = async {
+            vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+            let back = vm.migrate().await.unwrap();
+            back.until(MigrationPhase::Scheduled).await.unwrap();
+            back
+        };
+        let disturbed = futures::future::join_all((0..4).map(|_| disturb(bed, &namespace, vm.name())));
+        let back = tokio::select! {
+            back = there_and_back => back,
+            _ = disturbed => panic!("it does not end"),
+        };
+        back.until_succeeded().await.unwrap();
+        vm.until_alone().await.unwrap();
+    }
+}
+
+/// Changes the VM without end.
+async fn disturb(bed: &Bed, namespace: &TestNamespace, vm: &str) {
+    let vms = objects(bed, namespace, "VirtualMachineInstance");
+    for number in 0_u64.. {
+        let patch = json!({"metadata": {"annotations": {"example.com/number": number.to_string()}}});
+        vms.patch(vm, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cpu_and_memory_are_plugged_in_by_migration() {
     let (_, kubevirt, namespace) = shared().await;
@@ -271,10 +310,10 @@ async fn parallel_limits_hold_and_can_be_changed() {
     let second = vms[1].migrate().await.unwrap();
     second.until(MigrationPhase::Pending).await.unwrap();
     // It has been looked at: its status names the source pod.
-    let held = |object: Option<&kube::api::DynamicObject>| {
+    let held = |object: Option<&DynamicObject>| {
         object.is_some_and(|one| one.data.pointer("/status/migrationState/sourcePod").is_some())
     };
-    let migrations = migrations(&bed, &namespace);
+    let migrations = objects(&bed, &namespace, "VirtualMachineInstanceMigration");
     wait::wait_for(&migrations, second.name(), DEADLINE, "the second migration's source", held)
         .await
         .unwrap();
@@ -310,8 +349,8 @@ async fn parallel_limits_hold_and_can_be_changed() {
     }
 }
 
-fn migrations(bed: &Bed, namespace: &TestNamespace) -> Api<kube::api::DynamicObject> {
-    let kind = kube::core::GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstanceMigration");
+fn objects(bed: &Bed, namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
+    let kind = kube::core::GroupVersionKind::gvk("kubevirt.io", "v1", kind);
     let resource = kube::api::ApiResource::from_gvk(&kind);
     Api::namespaced_with(bed.admin().unwrap(), &namespace.name, &resource)
 }

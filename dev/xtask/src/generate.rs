@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use sluice_operator::{InstallOptions, render};
+use sluice_operator::{InstallOptions, rancher_objects, render};
 
 use crate::shell::root;
 
@@ -35,7 +35,10 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 /// Contents by path under `deploy/`.
 fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let objects = render(&InstallOptions::default());
-    let mut files = BTreeMap::from([(PathBuf::from("install.yaml"), documents(&objects)?)]);
+    let mut files = BTreeMap::from([
+        (PathBuf::from("install.yaml"), documents(&objects)?),
+        (PathBuf::from("rancher.yaml"), documents(&rancher_objects(&InstallOptions::default()))?),
+    ]);
     for object in &objects {
         if object.get("kind").is_some_and(|kind| kind == "CustomResourceDefinition") {
             let name = name(object).context("a CRD has no name")?;

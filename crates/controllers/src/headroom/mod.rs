@@ -1,41 +1,25 @@
-//! Head-room outside of admission: what was left raised, who was rejected, and what people are told (design §6).
+//! Head-room outside of admission: raises that were left, migrations that are blocked, and what people are told.
 //!
 //! ```text
-//!  watches ──▶ Observed, Sights ──▶ facts ──▶ State::plan ──▶ actions ──▶ apply ──▶ outcomes ──▶ State::settle ─┐
-//!                                                └──────────────────────────────────────────────────────────────┘
+//!  watches ──▶ Observed, Sights ─┬─▶ sweep     restores quotas whose lock is over
+//!                                ├─▶ blocked   wakes KubeVirt's controller, tells what is missing
+//!                                ├─▶ report    conditions of what grants head-room
+//!                                └─▶ leftovers ends what managed-tenant-quota left behind
 //! ```
-//! The sweep is level-triggered: a quota that is raised without a window, or a window whose time is over, is cleared
-//! whoever left it. The reactive path opens a window for a migration that a quota rejected; writing the quota wakes
-//! KubeVirt's controller. `report` keeps conditions, `leftovers` ends what managed-tenant-quota left behind.
 
-mod action;
-mod apply;
-mod attempt;
-mod config;
-mod facts;
+pub mod blocked;
 mod leftovers;
 mod metrics;
-mod observe;
-mod place;
-mod plan;
 mod report;
-mod run;
-mod settle;
 mod sights;
-mod state;
-mod stats;
 mod status;
-mod summary;
+mod sweep;
 mod tell;
-#[cfg(test)]
-mod tests;
 
-pub use action::{Action, Tell};
-pub use apply::Apply;
-pub use config::ReactiveConfig;
-pub use leftovers::Leftovers;
-pub use metrics::{BlockedCollector, ReactiveMetrics};
-pub use place::NUDGE_KEY;
+pub use blocked::{BlockedConfig, BlockedMigrations};
+pub use leftovers::{Environment as LeftoversEnvironment, Leftovers};
+pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
 pub use report::Reporter;
-pub use run::Reactive;
-pub use tell::{LEGACY_REASON, reports};
+pub use sights::Sources;
+pub use sweep::Sweep;
+pub use tell::{LEGACY_REASON, granted, reports};

@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::{Amount, Format, Resource};
-use sluice_headroom::Observed;
 use sluice_index::headroom::{HeadroomIndex, Policy};
 use sluice_kube_ext::lease::WriteToken;
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::raw::{Call, send};
 use sluice_kube_ext::retry::{Backoff, Failure, classify, process_seed};
+use sluice_window::Observed;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::blocked::State;
 use super::sights::{Place, Sights};
-use super::state::State;
 use super::status::{Covered, policy_patch, vmmrq_patch};
 
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -45,10 +45,10 @@ struct Pending {
 
 /// What the reports are made from.
 #[derive(Clone, Debug)]
-pub(super) struct Sources {
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) observed: Arc<Observed>,
-    pub(super) sights: Arc<Mutex<Sights>>,
+struct Sources {
+    state: Arc<Mutex<State>>,
+    observed: Arc<Observed>,
+    sights: Arc<Mutex<Sights>>,
 }
 
 impl Reporter {
@@ -69,14 +69,15 @@ impl Reporter {
     }
 
     /// Writes until `cancel`, while `token` is held.
-    pub(super) async fn run(
+    pub async fn run(
         self,
-        sources: Sources,
+        (state, observed, sights): (Arc<Mutex<State>>, Arc<Observed>, super::sights::Sources),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
+        let sources = Sources { state, observed, sights: sights.sights };
         let mut desk = Desk { sources, views: HashMap::new(), written: HashMap::new() };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
@@ -211,6 +212,7 @@ impl Desk {
     /// What the policy covers. Namespaces in which nothing changed are not looked at again.
     fn covered(&mut self, name: &Arc<str>, pending: &Pending) -> Option<Covered> {
         let view = self.views.entry(Arc::clone(name)).or_default();
+        let state = self.sources.state.lock();
         self.sources.observed.read(|index| {
             let policy = index.policies.get(name)?;
             let version = policy.version.to_string();
@@ -225,7 +227,9 @@ impl Desk {
                     view.look(index, policy, namespace);
                 }
             }
-            Some(view.covered(policy))
+            let mut covered = view.covered(policy);
+            covered.forbidden = view.over.keys().find_map(|namespace| state.summary(namespace).forbidden);
+            Some(covered)
         })
     }
 }
@@ -262,6 +266,7 @@ impl View {
             namespaces: i64::try_from(self.over.len()).unwrap_or(i64::MAX),
             used: used.collect(),
             errors: policy.errors.clone(),
+            forbidden: None,
         }
     }
 }

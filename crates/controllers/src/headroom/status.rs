@@ -1,6 +1,7 @@
 //! The status that what grants head-room should have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -8,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota as Vmmrq};
 
-use super::summary::Summary;
+use super::blocked::Summary;
 
 /// Whether it is in force.
 pub const READY: &str = "Ready";
@@ -56,6 +57,8 @@ pub struct Covered {
     pub used: BTreeMap<String, Quantity>,
     /// What of the policy is ignored.
     pub errors: Vec<String>,
+    /// In one of them writing the status of a quota is refused: what was said.
+    pub forbidden: Option<Arc<str>>,
 }
 
 /// As [`vmmrq_patch`].
@@ -63,7 +66,8 @@ pub struct Covered {
 pub fn policy_patch(object: &HeadroomPolicy, covered: &Covered, now: Timestamp) -> Option<Value> {
     let status = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation;
-    let says = [ready(&covered.errors, &Summary::default())];
+    let summary = Summary { forbidden: covered.forbidden.clone(), ..Summary::default() };
+    let says = [ready(&covered.errors, &summary)];
     let conditions = merged(&status.conditions, says, generation, now);
     let same = status.namespaces == Some(covered.namespaces)
         && status.used == covered.used

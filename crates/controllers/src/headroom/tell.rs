@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use sluice_engine::Amount;
 use sluice_kube_ext::events::{Report, Severity};
 
-use super::action::{Blocked, Tell};
+use sluice_engine::headroom::Raise;
+use sluice_window::{Ending, Outcome, Target};
+
+use super::blocked::{Blocked, QuotaName, Tell};
 
 /// The reason that managed-tenant-quota's users look for.
 pub const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
@@ -13,8 +17,13 @@ pub const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
 pub const NOT_ENOUGH: &str = "NotEnoughHeadroom";
 /// Head-room cannot help a migration.
 pub const NO_HEADROOM: &str = "NoHeadroom";
-/// Somebody forbids to write the status of a quota.
+/// Writing the status of a quota is refused.
 pub const FORBIDDEN: &str = "HeadroomForbidden";
+
+/// A target was let in beside a full quota.
+pub const GRANTED: &str = "HeadroomGranted";
+/// Another pod took the room that was made for a target.
+pub const TAKEN: &str = "HeadroomTaken";
 
 const ACTION: &str = "MakeRoom";
 
@@ -37,15 +46,75 @@ pub fn reports(tell: &Tell) -> Vec<Report> {
                 format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
             about(blocked, NO_HEADROOM, &note)
         }
-        Tell::Forbidden { namespace, quota, uid, said } => {
-            let uid = uid.to_string();
-            let quota_reference = reference("v1", "ResourceQuota", namespace, Some((quota.to_string(), uid)));
-            let note = format!(
-                "the status of quota {quota} cannot be written, so no live migration gets head-room in it: {said}"
-            );
-            vec![warning(quota_reference, FORBIDDEN, &note)]
+        Tell::Forbidden { quota, blocked, said } => {
+            let mut reports = vec![forbidden(quota, said)];
+            let note = format!("no head-room: the status of quota {} cannot be written: {said}", quota.name);
+            reports.extend(blocked.iter().flat_map(|blocked| about(blocked, FORBIDDEN, &note)));
+            reports
         }
     }
+}
+
+/// The events that tell of an opening that raised something, or could not.
+#[must_use]
+pub fn granted(outcome: &Outcome) -> Vec<Report> {
+    let Outcome { target, ending, raises, raised_for } = outcome;
+    let blocked = blocked(target);
+    let ms = raised_for.as_millis();
+    match ending {
+        Ending::Entered => {
+            let quotas: Vec<String> = raises.iter().map(room).collect();
+            let note = format!("let in beside {} for {ms} ms", quotas.join("; "));
+            let mut reports = about(&blocked, GRANTED, &note);
+            reports.truncate(1);
+            reports.iter_mut().for_each(|report| report.severity = Severity::Normal);
+            reports
+        }
+        Ending::Forbidden(said) => {
+            let note = format!("no head-room: the status of a quota cannot be written: {said}");
+            about(&blocked, FORBIDDEN, &note)
+        }
+        Ending::Taken => {
+            let note = format!(
+                "another pod of the same size took the room that was made ({ms} ms); it is made again"
+            );
+            about(&blocked, TAKEN, &note)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What was made room for: `quota rq: requests.memory +524Mi`.
+fn room(raise: &Raise) -> String {
+    let keys = raise.keys.iter().filter_map(|raised| {
+        let more = Amount::from(raised.to).saturating_sub(Amount::from(raised.from));
+        (more > Amount::ZERO).then(|| format!("{} +{}", raised.key, more.quantity(raised.from.format())))
+    });
+    format!("quota {}: {}", raise.quota, keys.collect::<Vec<_>>().join(", "))
+}
+
+fn blocked(target: &Target) -> Blocked {
+    Blocked {
+        namespace: Arc::clone(&target.namespace),
+        name: Arc::clone(&target.migration.name),
+        uid: target.migration.uid.clone(),
+        machine: Arc::clone(&target.migration.machine),
+        machine_uid: target.migration.machine_uid.to_string().into(),
+    }
+}
+
+fn forbidden(quota: &QuotaName, said: &str) -> Report {
+    let reference = reference(
+        "v1",
+        "ResourceQuota",
+        &quota.namespace,
+        Some((quota.name.to_string(), quota.uid.to_string())),
+    );
+    let note = format!(
+        "the status of quota {} cannot be written, so no live migration gets head-room in it: {said}",
+        quota.name
+    );
+    warning(reference, FORBIDDEN, &note)
 }
 
 /// Events on the migration and on its virtual machine.

@@ -23,7 +23,8 @@ impl Kind {
         match self {
             Self::Mutating => names::MUTATING_CONFIG,
             Self::Validating => names::VALIDATING_CONFIG,
-            Self::Policy | Self::Binding => names::WINDOW_POLICY,
+            Self::Lock | Self::LockBinding => names::LOCK_POLICY,
+            Self::Charge | Self::ChargeBinding => names::CHARGE_POLICY,
         }
     }
 
@@ -31,8 +32,10 @@ impl Kind {
         match self {
             Self::Mutating => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
-            Self::Policy => ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
-            Self::Binding => ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&()),
+            Self::Lock | Self::Charge => ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
+            Self::LockBinding | Self::ChargeBinding => {
+                ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&())
+            }
         }
     }
 }

@@ -26,8 +26,12 @@ use crate::certificates::observe::{Seen, follow_one};
 pub(super) enum Kind {
     Mutating,
     Validating,
-    Policy,
-    Binding,
+    /// The policy that keeps pods away from marked quotas.
+    Lock,
+    LockBinding,
+    /// The policy that guards the status of marked quotas.
+    Charge,
+    ChargeBinding,
 }
 
 /// An object as it is. What is watched for is known once it was looked for: `Some(None)` says that there is none.
@@ -41,7 +45,7 @@ pub(super) struct Configuration {
     pub(super) webhooks: Vec<(String, Value)>,
 }
 
-/// The policy or its binding as far as the plan reads it.
+/// A policy or its binding as far as the plan reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fixed {
     pub(super) resource_version: String,
@@ -53,8 +57,10 @@ pub(super) struct Fixed {
 pub(super) struct World {
     pub(super) mutating: Looked<Configuration>,
     pub(super) validating: Looked<Configuration>,
-    pub(super) policy: Looked<Fixed>,
-    pub(super) binding: Looked<Fixed>,
+    pub(super) lock: Looked<Fixed>,
+    pub(super) lock_binding: Looked<Fixed>,
+    pub(super) charge: Looked<Fixed>,
+    pub(super) charge_binding: Looked<Fixed>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
@@ -86,16 +92,17 @@ impl Sources {
             self.follow_into(Api::all(client()), names::VALIDATING_CONFIG, &cancel, |world, object| {
                 world.validating = Some(object.map(validating));
             }),
-            self.follow_into(Api::all(client()), names::WINDOW_POLICY, &cancel, |world, object| {
-                world.policy = Some(
-                    object.map(|object: &ValidatingAdmissionPolicy| fixed(&object.metadata, &object.spec)),
-                );
+            self.follow_into(Api::all(client()), names::LOCK_POLICY, &cancel, |world, object| {
+                world.lock = Some(object.map(policy));
             }),
-            self.follow_into(Api::all(client()), names::WINDOW_POLICY, &cancel, |world, object| {
-                world.binding =
-                    Some(object.map(|object: &ValidatingAdmissionPolicyBinding| {
-                        fixed(&object.metadata, &object.spec)
-                    }));
+            self.follow_into(Api::all(client()), names::LOCK_POLICY, &cancel, |world, object| {
+                world.lock_binding = Some(object.map(binding));
+            }),
+            self.follow_into(Api::all(client()), names::CHARGE_POLICY, &cancel, |world, object| {
+                world.charge = Some(object.map(policy));
+            }),
+            self.follow_into(Api::all(client()), names::CHARGE_POLICY, &cancel, |world, object| {
+                world.charge_binding = Some(object.map(binding));
             }),
             self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
                 // An authority that is missing is about to be made; until then the old ones stay trusted.
@@ -206,6 +213,14 @@ fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
     let webhooks = object.webhooks.iter().flatten();
     let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
     Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+}
+
+fn policy(object: &ValidatingAdmissionPolicy) -> Fixed {
+    fixed(&object.metadata, &object.spec)
+}
+
+fn binding(object: &ValidatingAdmissionPolicyBinding) -> Fixed {
+    fixed(&object.metadata, &object.spec)
 }
 
 fn fixed(metadata: &ObjectMeta, spec: &impl Serialize) -> Fixed {

@@ -5,7 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    InstallOptions, default_namespace_selector, mutating, validating, window_binding, window_policy,
+    InstallOptions, charge_binding, charge_policy, default_namespace_selector, lock_binding, lock_policy,
+    mutating, validating,
 };
 
 use super::compare::{same, without};
@@ -55,8 +56,12 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
     if let Some(selector) = &wanted.selector {
         options.namespace_selector.clone_from(selector);
     }
-    let policies =
-        [(Kind::Policy, &world.policy, window_policy()), (Kind::Binding, &world.binding, window_binding())];
+    let policies = [
+        (Kind::Charge, &world.charge, charge_policy(&options)),
+        (Kind::ChargeBinding, &world.charge_binding, charge_binding()),
+        (Kind::Lock, &world.lock, lock_policy()),
+        (Kind::LockBinding, &world.lock_binding, lock_binding()),
+    ];
     let configurations = [
         (Kind::Mutating, &world.mutating, mutating(&options)),
         (Kind::Validating, &world.validating, validating(&options)),
@@ -71,7 +76,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
     policies.chain(configurations).collect()
 }
 
-/// The policy and its binding depend on nothing.
+/// Policies and their bindings depend on nothing that is watched.
 fn fixed(kind: Kind, is: Option<&Fixed>, object: Value) -> Option<Step> {
     let Some(is) = is else {
         return Some(Step::Create { kind, object });

@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
-use sluice_operator::{InstallOptions, mutating, validating, window_binding, window_policy};
+use sluice_operator::{
+    InstallOptions, charge_binding, charge_policy, lock_binding, lock_policy, mutating, validating,
+};
 
 use super::observe::{Configuration, Fixed, Kind, World, chosen};
 use super::plan::{Step, plan};
@@ -41,8 +43,10 @@ fn world() -> World {
     World {
         mutating: configuration("7", through::<MutatingWebhookConfiguration>(mutating(&options))),
         validating: configuration("9", through::<ValidatingWebhookConfiguration>(validating(&options))),
-        policy: fixed("3", &through::<ValidatingAdmissionPolicy>(window_policy())),
-        binding: fixed("4", &through::<ValidatingAdmissionPolicyBinding>(window_binding())),
+        lock: fixed("3", &through::<ValidatingAdmissionPolicy>(lock_policy())),
+        lock_binding: fixed("4", &through::<ValidatingAdmissionPolicyBinding>(lock_binding())),
+        charge: fixed("5", &through::<ValidatingAdmissionPolicy>(charge_policy(&options))),
+        charge_binding: fixed("6", &through::<ValidatingAdmissionPolicyBinding>(charge_binding())),
         bundle: Some(b"bundle".to_vec()),
         selector: Some(None),
         installed: true,
@@ -240,8 +244,10 @@ fn what_is_gone_is_created_with_all_that_is_known() {
     let world = World {
         mutating: Some(None),
         validating: Some(None),
-        policy: Some(None),
-        binding: Some(None),
+        lock: Some(None),
+        lock_binding: Some(None),
+        charge: Some(None),
+        charge_binding: Some(None),
         selector: Some(Some(chosen.clone())),
         ..world()
     };
@@ -254,13 +260,15 @@ fn what_is_gone_is_created_with_all_that_is_known() {
         })
         .collect();
     let expected = [
-        (Kind::Policy, "ValidatingAdmissionPolicy"),
-        (Kind::Binding, "ValidatingAdmissionPolicyBinding"),
+        (Kind::Charge, "ValidatingAdmissionPolicy"),
+        (Kind::ChargeBinding, "ValidatingAdmissionPolicyBinding"),
+        (Kind::Lock, "ValidatingAdmissionPolicy"),
+        (Kind::LockBinding, "ValidatingAdmissionPolicyBinding"),
         (Kind::Mutating, "MutatingWebhookConfiguration"),
         (Kind::Validating, "ValidatingWebhookConfiguration"),
     ];
     assert_eq!(kinds, expected);
-    let Step::Create { object, .. } = &steps[2] else { panic!("{steps:?}") };
+    let Step::Create { object, .. } = &steps[4] else { panic!("{steps:?}") };
     assert_eq!(object["webhooks"][0]["namespaceSelector"], json!(chosen));
     assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
 }
@@ -275,28 +283,24 @@ fn an_edited_policy_or_binding_is_put_back() {
         ("/paramKind/kind", json!("ConfigMap")),
     ] {
         let mut world = world();
-        let policy = world.policy.as_mut().expect("seen").as_mut().expect("there");
+        let policy = world.lock.as_mut().expect("seen").as_mut().expect("there");
         *policy.spec.pointer_mut(path).expect("a field") = value;
-        let replace = json!({ "op": "replace", "path": "/spec", "value": window_policy()["spec"] });
-        assert_eq!(
-            operations(&planned(&world)[0]),
-            (Kind::Policy, &json!([version("3"), replace])),
-            "{path}"
-        );
+        let replace = json!({ "op": "replace", "path": "/spec", "value": lock_policy()["spec"] });
+        assert_eq!(operations(&planned(&world)[0]), (Kind::Lock, &json!([version("3"), replace])), "{path}");
     }
     let mut world = world();
-    let binding = world.binding.as_mut().expect("seen").as_mut().expect("there");
+    let binding = world.lock_binding.as_mut().expect("seen").as_mut().expect("there");
     binding.spec["validationActions"] = json!(["Warn"]);
-    let replace = json!({ "op": "replace", "path": "/spec", "value": window_binding()["spec"] });
-    assert_eq!(operations(&planned(&world)[0]), (Kind::Binding, &json!([version("4"), replace])));
+    let replace = json!({ "op": "replace", "path": "/spec", "value": lock_binding()["spec"] });
+    assert_eq!(operations(&planned(&world)[0]), (Kind::LockBinding, &json!([version("4"), replace])));
 }
 
 #[test]
 fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     let mut world = world();
     world.installed = false;
-    world.policy = Some(None);
-    world.binding = Some(None);
+    world.lock = Some(None);
+    world.charge_binding = Some(None);
     world.mutating = Some(None);
     entries(&mut world.validating).truncate(3);
     entries(&mut world.validating)[0].1["failurePolicy"] = json!("Ignore");

@@ -69,6 +69,16 @@ impl Grant {
         }
     }
 
+    /// How much it grants, before others have taken of it; `None` without limit.
+    #[must_use]
+    pub const fn additional(&self) -> Option<&Amounts> {
+        match self {
+            Self::Unlimited { .. } => None,
+            Self::Amounts { additional, .. } | Self::Pool { additional, .. } => Some(additional),
+            Self::Except { grant, .. } => grant.additional(),
+        }
+    }
+
     pub(super) fn room(&self, quota: &str, resource: &Resource) -> Room {
         let (additional, taken) = match self {
             Self::Except { quotas, .. } if quotas.iter().any(|name| **name == *quota) => (None, None),

@@ -14,7 +14,6 @@ mod need;
 mod plan;
 mod quota;
 mod refusal;
-mod reserve;
 mod shortage;
 
 use std::collections::BTreeMap;
@@ -24,10 +23,9 @@ use crate::quantity::Quantity;
 
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
 pub use need::{Need, need_of};
-pub use plan::{MARK, Plan, Raise, RaisedKey, mark, plan};
-pub use quota::{NativeQuota, Restore, consumed, overdraft, restore};
+pub use plan::{Plan, Raise, RaisedKey, plan, reserve};
+pub use quota::{MARK, NativeQuota, Restore, consumed, overdraft, restore};
 pub use refusal::Refusal;
-pub use reserve::reserve;
 pub use shortage::{Shortage, sentence};
 
 /// Amounts by quota key as it is written.

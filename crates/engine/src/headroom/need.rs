@@ -18,13 +18,16 @@ pub struct Need {
     pub facts: ScopeFacts,
     /// Containers that do not name amounts which some quotas make mandatory.
     pub unspecified: Option<MissingResources>,
+    /// Where the machine is about to become larger on purpose (hot-plug): what its present pod takes. What it takes more has
+    /// to fit `spec.hard`.
+    pub grows_from: Option<Charge>,
 }
 
 impl Need {
     /// The need of a pod of which only its charge and its scopes are known.
     #[must_use]
     pub const fn new(charge: Charge, facts: ScopeFacts) -> Self {
-        Self { charge, facts, unspecified: None }
+        Self { charge, facts, unspecified: None, grows_from: None }
     }
 
     /// How much of `resource` the pod adds; `None` if nothing, which quota admission does not compare.
@@ -42,5 +45,6 @@ pub fn need_of(pod: &PodInput<'_>, rules: ChargeRules) -> Need {
         charge: pod_charge(&fresh, rules, 0),
         facts: ScopeFacts::of(&fresh, rules),
         unspecified: constraints(MANDATORY, &fresh, rules).err(),
+        grows_from: None,
     }
 }

@@ -5,18 +5,13 @@ use std::sync::Arc;
 use super::Amounts;
 use super::budget::{Budget, Grant};
 use super::need::Need;
-use super::quota::{NativeQuota, consumed};
+use super::quota::{MARK, NativeQuota, consumed};
 use super::refusal::Refusal;
 use super::shortage::Shortage;
 use crate::charge::Amount;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::resource::{DEVICE_CLASS, Resource};
 use crate::uid::Uid;
-
-/// The key of `status.hard` that a raise is marked with: the number of migration windows. Its usage is not known, so quota
-/// admission refuses a (dry-run) creation of one as soon as it knows of the raise, and so tells that it does
-/// (`k8s-quota.md` §4: usage must be known for every limited key).
-pub const MARK: &str = "count/migrationwindows.quota.sluice.dev";
 
 /// What to do for a target pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +22,7 @@ pub enum Plan {
         /// fit any more a moment later.
         tight: bool,
     },
-    /// These raises let it in. To be written in this order: by name, those without scopes last, so that the last one
-    /// can be marked.
+    /// These raises let it in, in the order in which they are to be written: by name, those without scopes last.
     Raise(Vec<Raise>),
     /// No grant alone allows the raises. Sorted by quota and key.
     NotEnough(Vec<Shortage>),
@@ -45,13 +39,11 @@ pub struct Raise {
     pub uid: Uid,
     /// The whole new `status.hard`: the present one with an exact fit in each exceeded key.
     pub hard: Amounts,
-    /// What differs from the present `status.hard`, by key.
+    /// What is set, by key.
     pub keys: Vec<RaisedKey>,
-    /// `hard` has the key [`MARK`] with an amount of 0: whoever knows of it knows of this raise and of those before it.
-    pub marked: bool,
 }
 
-/// One key that is raised.
+/// One key that is raised to an exact fit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RaisedKey {
     /// The key, as the quota has it.
@@ -110,44 +102,22 @@ pub fn plan(need: &Need, quotas: &[NativeQuota], budget: &Budget) -> Plan {
     if !shortages.is_empty() {
         return Plan::NotEnough(shortages);
     }
-    verdicts.sort_by_key(|verdict| can_be_marked(verdict.quota));
-    let mut raises: Vec<Raise> = verdicts.iter().map(raise).collect();
-    if let (Some(verdict), Some(last)) = (verdicts.last(), raises.last_mut())
-        && can_be_marked(verdict.quota)
-        && !is_marked(quotas)
-    {
-        last.hard.insert(Arc::from(MARK), Quantity::ZERO);
-        last.marked = true;
-    }
-    Plan::Raise(raises)
+    verdicts.sort_by_key(|verdict| verdict.quota.scopes.is_empty());
+    Plan::Raise(verdicts.iter().map(raise).collect())
 }
 
-/// Marks a quota that needs no raise (any more): its limits stay as they are. `None` if it cannot be marked, or another one
-/// of `quotas` still has the mark of an earlier raise.
+/// The raises of [`plan`], and for every other quota in which a second pod of this size would not fit one without keys: until
+/// the pod is admitted, another one could take the room that is left there, so that quota is to be marked. Ordered as those
+/// of [`plan`]; quotas that are opted out are left alone.
 #[must_use]
-pub fn mark(quota: &NativeQuota, quotas: &[NativeQuota]) -> Option<Raise> {
-    if !can_be_marked(quota) || is_marked(quotas) {
-        return None;
-    }
-    let mut hard = quota.status_hard.clone();
-    hard.insert(Arc::from(MARK), Quantity::ZERO);
-    Some(Raise {
-        quota: Arc::clone(&quota.name),
-        uid: quota.uid.clone(),
-        hard,
-        keys: Vec::new(),
-        marked: true,
-    })
-}
-
-fn is_marked(quotas: &[NativeQuota]) -> bool {
-    quotas.iter().any(|quota| quota.status_hard.contains_key(MARK))
-}
-
-/// A quota with scopes governs pods alone, and a limit that somebody has set stays as it is. (A mark that is there already
-/// would tell of an earlier raise.)
-fn can_be_marked(quota: &NativeQuota) -> bool {
-    quota.scopes.is_empty() && !quota.spec_hard.contains_key(MARK)
+pub fn reserve(need: &Need, quotas: &[NativeQuota]) -> Vec<Raise> {
+    let governing = quotas.iter().filter(|quota| quota.governs(&need.facts) && !quota.opted_out);
+    let verdicts = governing.filter_map(|quota| judge(need, quota).ok());
+    let mut verdicts: Vec<_> =
+        verdicts.filter(|verdict| verdict.tight || !verdict.exceeded.is_empty()).collect();
+    verdicts.sort_by(|a, b| (&a.quota.name, &a.quota.uid).cmp(&(&b.quota.name, &b.quota.uid)));
+    verdicts.sort_by_key(|verdict| verdict.quota.scopes.is_empty());
+    verdicts.iter().map(raise).collect()
 }
 
 fn negative(need: &Need) -> Option<Refusal> {
@@ -201,10 +171,33 @@ fn judge<'q>(need: &Need, quota: &'q NativeQuota) -> Result<Verdict<'q>, Refusal
         keys.sort_unstable();
         return Err(Refusal::OptedOut { quota: name(), keys });
     }
+    if !exceeded.is_empty() {
+        // kube-controller-manager's first sync of a quota would drop the mark of a raise.
+        let missing =
+            |key: &&Arc<str>| !quota.status_hard.contains_key(*key) && !quota.unreadable.contains(*key);
+        unsynced.extend(quota.spec_hard.keys().filter(missing).cloned());
+    }
     if !unsynced.is_empty() {
         return Err(Refusal::NotSynced { quota: name(), keys: unsynced });
     }
+    if quota.spec_hard.contains_key(MARK) && !exceeded.is_empty() {
+        return Err(Refusal::MarkTaken { quota: name() });
+    }
+    let growing = growing(need, &exceeded);
+    if !growing.is_empty() {
+        return Err(Refusal::Growth { quota: name(), keys: growing });
+    }
     Ok(Verdict { quota, exceeded, tight })
+}
+
+/// Keys in which the machine would take more than `spec.hard` for good: a hot-plug has to fit the quota.
+fn growing(need: &Need, exceeded: &[Excess<'_>]) -> Vec<Arc<str>> {
+    let Some(source) = &need.grows_from else { return Vec::new() };
+    let grows = |excess: &&Excess<'_>| {
+        let before = source.get(&excess.resource).unwrap_or(Amount::ZERO);
+        excess.need > before && excess.total.saturating_sub(before) > Amount::from(excess.spec)
+    };
+    exceeded.iter().filter(grows).map(|excess| Arc::clone(excess.key)).collect()
 }
 
 fn must_specify(need: &Need, quota: &NativeQuota) -> Result<(), Refusal> {
@@ -259,7 +252,7 @@ fn raise(verdict: &Verdict<'_>) -> Raise {
         hard.insert(Arc::clone(excess.key), to);
         keys.push(RaisedKey { key: Arc::clone(excess.key), from: excess.enforced, to });
     }
-    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys, marked: false }
+    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys }
 }
 
 /// `amount` in the format of `model`. A binary amount above what servers can read is written in decimal, which they

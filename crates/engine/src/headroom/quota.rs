@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use super::Amounts;
 use crate::charge::Amount;
-use crate::quantity::Quantity;
+use crate::quantity::{NANOS_PER_UNIT, Quantity};
 use crate::resource::{KeyKind, Resource, is_native, key_kind};
 use crate::scope::{ScopeFacts, Scopes};
 use crate::uid::Uid;
+
+/// The key that marks a raised quota, in `status.hard` and `status.used`: the number of probes of head-room, an API kind of
+/// which no object is ever stored. Its amount is the end of the lock in milliseconds since the epoch, by the API server's
+/// clock. No pod consumes it, and kube-controller-manager drops it when it puts `status.hard` back to `spec.hard`.
+pub const MARK: &str = "count/headroomprobes.quota.sluice.dev";
 
 /// A ResourceQuota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,14 +53,44 @@ impl NativeQuota {
         }
     }
 
-    /// Whether quota admission enforces more than what is wanted: a key of `status.hard` is above `spec.hard`, or
-    /// is not in it at all.
+    /// When the lock that this quota is marked with ends, in milliseconds since the epoch by the API server's clock; `None`
+    /// without a mark. A limit on the key in `spec.hard` is not a mark.
+    #[must_use]
+    pub fn mark(&self) -> Option<i64> {
+        if self.spec_hard.contains_key(MARK) {
+            return None;
+        }
+        let end = self.status_hard.get(MARK)?.nanos() / NANOS_PER_UNIT;
+        Some(i64::try_from(end).unwrap_or(0))
+    }
+
+    /// Whether quota admission enforces more of a key than what is wanted.
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.status_hard.iter().any(|(key, enforced)| match self.spec_hard.get(key) {
-            Some(wanted) => enforced > wanted,
-            None => !self.unreadable.contains(key),
-        })
+        self.raised_keys().next().is_some()
+    }
+
+    fn raised_keys(&self) -> impl Iterator<Item = (&Arc<str>, &Quantity)> {
+        let more = |(key, wanted): &(&Arc<str>, &Quantity)| {
+            self.status_hard.get(*key).is_some_and(|enforced| enforced > *wanted)
+        };
+        self.spec_hard.iter().filter(more)
+    }
+
+    /// Whether the keys that are raised are all used up to what is enforced; `None` if none is raised.
+    #[must_use]
+    pub fn is_charged(&self) -> Option<bool> {
+        let mut raised = self.raised_keys().peekable();
+        raised.peek()?;
+        Some(raised.all(|(key, _)| self.used.get(key) == self.status_hard.get(key)))
+    }
+
+    /// Keys of `spec.hard` of which another amount is enforced, with the amount that is wanted.
+    fn apart(&self) -> impl Iterator<Item = (&Arc<str>, &Quantity)> {
+        let differs = |(key, wanted): &(&Arc<str>, &Quantity)| {
+            self.status_hard.get(*key).is_some_and(|enforced| enforced != *wanted)
+        };
+        self.spec_hard.iter().filter(differs)
     }
 
     /// Whether quota admission asks this quota about a pod with these facts: a key of `status.hard` is one that
@@ -102,16 +137,24 @@ pub struct Restore {
     pub quota: Arc<str>,
     /// `metadata.uid` of the quota.
     pub uid: Uid,
-    /// The whole new `status.hard`, which is `spec.hard`, amounts in the format they have there.
-    pub hard: Amounts,
+    /// Keys of `status.hard` to set to what `spec.hard` says, with that.
+    pub keys: Amounts,
+    /// Whether there is a mark to take away.
+    pub unmark: bool,
 }
 
-/// How to bring `status.hard` back to `spec.hard`; `None` if nothing is above it.
+/// How to end a raise; `None` if there is none. Of a marked quota every key that is set apart from `spec.hard` is put back,
+/// of another one those that are above it; nothing else is touched.
 #[must_use]
 pub fn restore(quota: &NativeQuota) -> Option<Restore> {
-    quota.is_raised().then(|| Restore {
+    let unmark = quota.mark().is_some();
+    let owned = |(key, wanted): (&Arc<str>, &Quantity)| (Arc::clone(key), *wanted);
+    let keys: Amounts =
+        if unmark { quota.apart().map(owned).collect() } else { quota.raised_keys().map(owned).collect() };
+    (unmark || !keys.is_empty()).then(|| Restore {
         quota: Arc::clone(&quota.name),
         uid: quota.uid.clone(),
-        hard: quota.spec_hard.clone(),
+        keys,
+        unmark,
     })
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::quota::MARK;
+
 /// A reason that no raise can remove. Keys are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
@@ -35,13 +37,28 @@ pub enum Refusal {
         /// Exceeded keys.
         keys: Vec<Arc<str>>,
     },
-    /// The quota is exceeded in a key that `spec.hard` no longer has; kube-controller-manager is about to drop it.
-    #[error("quota {quota} is exceeded in {}, which spec.hard does not limit any more", .keys.join(","))]
+    /// The quota is exceeded, and its `status.hard` has other keys than `spec.hard`: kube-controller-manager is about to
+    /// write it.
+    #[error("quota {quota} is exceeded, and its status is not in step with spec.hard in {}", .keys.join(","))]
     NotSynced {
         /// Name of the quota.
         quota: Arc<str>,
-        /// Exceeded keys without a wanted limit.
+        /// Keys that only one of the two has.
         keys: Vec<Arc<str>>,
+    },
+    /// The machine grows by hot-plug beyond what the quota allows.
+    #[error("quota {quota} does not allow the machine to grow in {}: what a hot-plug adds has to fit spec.hard", .keys.join(","))]
+    Growth {
+        /// Name of the quota.
+        quota: Arc<str>,
+        /// Exceeded keys of which the machine takes more than before.
+        keys: Vec<Arc<str>>,
+    },
+    /// `spec.hard` limits the key that raises are marked with.
+    #[error("quota {quota} limits {MARK}, which marks raised quotas: remove it from spec.hard")]
+    MarkTaken {
+        /// Name of the quota.
+        quota: Arc<str>,
     },
     /// Amounts are not quantities this program can hold, or their sum is not.
     #[error("quota {quota} has amounts that cannot be calculated with: {}", .keys.join(","))]

@@ -29,9 +29,9 @@ pub fn need(texts: &[(&str, &str)]) -> Need {
     Need::new(Charge::from_pairs(pairs), ScopeFacts::default())
 }
 
-/// Texts of a map, as `key=amount`, without the mark that a raise may carry.
+/// Texts of a map, as `key=amount`.
 pub fn texts(amounts: &Amounts) -> Vec<String> {
-    amounts.iter().filter(|(key, _)| &***key != MARK).map(|(key, amount)| format!("{key}={amount}")).collect()
+    amounts.iter().map(|(key, amount)| format!("{key}={amount}")).collect()
 }
 
 /// Writes what a raise says.
@@ -57,7 +57,8 @@ pub fn admit(quotas: &mut [NativeQuota], need: &Need) {
 pub fn restore(quotas: &mut [NativeQuota]) {
     for quota in quotas {
         if let Some(restore) = sluice_engine::headroom::restore(quota) {
-            quota.status_hard = restore.hard;
+            quota.status_hard.extend(restore.keys);
+            quota.status_hard.remove(MARK);
         }
         assert!(!quota.is_raised(), "{}", quota.name);
     }

@@ -13,7 +13,6 @@ mod common;
 mod pods;
 
 mod budgets;
-mod marks;
 mod raises;
 mod refusals;
 
@@ -21,8 +20,7 @@ use std::sync::Arc;
 
 use common::{admit, amounts, need, quantity, quota, raise, restore, texts};
 use sluice_engine::headroom::{
-    Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, Refusal, Shortage, need_of, plan, sentence,
-    sum_of_vmmrqs,
+    Budget, Grant, NativeQuota, Need, Plan, Raise, Refusal, Shortage, need_of, plan, sentence, sum_of_vmmrqs,
 };
 use sluice_engine::scope::{Scope, ScopeRequirement};
 use sluice_engine::{ChargeRules, Format, Quantity, ScopeFacts, Scopes};

@@ -108,7 +108,7 @@ fn hostile_amounts_are_refused_and_never_raised() {
         plan(&vm, &[stray.clone()], &unlimited()),
         Plan::Refused(list) if matches!(&list[..], [Refusal::NotSynced { .. }])
     ));
-    assert!(stray.is_raised());
+    assert!(!stray.is_raised());
     stray.status_hard.clear();
     stray.unreadable = vec!["cpu".into()];
     assert!(matches!(

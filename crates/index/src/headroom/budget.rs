@@ -8,6 +8,7 @@ use sluice_engine::{Amount, Format, Resource};
 
 use super::HeadroomIndex;
 use super::policies::{Mode, Policy, PolicyRecord};
+use crate::version::Version;
 
 /// Amounts by resource.
 type Sums = BTreeMap<Resource, Amount>;
@@ -17,22 +18,40 @@ impl HeadroomIndex {
     /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none.
     #[must_use]
     pub fn budget(&self, namespace: &str) -> Budget {
+        self.budget_before(namespace, None)
+    }
+
+    /// As [`Self::budget`], without what raises of other namespaces take that are younger than this version of a quota: of two
+    /// that share a pool the later one gives way.
+    #[must_use]
+    pub fn budget_before(&self, namespace: &str, own: Option<Version>) -> Budget {
         if self.opted_out(namespace) {
             return Budget::default();
         }
         let mut grants: Vec<Grant> = self.vmmrq_grant(namespace).into_iter().collect();
         if let Some(record) = self.namespaces.get(namespace) {
             let covering = self.policies.all().iter().filter(|policy| policy.covers(record));
-            grants.extend(covering.map(|policy| self.policy_grant(policy, namespace)));
+            grants.extend(covering.map(|policy| self.policy_grant(policy, namespace, own)));
         }
         Budget { grants }
+    }
+
+    /// Names of the objects that grant a namespace something: of its `VirtualMachineMigrationResourceQuota`s, and of the
+    /// `HeadroomPolicy`s that cover it.
+    #[must_use]
+    pub fn grant_names(&self, namespace: &str) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let vmmrqs = self.vmmrqs.in_namespace(namespace).iter().map(|record| Arc::clone(&record.name));
+        let record = self.namespaces.get(namespace);
+        let covering =
+            self.policies.all().iter().filter(|policy| record.is_some_and(|record| policy.covers(record)));
+        (vmmrqs.collect(), covering.map(|policy| Arc::clone(&policy.name)).collect())
     }
 
     /// What the namespaces that a policy covers use above `spec.hard` of their quotas, or are about to: of a
     /// namespace's quotas the most overdrawn counts, and namespaces add up.
     #[must_use]
     pub fn policy_use(&self, policy: &Policy) -> Amounts {
-        amounts(&self.taken(policy, None))
+        amounts(&self.taken(policy, None, None))
     }
 
     /// How many namespaces a policy covers. Looks at all of them.
@@ -53,14 +72,14 @@ impl HeadroomIndex {
         Some(Grant::Amounts { source: source.into(), additional: sum.additional })
     }
 
-    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str) -> Grant {
+    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str, own: Option<Version>) -> Grant {
         let source: Arc<str> = format!("HeadroomPolicy {}", policy.name).into();
         let additional = policy.additional.clone();
         let grant = match policy.mode {
             Mode::Unlimited => Grant::Unlimited { source },
             Mode::PerNamespace => Grant::Amounts { source, additional },
             Mode::Pool => {
-                let taken_elsewhere = amounts(&self.taken(policy, Some(namespace)));
+                let taken_elsewhere = amounts(&self.taken(policy, Some(namespace), own));
                 Grant::Pool { source, additional, taken_elsewhere }
             }
             Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
@@ -71,17 +90,15 @@ impl HeadroomIndex {
         if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
     }
 
-    /// The sum over all covered namespaces but one. Only those are looked at that use too much or have a window.
-    fn taken(&self, policy: &Policy, but: Option<&str>) -> Sums {
-        let mut candidates: BTreeSet<&Arc<str>> = self.quotas.overdrawn().collect();
-        candidates.extend(self.windows.iter().map(|window| &window.namespace));
+    /// The sum over all covered namespaces but one. Only those are looked at in which a migration uses more than a quota.
+    fn taken(&self, policy: &Policy, but: Option<&str>, own: Option<Version>) -> Sums {
         let mut total = Sums::new();
-        for namespace in candidates {
+        for namespace in self.borrowing() {
             let covered = self.namespaces.get(namespace).is_some_and(|record| policy.covers(record));
             if !covered || but == Some(&**namespace) {
                 continue;
             }
-            for (resource, amount) in self.overdraft_in(namespace, policy) {
+            for (resource, amount) in self.overdraft_in(namespace, policy, own) {
                 let sum = total.entry(resource).or_insert(Amount::ZERO);
                 *sum = sum.saturating_add(amount);
             }
@@ -89,14 +106,21 @@ impl HeadroomIndex {
         total
     }
 
-    /// Of each resource what the most overdrawn quota of the namespace has, or will have when its window's raise is
-    /// taken up.
-    fn overdraft_in(&self, namespace: &str, policy: &Policy) -> Sums {
-        let window = self.windows.get(namespace);
+    /// Namespaces with a quota that was raised for a target, or with a target that was let in before this process looked.
+    fn borrowing(&self) -> BTreeSet<&Arc<str>> {
+        let lent = self.quotas.lent().map(|key| &key.namespace);
+        let underway = self.targets.migrations().filter_map(|uid| self.migrations.by_uid(uid));
+        lent.chain(underway.filter(|migration| !migration.is_final()).map(|migration| &migration.namespace))
+            .collect()
+    }
+
+    /// Of each resource what the most overdrawn quota of the namespace has, or will have when its raise is taken up.
+    fn overdraft_in(&self, namespace: &str, policy: &Policy, own: Option<Version>) -> Sums {
         let mut most = Sums::new();
         for record in self.quotas.records_in(namespace).iter().filter(|record| !policy.excludes(record)) {
-            let planned = window.and_then(|window| window.planned(&record.uid));
-            for (resource, amount) in record.overdraft(planned) {
+            let is_younger = own.is_some_and(|own| own.is_older_than(record.version));
+            let over = if is_younger { record.native().overdraft() } else { record.overdraft() };
+            for (resource, amount) in over {
                 let largest = most.entry(resource).or_insert(amount);
                 *largest = amount.max(*largest);
             }

@@ -7,6 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::store::{Indexed, Record, Store};
 use crate::wire::MachineWire;
 
+/// Conditions of a machine that gets more CPUs or memory (`staging/src/kubevirt.io/api/core/v1/types.go`).
+const HOT_PLUGS: [&str; 2] = ["HotVCPUChange", "HotMemoryChange"];
+
 /// What is kept of a VirtualMachineInstance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
@@ -14,6 +17,10 @@ pub struct Machine {
     pub priority_class: Option<Box<str>>,
     /// `status.nodeName`, if it is not empty.
     pub node: Option<Box<str>>,
+    /// `status.phase` is `Running`.
+    pub running: bool,
+    /// CPUs or memory were plugged in, which a migration is about to give it (conditions `HotVCPUChange`, `HotMemoryChange`).
+    pub growing: bool,
 }
 
 /// A VirtualMachineInstance.
@@ -44,7 +51,14 @@ impl Indexed for Machines {
         &wire.metadata
     }
     fn body(wire: &MachineWire) -> Machine {
-        Machine { priority_class: text(&wire.spec.priority_class_name), node: text(&wire.status.node_name) }
+        let mut conditions = wire.status.conditions.iter().flatten();
+        Machine {
+            priority_class: text(&wire.spec.priority_class_name),
+            node: text(&wire.status.node_name),
+            running: wire.status.phase.as_deref() == Some("Running"),
+            growing: conditions
+                .any(|condition| HOT_PLUGS.contains(&&*condition.kind) && condition.status == "True"),
+        }
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Migration {
     pub evacuation: Option<Box<str>>,
     /// `spec.priority`.
     pub priority: MigrationPriority,
+    /// The machine comes from elsewhere: there is no source pod in this namespace.
+    pub receiving: bool,
     /// `status.migrationState.targetPod`.
     pub target_pod: Option<Box<str>>,
 }
@@ -161,6 +163,7 @@ impl Indexed for Migrations {
                 .any(|condition| condition.kind == names::REJECTED_CONDITION && condition.status == "True"),
             evacuation: text(&annotations.and_then(|map| map.get(EVACUATION_ANNOTATION)).cloned()),
             priority: MigrationPriority::read(wire.spec.priority.as_deref()),
+            receiving: wire.spec.receive.is_some(),
             target_pod: wire.status.migration_state.as_ref().and_then(|state| text(&state.target_pod)),
         }
     }

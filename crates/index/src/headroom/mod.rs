@@ -1,9 +1,9 @@
-//! What head-room decisions are made from: native quotas, migrations, budgets and windows.
+//! What head-room decisions are made from: native quotas, migrations and budgets.
 //!
 //! ```text
 //!  watch event ──▶ wire (decoded narrowly) ──▶ Record ──▶ Store of its kind ─┐
 //!                                              NativeQuotas, Vmmrqs, Policies ├─▶ HeadroomIndex::quotas_in, ::budget
-//!                                              Windows, HeadroomNamespaces ───┘
+//!                                              HeadroomNamespaces ────────────┘
 //!                                              Migrations, Machines, Targets, KubeVirts
 //! ```
 //! Each kind is a field with the operations of [`Watched`]; what needs several kinds is a method of
@@ -22,7 +22,6 @@ mod store;
 mod targets;
 mod texts;
 mod vmmrqs;
-mod windows;
 
 pub use kubevirts::KubeVirts;
 pub use labels::Labels;
@@ -36,7 +35,6 @@ pub use store::{Key, Record, Sighting, Watched};
 pub use targets::{Target, TargetRecord, Targets};
 pub use texts::RawAmounts;
 pub use vmmrqs::{OriginalQuota, Vmmrq, VmmrqRecord, Vmmrqs};
-pub use windows::{PlannedQuota, Window, WindowRecord, Windows};
 
 use sluice_api::names;
 use sluice_engine::headroom::NativeQuota;
@@ -56,8 +54,6 @@ pub struct HeadroomIndex {
     pub vmmrqs: Vmmrqs,
     /// `HeadroomPolicy`s.
     pub policies: Policies,
-    /// Open windows.
-    pub windows: Windows,
     /// Namespaces.
     pub namespaces: HeadroomNamespaces,
     /// Target pods of migrations.

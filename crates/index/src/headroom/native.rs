@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Raise};
+use sluice_engine::headroom::NativeQuota;
 use sluice_engine::scope::{Operator, Scope, ScopeRequirement};
-use sluice_engine::{Amount, Quantity, Resource, Scopes};
+use sluice_engine::{Amount, Resource, Scopes};
 
 use super::labels::{Labels, opted_out};
 use super::store::Record;
@@ -88,32 +88,15 @@ impl NativeRecord {
         }
     }
 
-    /// The whole `status.hard` to write for a raise: keys that stay keep their text.
-    #[must_use]
-    pub fn raised_texts(&self, raise: &Raise) -> RawAmounts {
-        let mut texts = self.body.texts.raw(Column::StatusHard);
-        for raised in &raise.keys {
-            texts.insert(raised.key.to_string(), raised.to.to_string());
-        }
-        if raise.marked {
-            texts.insert(MARK.to_owned(), Quantity::ZERO.to_string());
-        }
-        texts
-    }
-
-    /// The whole `status.hard` to write to end a raise: `spec.hard` as it is.
-    #[must_use]
-    pub fn restored_texts(&self) -> RawAmounts {
-        self.body.texts.raw(Column::SpecHard)
-    }
-
-    /// By resource, what is used above `spec.hard`, or will be when `planned` is taken up: limits by key to which
-    /// the quota is being raised.
-    pub(super) fn overdraft(&self, planned: Option<&Amounts>) -> BTreeMap<Resource, Amount> {
+    /// By resource, what is used above `spec.hard`, or will be when a raise is taken up: of a marked quota what is enforced
+    /// counts as used.
+    pub(super) fn overdraft(&self) -> BTreeMap<Resource, Amount> {
         let mut quota = self.native();
-        for (key, to) in planned.into_iter().flatten() {
-            let used = quota.used.entry(Arc::clone(key)).or_insert(*to);
-            *used = (*used).max(*to);
+        if quota.mark().is_some() {
+            for (key, enforced) in &quota.status_hard {
+                let used = quota.used.entry(Arc::clone(key)).or_insert(*enforced);
+                *used = (*used).max(*enforced);
+            }
         }
         quota.overdraft()
     }

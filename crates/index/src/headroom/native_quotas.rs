@@ -1,6 +1,6 @@
-//! All ResourceQuotas, and which of them are raised or overdrawn.
+//! All ResourceQuotas, and which of them are raised.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,9 +13,10 @@ use crate::wire::NativeQuotaWire;
 #[derive(Debug, Default)]
 pub struct NativeQuotas {
     store: Store<Native>,
+    /// With a mark, or above their spec without one.
     raised: BTreeSet<Key>,
-    /// By namespace, how many quotas use more than they want to.
-    overdrawn: BTreeMap<Arc<str>, usize>,
+    /// Quotas that were raised for a target, and of which more than `spec.hard` was enforced or used ever since.
+    lent: BTreeSet<Key>,
 }
 
 impl NativeQuotas {
@@ -36,14 +37,22 @@ impl NativeQuotas {
         self.store.iter()
     }
 
-    /// Those of which more is enforced than wanted, by namespace and name.
+    /// Those that are marked, or of which more is enforced than wanted, by namespace and name.
     pub fn raised(&self) -> impl ExactSizeIterator<Item = &Key> {
         self.raised.iter()
     }
 
-    /// Namespaces in which a quota's usage is above `spec.hard`.
-    pub fn overdrawn(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
-        self.overdrawn.keys()
+    /// As [`Self::raised`], of one namespace.
+    pub fn raised_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &Key> {
+        let first = Key { namespace: Arc::clone(namespace), name: "".into() };
+        let end = Arc::clone(namespace);
+        self.raised.range(first..).take_while(move |key| key.namespace == end)
+    }
+
+    /// Those that were raised for a target and have used more than `spec.hard` ever since: what a quota uses above a limit
+    /// that was lowered is not lent. Raises before the first list are not known.
+    pub fn lent(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.lent.iter()
     }
 }
 
@@ -62,25 +71,19 @@ impl Indexed for NativeQuotas {
     }
     fn link(&mut self, record: &Arc<NativeRecord>) {
         let quota = record.native();
-        if quota.is_raised() {
+        if quota.mark().is_some() || quota.is_raised() {
             self.raised.insert(record.key());
         }
-        if !quota.overdraft().is_empty() {
-            *self.overdrawn.entry(Arc::clone(&record.namespace)).or_insert(0) += 1;
+        if quota.mark().is_some() {
+            self.lent.insert(record.key());
+        } else if record.overdraft().is_empty() {
+            self.lent.remove(&record.key());
         }
     }
     fn unlink(&mut self, record: &Arc<NativeRecord>) {
-        let quota = record.native();
-        if quota.is_raised() {
-            self.raised.remove(&record.key());
-        }
-        if !quota.overdraft().is_empty()
-            && let Some(count) = self.overdrawn.get_mut(&record.namespace)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.overdrawn.remove(&record.namespace);
-            }
-        }
+        self.raised.remove(&record.key());
+    }
+    fn forget(&mut self, key: &Key) {
+        self.lent.remove(key);
     }
 }

@@ -91,6 +91,9 @@ pub trait Watched {
     /// An object is gone. Returns whether it was known; one of the same name with another uid stays.
     fn remove(&mut self, wire: &Self::Wire) -> bool;
 
+    /// An object was looked for and not found.
+    fn remove_named(&mut self, namespace: &str, name: &str);
+
     /// The list is complete: what was not in it is removed, and returned.
     fn end_list(&mut self) -> Vec<Key>;
 }
@@ -113,6 +116,8 @@ pub trait Indexed {
     fn link(&mut self, _record: &Arc<Record<Self::Body>>) {}
     /// A record was taken out, or replaced by the one that is linked next.
     fn unlink(&mut self, _record: &Arc<Record<Self::Body>>) {}
+    /// The object of a record that was taken out does not exist any more.
+    fn forget(&mut self, _key: &Key) {}
 }
 
 impl<T: Indexed> Watched for T {
@@ -149,21 +154,31 @@ impl<T: Indexed> Watched for T {
     }
 
     fn remove(&mut self, wire: &T::Wire) -> bool {
-        let meta = T::meta(wire);
-        let removed = self.store_mut().take(meta);
-        if let Some(record) = &removed {
-            self.unlink(record);
-        }
-        removed.is_some()
+        remove(self, T::meta(wire))
+    }
+
+    fn remove_named(&mut self, namespace: &str, name: &str) {
+        let namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
+        remove(self, &ObjectMeta { namespace, name: Some(name.to_owned()), ..ObjectMeta::default() });
     }
 
     fn end_list(&mut self) -> Vec<Key> {
         let gone = self.store_mut().sweep();
         for record in &gone {
             self.unlink(record);
+            self.forget(&record.key());
         }
         gone.iter().map(|record| record.key()).collect()
     }
+}
+
+fn remove<T: Indexed>(kind: &mut T, meta: &ObjectMeta) -> bool {
+    let removed = kind.store_mut().take(meta);
+    if let Some(record) = &removed {
+        kind.unlink(record);
+        kind.forget(&record.key());
+    }
+    removed.is_some()
 }
 
 /// Records of one kind.

@@ -36,6 +36,11 @@ impl Targets {
         self.seen.contains(pod)
     }
 
+    /// Uids of the migrations that have such pods.
+    pub fn migrations(&self) -> impl Iterator<Item = &Uid> {
+        self.by_migration.keys()
+    }
+
     /// Uids of the pods with the label of this migration.
     pub fn of_migration(&self, migration: &Uid) -> impl Iterator<Item = &Uid> {
         self.by_migration.get(migration).into_iter().flatten()

@@ -94,7 +94,7 @@ fn is_control(c: char) -> bool {
     c.is_ascii_control()
 }
 
-/// Amounts of a grant or a window: numbers, and what could not be read, each as `key: reason`. Of more than `most`
+/// Amounts of a grant: numbers, and what could not be read, each as `key: reason`. Of more than `most`
 /// keys the first are taken.
 pub(super) fn read_amounts(texts: &ResourceTexts, most: usize) -> (Amounts, Vec<String>) {
     let mut amounts = Amounts::new();

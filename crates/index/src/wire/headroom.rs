@@ -1,9 +1,9 @@
-//! What head-room is made of: native quotas, budgets, windows and namespaces, as they are decoded.
+//! What head-room is made of: native quotas, budgets and namespaces, as they are decoded.
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
-use sluice_api::{HeadroomPolicy, MigrationWindow, VirtualMachineMigrationResourceQuota};
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 
 use super::quantity::{ResourceTexts, resource_list};
 use super::quota::QuotaSpecWire;
@@ -161,67 +161,4 @@ pub struct HeadroomOptOutWire {
     /// ResourceQuotas by their labels; absent means none.
     #[serde(default)]
     pub resource_quota_selector: Option<LabelSelector>,
-}
-
-/// A `MigrationWindow`.
-#[derive(Clone, Debug, Deserialize, kube::Resource)]
-#[resource(inherit = MigrationWindow)]
-pub struct WindowWire {
-    /// Name, namespace, uid, version and times; nothing else is filled.
-    #[serde(deserialize_with = "super::meta::bare")]
-    pub metadata: ObjectMeta,
-    /// Who opened it, for what, until when.
-    #[serde(default)]
-    pub spec: WindowSpecWire,
-}
-
-/// `spec` of a `MigrationWindow`.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct WindowSpecWire {
-    /// The process that opened it.
-    #[serde(default)]
-    pub holder: String,
-    /// Unique to this opening.
-    #[serde(default)]
-    pub nonce: String,
-    /// Username of KubeVirt's controller.
-    #[serde(default)]
-    pub creator: String,
-    /// A time, not read yet.
-    #[serde(default)]
-    pub until: String,
-    /// The migration it is open for.
-    #[serde(default)]
-    pub migration: WindowMigrationWire,
-    /// The quotas that are going to be raised.
-    #[serde(default)]
-    pub quotas: Option<Vec<WindowQuotaWire>>,
-}
-
-/// `spec.migration` of a `MigrationWindow`.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct WindowMigrationWire {
-    /// Name of the migration.
-    #[serde(default)]
-    pub name: String,
-    /// Its uid.
-    #[serde(default)]
-    pub uid: String,
-    /// Name of the virtual machine.
-    #[serde(default)]
-    pub vmi: String,
-}
-
-/// An entry of `spec.quotas` of a `MigrationWindow`.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct WindowQuotaWire {
-    /// Name of the ResourceQuota.
-    #[serde(default)]
-    pub name: String,
-    /// Its uid.
-    #[serde(default)]
-    pub uid: String,
-    /// The planned `status.hard` of the raised keys.
-    #[serde(default, deserialize_with = "resource_list")]
-    pub raise: ResourceTexts,
 }

@@ -75,6 +75,12 @@ pub struct MachineStatusWire {
     /// Where it runs.
     #[serde(default)]
     pub node_name: Option<String>,
+    /// How far it is: `Running` and others.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What is true of it.
+    #[serde(default)]
+    pub conditions: Option<Vec<ConditionWire>>,
 }
 
 /// A live migration.
@@ -99,6 +105,9 @@ pub struct MigrationSpecWire {
     /// Which virtual machine.
     #[serde(default)]
     pub vmi_name: Option<String>,
+    /// Set where the machine comes from another cluster or namespace (decentralised migration); KubeVirt 1.6 and later.
+    #[serde(default)]
+    pub receive: Option<serde::de::IgnoredAny>,
     /// `system-critical`, `user-triggered` or `system-maintenance`; KubeVirt 1.6 and later.
     #[serde(default)]
     pub priority: Option<String>,
@@ -113,15 +122,15 @@ pub struct MigrationStatusWire {
     pub phase: Option<String>,
     /// What is true of it.
     #[serde(default)]
-    pub conditions: Option<Vec<MigrationConditionWire>>,
+    pub conditions: Option<Vec<ConditionWire>>,
     /// Which pods take part.
     #[serde(default)]
     pub migration_state: Option<MigrationStateWire>,
 }
 
-/// A condition of a VirtualMachineInstanceMigration.
+/// A condition of one of KubeVirt's objects.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct MigrationConditionWire {
+pub struct ConditionWire {
     /// Its type.
     #[serde(default, rename = "type")]
     pub kind: String,

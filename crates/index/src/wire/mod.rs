@@ -14,11 +14,10 @@ pub use aaq::{AaqSpecWire, AaqWire};
 pub use headroom::{
     HeadroomBudgetWire, HeadroomNamespaceWire, HeadroomOptOutWire, HeadroomPolicySpecWire,
     HeadroomPolicyWire, NativeQuotaStatusWire, NativeQuotaWire, OriginalQuotaWire, RecordedConditionWire,
-    VmmrqSpecWire, VmmrqStatusWire, VmmrqWire, WindowMigrationWire, WindowQuotaWire, WindowSpecWire,
-    WindowWire,
+    VmmrqSpecWire, VmmrqStatusWire, VmmrqWire,
 };
 pub use kubevirt::{
-    KubeVirtWire, MachineSpecWire, MachineStatusWire, MachineWire, MigrationConditionWire, MigrationSpecWire,
+    ConditionWire, KubeVirtWire, MachineSpecWire, MachineStatusWire, MachineWire, MigrationSpecWire,
     MigrationStateWire, MigrationStatusWire, MigrationWire,
 };
 pub(crate) use meta::EVACUATION_ANNOTATION;

@@ -1,4 +1,4 @@
-//! Migrations, their targets and windows, and who creates them.
+//! Migrations, their machines and targets, and who creates them.
 
 use super::*;
 
@@ -107,19 +107,16 @@ fn targets_are_known_by_uid() {
 }
 
 #[test]
-fn only_the_window_itself_is_kept() {
-    let mut index = HeadroomIndex::default();
-    see(&mut index.windows, window("a", "probe", "2Gi"));
-    assert!(index.windows.is_empty());
-    see(&mut index.windows, window("a", "window", "2Gi"));
-    let record = index.windows.get("a").unwrap();
-    assert_eq!((record.until, &*record.nonce, &*record.machine), (1_767_225_605, "n-1", "web"));
-    assert_eq!(record.migration_uid, Uid::parse("m-1"));
-    assert_eq!(record.quotas[0].raise["requests.memory"].to_string(), "2Gi");
-    assert_eq!(record.version.precondition().as_deref(), Some("5"));
-    let mut odd = window("a", "window", "2Gi");
-    odd["metadata"]["resourceVersion"] = json!("6");
-    odd["spec"]["until"] = json!("tomorrow");
-    assert_eq!(see(&mut index.windows, odd), Sighting::Changed);
-    assert_eq!(index.windows.get("a").unwrap().until, 0);
+fn a_machine_runs_and_grows_by_what_kubevirt_says() {
+    let machine = |status: Value| -> MachineRecord {
+        let mut index = HeadroomIndex::default();
+        see(&mut index.machines, json!({"metadata": meta("a", "web", 1), "status": status}));
+        MachineRecord::clone(index.machines.get("a", "web").unwrap())
+    };
+    let running = machine(json!({"phase": "Running", "nodeName": "n"}));
+    assert!(running.running && !running.growing);
+    let condition = |status: &str| json!({"phase": "Running", "conditions": [{"type": "HotMemoryChange", "status": status}]});
+    assert!(machine(condition("True")).growing);
+    assert!(!machine(condition("False")).growing);
+    assert!(!machine(json!({"phase": "WaitingForSync"})).running);
 }

@@ -63,8 +63,7 @@ impl Drain {
             log.iter().rfind(|it| it.is("patch", "nodes") && it.name == node && it.user != HANDLER)?.answered;
         let since =
             || log.iter().filter(|it| it.answered >= begin && namespaces.contains(&it.namespace.as_str()));
-        let targets =
-            || since().filter(|it| it.is("create", "pods") && it.migration.is_some() && !it.dry_run);
+        let targets = || since().filter(|it| it.is_target());
         let last_target = targets().filter(|it| it.succeeded()).map(|it| it.answered).max()?;
         let ends = since().filter(|it| it.is("patch", "pods/status") && it.user == HANDLER && it.succeeded());
         let end = ends.map(|it| it.answered).max()?;

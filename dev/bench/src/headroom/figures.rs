@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::drain::Drain;
 use super::journey::{Journey, Step, Window};
 use super::log::Request;
+use super::tenants::Met;
 use crate::report::{median, quantile};
 
 /// Everything that was measured.
@@ -13,11 +14,15 @@ pub(super) struct Figures {
     pub(super) migrations: usize,
     pub(super) full: Vec<Journey>,
     pub(super) roomy: Vec<Journey>,
-    /// Of Sluice's accounts, by verb and resource; in dry runs and in earnest.
+    /// Of Sluice's accounts, by verb and resource; in earnest and in dry runs.
     pub(super) writes: BTreeMap<String, usize>,
     pub(super) dry_runs: BTreeMap<String, usize>,
+    /// Events for people, which nothing waits for.
+    pub(super) events: BTreeMap<String, usize>,
     pub(super) drains: Vec<Drain>,
     pub(super) drains_roomy: Vec<Drain>,
+    pub(super) no_grant: Met,
+    pub(super) attack: Met,
 }
 
 impl Figures {
@@ -32,7 +37,11 @@ impl Figures {
 
     pub(super) fn requests<'r>(&mut self, writes: impl Iterator<Item = &'r Request>) {
         for write in writes {
-            let counts = if write.dry_run { &mut self.dry_runs } else { &mut self.writes };
+            let counts = match (write.dry_run, write.resource.as_str()) {
+                (true, _) => &mut self.dry_runs,
+                (false, "events") => &mut self.events,
+                (false, _) => &mut self.writes,
+            };
             *counts.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
         }
     }
@@ -54,10 +63,6 @@ impl Figures {
 
     pub(super) fn open_ms(&self, q: f64) -> f64 {
         quantile(&mut self.windows().map(|window| window.open_ms).collect::<Vec<_>>(), q)
-    }
-
-    pub(super) fn raised_ms(&self, q: f64) -> f64 {
-        quantile(&mut self.windows().map(|window| window.raised_ms).collect::<Vec<_>>(), q)
     }
 
     pub(super) fn rejected(&self) -> usize {
@@ -84,5 +89,24 @@ impl Figures {
         let middle = |of: fn(&Step) -> f64| median(&mut steps.iter().map(of).collect::<Vec<_>>());
         let requests: usize = steps.iter().map(|step| step.requests).sum();
         [middle(|step| step.ms), middle(|step| step.server_ms), requests as f64 / steps.len() as f64]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::Request;
+    use super::super::log::tests::request;
+    use super::Figures;
+
+    #[test]
+    fn dry_runs_and_events_are_counted_apart() {
+        let write = |verb, resource| request("sluice", verb, resource, "", [0, 1]);
+        let probe = Request { dry_run: true, ..write("create", "headroomprobes") };
+        let status = write("patch", "resourcequotas/status");
+        let mut figures = Figures::new(2);
+        figures.requests([&status, &status, &status, &probe, &write("create", "events")].into_iter());
+        assert_eq!(figures.per_migration(&figures.writes), 1.5);
+        assert_eq!(figures.per_migration(&figures.dry_runs), 0.5);
+        assert_eq!(figures.per_migration(&figures.events), 0.5);
     }
 }

@@ -1,24 +1,22 @@
 //! One migration from its creation to the end of its window, read from the audit log.
 
 use jiff::Timestamp;
+
 use sluice_api::names;
 
-use super::log::{Request, between_ms};
+use super::log::{Ask, Request, between_ms};
 
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 
-/// The parts of a journey, in their order. Each ends with the answer to the request it is named after.
-pub(super) const STEPS: [&str; 10] = [
+/// The parts of a journey, in their order. Each ends with the answer to the request it is named after, if it is named
+/// after one, and else with the first request of the next one.
+pub(super) const STEPS: [&str; 6] = [
     "virt-controller sends the target",
-    "webhook is asked, sends the lock",
-    "lock: create window",
-    "proof: probe denied",
-    "drain",
+    "webhook is asked, sends the raise",
     "raise",
-    "raise known: dry run refused",
+    "settle: dry runs denied",
     "target charged, restore sent",
     "restore",
-    "unlock: delete window",
 ];
 
 /// How long a step took.
@@ -32,13 +30,11 @@ pub(super) struct Step {
     pub(super) requests: usize,
 }
 
-/// The window of a migration.
+/// The window of a migration: its namespace is locked and a quota is raised.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Window {
-    /// From the answer that it exists to the answer that it is gone.
-    pub(super) open_ms: f64,
     /// From the answer to the first raise to the answer to the last restore.
-    pub(super) raised_ms: f64,
+    pub(super) open_ms: f64,
     /// Of each of [`STEPS`].
     pub(super) steps: [Step; STEPS.len()],
 }
@@ -57,9 +53,7 @@ impl Journey {
     /// Follows the migration of this uid through the requests of its namespace, which are in the order in which they were
     /// answered, and where one migration came after the other. `None` if its target never came to be.
     pub(super) fn read(requests: &[&Request], uid: &str) -> Option<Self> {
-        let mut targets = requests
-            .iter()
-            .filter(|it| it.is("create", "pods") && it.migration.as_deref() == Some(uid) && !it.dry_run);
+        let mut targets = requests.iter().filter(|it| it.is_target() && it.migration.as_deref() == Some(uid));
         let rejected = targets.clone().filter(|it| !it.succeeded()).count();
         let first = targets.clone().map(|it| it.received).min()?;
         let target = targets.find(|it| it.succeeded())?;
@@ -77,59 +71,44 @@ impl Journey {
 }
 
 impl Window {
-    /// The window that was open when the target was created.
+    /// The window that was open when the target was created: the quotas that were raised for it, and each one's restore.
     fn read(requests: &[&Request], asked: Timestamp, target: &Request) -> Option<Self> {
-        let windows = |verb: &'static str| {
-            let ours = requests.iter().filter(|it| it.is_ours() && !it.dry_run && it.succeeded());
-            ours.filter(move |it| it.is(verb, names::MIGRATION_WINDOWS))
-        };
-        let lock = windows("create").rfind(|it| it.answered <= target.answered)?;
-        let unlock = windows("delete").find(|it| it.answered >= lock.answered)?;
-        // It may be unlocked before the answer to the target's creation is written.
-        if unlock.answered < target.received {
-            return None;
-        }
-        let within: Vec<&Request> = requests
+        let raises: Vec<&Request> = requests
             .iter()
-            .filter(|it| it.is_ours() && it.received >= lock.answered && it.answered <= unlock.answered)
+            .filter(|it| matches!(it.done(), Some(Ask::Raise { .. })))
+            .filter(|it| it.received >= asked && it.answered <= target.answered)
+            // What was restored before the target came was a window of an earlier attempt.
+            .filter(|it| restore_of(requests, it).is_none_or(|restore| restore.answered >= target.received))
             .copied()
             .collect();
-        let patches = within.iter().filter(|it| it.is("patch", "resourcequotas/status") && it.succeeded());
-        let (restores, raises): (Vec<&Request>, Vec<&Request>) = patches.copied().partition(|it| it.plain);
-        let raised_ms = match (raises.first(), restores.last()) {
-            (Some(raise), Some(restore)) => between_ms(raise.answered, restore.answered),
-            _ => 0.0,
-        };
-        let steps = Self::steps(&within, asked, target, [lock, unlock], raises, restores);
-        Some(Self { open_ms: between_ms(lock.answered, unlock.answered), raised_ms, steps })
+        let restores: Vec<&Request> =
+            raises.iter().map(|raise| restore_of(requests, raise)).collect::<Option<_>>()?;
+        let opened = raises.iter().map(|it| it.answered).min()?;
+        let closed = restores.iter().map(|it| it.answered).max()?;
+        let dry_runs = requests
+            .iter()
+            .filter(|it| it.is_ours() && it.dry_run && it.is("create", names::HEADROOM_PROBES));
+        let settle = dry_runs.filter(|it| it.received >= opened && it.answered <= closed).copied().collect();
+        let steps = Self::steps(asked, target, raises, settle, restores);
+        Some(Self { open_ms: between_ms(opened, closed), steps })
     }
 
     fn steps(
-        within: &[&Request],
         asked: Timestamp,
         target: &Request,
-        [lock, unlock]: [&Request; 2],
         raises: Vec<&Request>,
+        settle: Vec<&Request>,
         restores: Vec<&Request>,
     ) -> [Step; STEPS.len()] {
-        let dry = |name: &str| {
-            within.iter().filter(|it| it.dry_run && it.name == name).copied().collect::<Vec<&Request>>()
-        };
-        let raised = raises.first().map_or(unlock.answered, |raise| raise.answered);
-        let (drains, looks) = dry(names::DRAIN_NAME).into_iter().partition(|it| it.received < raised);
-        let restoring = restores.first().map(|restore| restore.received);
-        let none = Vec::new;
+        let sent = |requests: &[&Request]| requests.iter().map(|it| it.received).min();
+        let (raising, restoring) = (sent(&raises), sent(&restores));
         let parts: [(Vec<&Request>, Option<Timestamp>); STEPS.len()] = [
-            (none(), Some(target.received)),
-            (none(), Some(lock.received)),
-            (vec![lock], None),
-            (dry(names::PROBE_NAME), None),
-            (drains, None),
+            (Vec::new(), Some(target.received)),
+            (Vec::new(), raising),
             (raises, None),
-            (looks, None),
-            (none(), restoring),
+            (settle, None),
+            (Vec::new(), restoring),
             (restores, None),
-            (vec![unlock], None),
         ];
         let mut before = asked;
         parts.map(|(requests, end)| {
@@ -145,68 +124,84 @@ impl Window {
     }
 }
 
+/// The first restore of a raised quota.
+fn restore_of<'r>(requests: &[&'r Request], raise: &Request) -> Option<&'r Request> {
+    let mut restores = requests.iter().filter(|it| it.done() == Some(Ask::Restore));
+    restores.find(|it| it.name == raise.name && it.answered > raise.answered).copied()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::log::Request;
-    use super::super::log::tests::request;
+    use super::super::log::tests::{WEBHOOK, request, write};
+    use sluice_api::names;
+
+    use super::super::log::{Ask, Request};
     use super::{Journey, MIGRATIONS};
 
-    const WEBHOOK: &str = "system:serviceaccount:sluice-system:sluice-webhook";
-
-    fn ours(verb: &str, resource: &str, name: &str, at: [i64; 2]) -> Request {
-        request(WEBHOOK, verb, resource, name, at)
-    }
+    const RAISE: Ask = Ask::Raise { end: None };
 
     fn target(code: u64, at: [i64; 2]) -> Request {
         let pod = request("kubevirt-controller", "create", "pods", "", at);
         Request { code, migration: Some("uid".to_owned()), ..pod }
     }
 
-    fn dry(name: &str, code: u64, at: [i64; 2]) -> Request {
-        Request { dry_run: true, code, ..ours("create", "migrationwindows", name, at) }
+    fn dry(code: u64, at: [i64; 2]) -> Request {
+        Request { dry_run: true, code, ..request(WEBHOOK, "create", names::HEADROOM_PROBES, "probe", at) }
     }
 
     fn log() -> Vec<Request> {
         let mut log = vec![
-            request("admin", "create", MIGRATIONS, "", [0, 5]),
-            target(403, [6, 7]),
-            ours("create", "migrationwindows", "window", [12, 15]),
-            dry("probe", 201, [16, 17]),
-            dry("probe", 403, [18, 20]),
-            dry("drain", 201, [21, 22]),
-            ours("patch", "resourcequotas/status", "full", [23, 26]),
-            dry("drain", 403, [27, 28]),
+            request("admin", "create", MIGRATIONS, "", [0, 1]),
+            // A window whose target was refused by somebody else.
+            target(403, [2, 7]),
+            write(RAISE, "full", [3, 4]),
+            write(Ask::Restore, "full", [5, 6]),
+            Request { code: 409, ..write(RAISE, "full", [12, 13]) },
+            write(RAISE, "full", [14, 16]),
+            dry(201, [16, 17]),
+            dry(403, [18, 20]),
             // It may be restored before the answer to the target's creation is written.
-            target(201, [10, 44]),
-            Request { plain: true, ..ours("patch", "resourcequotas/status", "full", [42, 45]) },
-            ours("delete", "migrationwindows", "window", [46, 48]),
+            target(201, [10, 31]),
+            write(Ask::Restore, "full", [29, 32]),
             // Of the next migration.
-            ours("create", "migrationwindows", "window", [60, 62]),
-            ours("delete", "migrationwindows", "window", [80, 81]),
+            write(RAISE, "full", [60, 62]),
+            write(Ask::Restore, "full", [70, 81]),
         ];
         log.sort_by_key(|it| it.answered);
         log
     }
 
+    fn journey(log: &[Request]) -> Option<Journey> {
+        Journey::read(&log.iter().collect::<Vec<_>>(), "uid")
+    }
+
     #[test]
     fn a_journey_is_the_sum_of_its_steps() {
-        let log = log();
-        let journey = Journey::read(&log.iter().collect::<Vec<_>>(), "uid").unwrap();
-        assert_eq!((journey.target_ms, journey.rejected), (39.0, 1));
+        let journey = journey(&log()).unwrap();
+        assert_eq!((journey.target_ms, journey.rejected), (30.0, 1));
         let window = journey.window.unwrap();
-        assert_eq!((window.open_ms, window.raised_ms), (33.0, 19.0));
-        assert_eq!(window.steps.map(|step| step.ms), [5.0, 2.0, 3.0, 5.0, 2.0, 4.0, 2.0, 14.0, 3.0, 3.0]);
-        assert_eq!(window.steps.map(|step| step.requests), [0, 0, 1, 2, 1, 1, 1, 0, 1, 1]);
+        assert_eq!(window.open_ms, 16.0);
+        assert_eq!(window.steps.map(|step| step.ms), [9.0, 4.0, 2.0, 4.0, 9.0, 3.0]);
+        assert_eq!(window.steps.map(|step| step.requests), [0, 0, 1, 2, 0, 1]);
         assert_eq!(window.steps[3].server_ms, 3.0);
+    }
+
+    #[test]
+    fn a_window_of_two_quotas_lasts_from_the_first_raise_to_the_last_restore() {
+        let mut log = log();
+        log.extend([write(RAISE, "other", [13, 14]), write(Ask::Restore, "other", [33, 35])]);
+        log.sort_by_key(|it| it.answered);
+        let window = journey(&log).unwrap().window.unwrap();
+        assert_eq!(window.open_ms, 21.0);
+        assert_eq!(window.steps.map(|step| step.requests), [0, 0, 2, 2, 0, 2]);
     }
 
     #[test]
     fn without_window_or_target_there_is_none() {
         let mut log = log();
-        log.retain(|it| it.resource != "migrationwindows");
-        let journey = Journey::read(&log.iter().collect::<Vec<_>>(), "uid").unwrap();
-        assert_eq!(journey.window, None);
+        log.retain(|it| it.ask.is_none());
+        assert_eq!(journey(&log).unwrap().window, None);
         log.retain(|it| !it.succeeded() || it.resource != "pods");
-        assert_eq!(Journey::read(&log.iter().collect::<Vec<_>>(), "uid"), None);
+        assert_eq!(journey(&log), None);
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::names;
+use sluice_engine::headroom::MARK;
 
 /// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +20,37 @@ pub(super) struct Request {
     pub(super) answered: Timestamp,
     /// Uid of the migration whose target pod this is.
     pub(super) migration: Option<String>,
-    /// Whether a quota enforces its spec after this write.
-    pub(super) plain: bool,
+    /// What it asks for a quota's status.
+    pub(super) ask: Option<Ask>,
+}
+
+/// What a write of a quota's status is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// To set a mark, which ends by itself then.
+    Raise { end: Option<Timestamp> },
+    /// To leave it without one.
+    Restore,
+}
+
+impl Ask {
+    /// `None` for what leaves `status.hard` as it is.
+    fn read(event: &Value) -> Option<Self> {
+        let hard = |side: &str| event.pointer(&format!("/{side}/status/hard"));
+        // A patch that is no object says nothing by itself.
+        let asked = event.get("requestObject").is_some_and(Value::is_object);
+        let hard = hard(if asked { "requestObject" } else { "responseObject" })?;
+        Some(match hard.get(MARK).filter(|mark| !mark.is_null()) {
+            Some(mark) => Self::Raise { end: end(mark) },
+            None => Self::Restore,
+        })
+    }
+}
+
+/// The time in a mark.
+fn end(mark: &Value) -> Option<Timestamp> {
+    let number = mark.as_str().and_then(|text| text.parse().ok()).or_else(|| mark.as_i64())?;
+    Timestamp::from_millisecond(number).ok()
 }
 
 impl Request {
@@ -32,17 +62,20 @@ impl Request {
             return None;
         }
         let resource = text("/objectRef/resource")?;
+        let resource = match text("/objectRef/subresource") {
+            Some(subresource) => format!("{resource}/{subresource}"),
+            None => resource.to_owned(),
+        };
         let migration = event
             .pointer("/requestObject/metadata/labels")
             .and_then(|labels| labels.get(names::MIGRATION_JOB_LABEL))
             .and_then(Value::as_str);
+        let writes_quota =
+            resource == "resourcequotas/status" && matches!(text("/verb"), Some("patch" | "update"));
         Some(Self {
             user: owned("/user/username"),
             verb: owned("/verb"),
-            resource: match text("/objectRef/subresource") {
-                Some(subresource) => format!("{resource}/{subresource}"),
-                None => resource.to_owned(),
-            },
+            resource,
             namespace: owned("/objectRef/namespace"),
             name: owned("/objectRef/name"),
             code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
@@ -50,7 +83,7 @@ impl Request {
             received: text("/requestReceivedTimestamp")?.parse().ok()?,
             answered: text("/stageTimestamp")?.parse().ok()?,
             migration: migration.map(str::to_owned),
-            plain: event.pointer("/responseObject/spec/hard") == event.pointer("/responseObject/status/hard"),
+            ask: writes_quota.then(|| Ask::read(event)).flatten(),
         })
     }
 
@@ -64,8 +97,18 @@ impl Request {
         self.verb == verb && self.resource == resource
     }
 
+    /// Whether it tried to create a migration's target.
+    pub(super) fn is_target(&self) -> bool {
+        self.is("create", "pods") && self.migration.is_some() && !self.dry_run
+    }
+
     pub(super) const fn succeeded(&self) -> bool {
         self.code >= 200 && self.code < 300
+    }
+
+    /// What one of Sluice's programs has done to a quota's status.
+    pub(super) fn done(&self) -> Option<Ask> {
+        self.ask.filter(|_| self.is_ours() && !self.dry_run && self.succeeded())
     }
 
     /// Whether something was to be changed. A lease is renewed by the clock, whether anybody migrates or not.
@@ -87,9 +130,15 @@ pub(super) fn between_ms(from: Timestamp, to: Timestamp) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use jiff::{SignedDuration, Timestamp};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Request;
+    use super::{Ask, MARK, Request};
+
+    pub(in super::super) const WEBHOOK: &str = "system:serviceaccount:sluice-system:sluice-webhook";
+
+    pub(in super::super) fn moment(ms: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_millis(ms)
+    }
 
     /// A request that was received and answered at these milliseconds.
     pub(in super::super) fn request(
@@ -99,7 +148,7 @@ pub(super) mod tests {
         name: &str,
         at: [i64; 2],
     ) -> Request {
-        let [received, answered] = at.map(|ms| Timestamp::UNIX_EPOCH + SignedDuration::from_millis(ms));
+        let [received, answered] = at.map(moment);
         Request {
             user: user.to_owned(),
             verb: verb.to_owned(),
@@ -111,26 +160,63 @@ pub(super) mod tests {
             received,
             answered,
             migration: None,
-            plain: false,
+            ask: None,
         }
+    }
+
+    /// One of Sluice's writes of a quota's status.
+    pub(in super::super) fn write(ask: Ask, quota: &str, at: [i64; 2]) -> Request {
+        Request { ask: Some(ask), ..request(WEBHOOK, "patch", "resourcequotas/status", quota, at) }
+    }
+
+    fn event(verb: &str, resource: [&str; 2], asked: Value, answer: Value) -> Value {
+        let [resource, subresource] = resource;
+        json!({
+            "stage": "ResponseComplete", "verb": verb, "requestURI": "/x?fieldManager=a",
+            "user": {"username": WEBHOOK},
+            "objectRef": {"resource": resource, "subresource": subresource, "namespace": "ns", "name": "full"},
+            "responseStatus": {"code": 200}, "requestObject": asked, "responseObject": answer,
+            "requestReceivedTimestamp": "2026-01-01T00:00:01.000250Z", "stageTimestamp": "2026-01-01T00:00:01.002750Z",
+        })
+    }
+
+    fn done(asked: Value, answer: Value) -> Option<Ask> {
+        Request::read(&event("patch", ["resourcequotas", "status"], asked, answer)).unwrap().done()
     }
 
     #[test]
     fn an_event_is_read() {
-        let event = json!({
-            "stage": "ResponseComplete", "verb": "create", "requestURI": "/x?fieldManager=a&dryRun=All",
-            "user": {"username": "system:serviceaccount:sluice-system:sluice-webhook"},
-            "objectRef": {"resource": "resourcequotas", "subresource": "status", "namespace": "ns", "name": "full"},
-            "responseStatus": {"code": 201}, "responseObject": {"spec": {"hard": {"pods": "1"}}, "status": {"hard": {"pods": "2"}}},
-            "requestObject": {"metadata": {"labels": {"kubevirt.io/migrationJobUID": "m"}}},
-            "requestReceivedTimestamp": "2026-01-01T00:00:01.000250Z", "stageTimestamp": "2026-01-01T00:00:01.002750Z",
-        });
+        let asked = json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": "m"}}});
+        let mut event = event("create", ["pods", "binding"], asked, json!({}));
+        event["requestURI"] = json!("/x?fieldManager=a&dryRun=All");
         let request = Request::read(&event).unwrap();
         assert!(request.is_ours() && request.dry_run && request.succeeded() && request.is_write());
-        assert!(request.is("create", "resourcequotas/status"));
-        assert_eq!(request.migration.as_deref(), Some("m"));
-        assert!(!request.plain);
+        assert!(request.is("create", "pods/binding"));
+        assert_eq!((request.migration.as_deref(), request.ask), (Some("m"), None));
         assert!((request.took_ms() - 2.5).abs() < 1e-9);
         assert_eq!(Request::read(&json!({"stage": "ResponseStarted"})), None);
+    }
+
+    #[test]
+    fn a_raise_sets_a_mark_and_a_restore_leaves_none() {
+        let marked = json!({"status": {"hard": {"pods": "2", MARK: "1772500000001"}, "used": {MARK: "1772500000001"}}});
+        let plain = json!({"status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}});
+        let raise = Some(Ask::Raise { end: Some(moment(1_772_500_000_001)) });
+        assert_eq!(done(marked.clone(), marked.clone()), raise);
+        let removed = json!({"status": {"hard": {"pods": "1", MARK: null}, "used": {MARK: null}}});
+        assert_eq!(done(removed, plain.clone()), Some(Ask::Restore));
+        // A whole object, and a patch that is a list.
+        assert_eq!(done(plain.clone(), plain.clone()), Some(Ask::Restore));
+        assert_eq!(done(json!([{"op": "add"}]), marked.clone()), raise);
+        // A nudge leaves the limits alone, whether there is a mark or not.
+        let nudge = json!({"status": {"used": {"count/headroomnudges.quota.sluice.dev": "7"}}});
+        assert_eq!(done(nudge.clone(), marked.clone()), None);
+        assert_eq!(done(nudge, plain), None);
+
+        let raise =
+            Request::read(&event("patch", ["resourcequotas", "status"], marked.clone(), marked)).unwrap();
+        assert_eq!(Request { code: 409, ..raise.clone() }.done(), None);
+        assert_eq!(Request { dry_run: true, ..raise.clone() }.done(), None);
+        assert_eq!(Request { user: "admin".to_owned(), ..raise }.done(), None);
     }
 }

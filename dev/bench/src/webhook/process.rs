@@ -11,6 +11,7 @@ use sluice_testbed::{Program, ports, wait};
 
 use super::load::{self, Measured, Target};
 use super::reviews::Body;
+use super::stub::StubApiServer;
 
 /// Which cores the server and the client run on.
 #[derive(Debug)]
@@ -66,6 +67,7 @@ pub(super) struct Server {
     program: Program,
     target: Target,
     pub(super) admin: String,
+    _stub: StubApiServer,
     _files: tempfile::TempDir,
 }
 
@@ -78,7 +80,8 @@ impl Server {
         std::fs::write(&cert, signed.cert.pem())?;
         std::fs::write(&key, signed.signing_key.serialize_pem())?;
         let kubeconfig = files.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, NOWHERE)?;
+        let stub = StubApiServer::start().await?;
+        std::fs::write(&kubeconfig, stub.kubeconfig())?;
         let (address, admin) =
             (format!("127.0.0.1:{}", ports::free()?), format!("127.0.0.1:{}", ports::free()?));
         let (exe, mut args) = cores.command(sluice_e2e::build::sluice()?);
@@ -101,7 +104,7 @@ impl Server {
         let ready = wait::eventually(Duration::from_secs(20), probe, "the webhook to be ready").await;
         ready.with_context(|| format!("log of the webhook:\n{}", program.log()))?;
         let target = Target::new(&address, signed.cert.der())?;
-        Ok(Self { program, target, admin, _files: files })
+        Ok(Self { program, target, admin, _stub: stub, _files: files })
     }
 
     pub(super) async fn load(
@@ -130,12 +133,3 @@ fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines.iter().skip(lines.len().saturating_sub(10)).copied().collect::<Vec<_>>().join("\n")
 }
-
-/// Verdicts on pods need no API server; the watch that is not needed for them finds nobody and backs off.
-const NOWHERE: &str = r#"apiVersion: v1
-kind: Config
-current-context: nowhere
-clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: nobody, user: {}}]
-contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
-"#;

@@ -1,13 +1,16 @@
-//! What was observed of the migration: quota, window, VM and its pods, in whatever order the watches tell.
+//! What was observed of the migration: quota, VM and its pods, in whatever order the watches tell.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::events::v1;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
-use sluice_api::{MigrationWindow, names};
+use sluice_api::names;
+use sluice_engine::headroom::MARK;
 
 use super::listing::Change;
 
@@ -21,16 +24,22 @@ pub struct Quota {
     pub name: String,
     /// Counts changes of the spec, where the API server counts them.
     pub generation: Option<i64>,
-    /// What somebody wants.
+    /// What is wanted.
     pub spec: Amounts,
-    /// What is enforced.
+    /// What is enforced, and the mark of a lock.
     pub hard: Amounts,
     /// What is in use.
     pub used: Amounts,
 }
 
 impl Quota {
-    /// Whether it is enforced as it was written.
+    /// When its lock ends at the latest, while it is locked.
+    pub fn locked_until(&self) -> Option<String> {
+        let end = Timestamp::from_millisecond(self.hard.get(MARK)?.parse().ok()?).ok()?;
+        Some(end.strftime("%H:%M:%S%.3f UTC").to_string())
+    }
+
+    /// Whether it is enforced as it was written, and not locked.
     pub fn is_plain(&self) -> bool {
         self.hard == self.spec
     }
@@ -44,12 +53,16 @@ impl Quota {
             amounts.into_iter().flatten().map(read).collect()
         };
         let status = quota.status.as_ref();
+        let spec = amounts(quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()));
+        let mut used = amounts(status.and_then(|status| status.used.as_ref()));
+        // Mark and nudges are amounts too.
+        used.retain(|key, _| spec.contains_key(key));
         Self {
             name: quota.name_any(),
             generation: quota.metadata.generation,
-            spec: amounts(quota.spec.as_ref().and_then(|spec| spec.hard.as_ref())),
+            spec,
             hard: amounts(status.and_then(|status| status.hard.as_ref())),
-            used: amounts(status.and_then(|status| status.used.as_ref())),
+            used,
         }
     }
 
@@ -60,18 +73,9 @@ impl Quota {
             let note = if hard == *spec { String::new() } else { format!(" (spec.hard {spec})") };
             format!("{key} {}/{hard}{note}", of(&self.used))
         });
-        keys.collect::<Vec<_>>().join(", ")
+        let lock = self.locked_until().map(|end| format!("locked until {end}"));
+        keys.chain(lock).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// A window that is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Open {
-    uid: String,
-    /// For whom.
-    pub migration: String,
-    /// Since when.
-    pub since: Duration,
 }
 
 /// A pod around the VM.
@@ -108,14 +112,16 @@ pub struct Passage {
     pub spec_changes: usize,
     /// The quota as it was last seen raised.
     pub raised: Option<Quota>,
-    /// The window, if there is one.
-    pub open: Option<Open>,
-    /// How long the last window was seen to be open.
-    pub closed_after: Option<Duration>,
+    /// Since when it has been seen locked.
+    pub locked_since: Option<Duration>,
+    /// How long it was seen locked the last time.
+    pub locked_for: Option<Duration>,
     /// Phase and node of the VM.
     pub vm: Option<[String; 2]>,
     /// Name and phase of the migration.
     pub migration: Option<[String; 2]>,
+    /// Reason and text of Sluice's last event on the migration.
+    pub told: Option<[String; 2]>,
     launchers: BTreeMap<String, Launcher>,
 }
 
@@ -127,19 +133,18 @@ impl Passage {
         all
     }
 
-    /// Whether nothing is raised and no window open.
+    /// Whether the quota is counted, not raised and not locked.
     pub fn is_clear(&self) -> bool {
-        self.open.is_none()
-            && self.quota.as_ref().is_some_and(|quota| !quota.hard.is_empty() && quota.is_plain())
+        self.quota.as_ref().is_some_and(|quota| !quota.hard.is_empty() && quota.is_plain())
     }
 
     /// Something became of the quotas; lines for what is new.
-    pub fn quotas(&mut self, change: Change<ResourceQuota>) -> Vec<String> {
+    pub fn quotas(&mut self, at: Duration, change: Change<ResourceQuota>) -> Vec<String> {
         let there = present(change);
-        there.iter().filter_map(|quota| self.quota(Quota::read(quota))).collect()
+        there.iter().filter_map(|quota| self.quota(at, Quota::read(quota))).collect()
     }
 
-    fn quota(&mut self, quota: Quota) -> Option<String> {
+    fn quota(&mut self, at: Duration, quota: Quota) -> Option<String> {
         if self.quota.as_ref() == Some(&quota) {
             return None;
         }
@@ -151,44 +156,13 @@ impl Passage {
         if !quota.hard.is_empty() && !quota.is_plain() {
             self.raised = Some(quota.clone());
         }
+        if quota.locked_until().is_some() {
+            self.locked_since.get_or_insert(at);
+        } else if let Some(since) = self.locked_since.take() {
+            self.locked_for = Some(at.saturating_sub(since));
+        }
         self.quota = Some(quota);
         line
-    }
-
-    /// Something became of the windows; lines for what is new.
-    pub fn windows(&mut self, at: Duration, change: Change<MigrationWindow>) -> Vec<String> {
-        let mut lines = Vec::new();
-        let gone = match (&change, &self.open) {
-            (Change::All(windows), Some(open)) => {
-                !windows.iter().any(|window| window.uid().as_ref() == Some(&open.uid))
-            }
-            (Change::Gone(window), Some(open)) => window.uid().as_ref() == Some(&open.uid),
-            _ => false,
-        };
-        if gone {
-            lines.extend(self.closed(at));
-        }
-        for window in present(change) {
-            let uid = window.uid().unwrap_or_default();
-            if self.open.as_ref().is_some_and(|open| open.uid == uid) {
-                continue;
-            }
-            // A namespace has one window: the one before is gone, even if nobody said so yet.
-            lines.extend(self.closed(at));
-            let migration = window.spec.migration.name;
-            lines.push(line(
-                "window",
-                &format!("open for migration {migration} of VM {}", window.spec.migration.vmi),
-            ));
-            self.open = Some(Open { uid, migration, since: at });
-        }
-        lines
-    }
-
-    fn closed(&mut self, at: Duration) -> Option<String> {
-        let open = at.saturating_sub(self.open.take()?.since);
-        self.closed_after = Some(open);
-        Some(line("window", &format!("gone after {} ms", open.as_millis())))
     }
 
     /// Something became of the pods; lines for what is new.
@@ -257,6 +231,24 @@ impl Passage {
             let is_new = self.migration.as_ref() != Some(&now);
             let line = line(&format!("migration {}", now[0]), &now[1]);
             self.migration = Some(now);
+            is_new.then_some(line)
+        });
+        news.collect()
+    }
+
+    /// Something became of the events; lines for what Sluice tells on the migration.
+    pub fn events(&mut self, change: Change<v1::Event>) -> Vec<String> {
+        let ours = present(change).into_iter().filter_map(|event| {
+            let regarding = event
+                .regarding
+                .filter(|_| event.reporting_controller.as_deref() == Some(names::EVENT_COMPONENT))?;
+            let of_migration = regarding.kind.as_deref() == Some("VirtualMachineInstanceMigration");
+            Some((of_migration.then_some(regarding.name?)?, [event.reason?, event.note?]))
+        });
+        let news = ours.filter_map(|(name, told)| {
+            let is_new = self.told.as_ref() != Some(&told);
+            let line = line(&format!("migration {name}"), &told.join(": "));
+            self.told = Some(told);
             is_new.then_some(line)
         });
         news.collect()

@@ -65,6 +65,7 @@ async fn play(place: &Place<'_>, stage: &mut Stage<Watched>) -> anyhow::Result<F
         stage.during(files::apply(&place.client, file)).await?;
     }
     stage.until(SOON, "the VM to have moved and all to be as before", |board| moved(&board.passage)).await?;
+    stage.until(SOON, "the event on the migration", |board| granted(&board.passage)).await?;
     stage.pause(place.pace).await?;
     let events = stage.during(place.bed.audit_events()).await?;
     Ok(Facts::read(&events, NAMESPACE))
@@ -88,6 +89,11 @@ fn moved(passage: &Passage) -> bool {
     phase == Some("Succeeded") && runs_full(passage) && target.is_some_and(|launcher| launcher.is_target)
 }
 
+/// Sluice said that it made room for the migration.
+fn granted(passage: &Passage) -> bool {
+    passage.told.as_ref().is_some_and(|[reason, _]| reason == "HeadroomGranted")
+}
+
 /// The last line, from what was observed.
 fn verdict(passage: &Passage, facts: &Facts) -> anyhow::Result<String> {
     let (first, last) = (passage.first.as_ref(), passage.quota.as_ref());
@@ -101,7 +107,7 @@ fn verdict(passage: &Passage, facts: &Facts) -> anyhow::Result<String> {
         last.name,
         facts.spec_writes.max(passage.spec_changes)
     );
-    ensure!(!facts.windows.is_empty(), "the VM migrated without a window: quota {} was not full", last.name);
+    ensure!(!facts.locks.is_empty(), "the VM migrated without a lock: quota {} was not full", last.name);
     ensure!(
         facts.rejected == 0,
         "the promise was broken: {} attempts to create the target were rejected",
@@ -116,14 +122,14 @@ fn verdict(passage: &Passage, facts: &Facts) -> anyhow::Result<String> {
         Some(generation) => format!("generation {generation} before and after"),
         None => "written 0 times".to_owned(),
     };
-    let windows: Vec<String> =
-        facts.windows.iter().map(|open| format!("{:.1} ms", open.as_secs_f64() * 1e3)).collect();
+    let locks: Vec<String> =
+        facts.locks.iter().map(|lock| format!("{:.1} ms", lock.as_secs_f64() * 1e3)).collect();
     Ok(format!(
-        "The VM moved from {} to {}. The quota's spec never changed ({generation}), the window was open for {}, no \
-         attempt was rejected",
+        "The VM moved from {} to {}. The quota's spec never changed ({generation}), the quota was locked for {}, \
+         no attempt was rejected",
         node(false),
         node(true),
-        windows.join(" and ")
+        locks.join(" and ")
     ))
 }
 
@@ -142,18 +148,18 @@ mod tests {
 
     #[test]
     fn the_last_line_is_what_was_observed() {
-        let windows = vec![Duration::from_micros(27_340), Duration::from_millis(31)];
-        let facts = Facts { windows, rejected: 0, spec_writes: 0 };
+        let locks = vec![Duration::from_micros(27_340), Duration::from_millis(31)];
+        let facts = Facts { locks, rejected: 0, spec_writes: 0 };
         let mut passage = Passage::default();
         (passage.first, passage.quota) = (Some(quota("1", 3)), Some(quota("1", 3)));
         let line = verdict(&passage, &facts).unwrap();
         assert!(
             line.ends_with(
-                "never changed (generation 3 before and after), the window was open for 27.3 ms and 31.0 ms, no attempt was rejected"
+                "never changed (generation 3 before and after), the quota was locked for 27.3 ms and 31.0 ms, no attempt was rejected"
             ),
             "{line}"
         );
-        assert!(verdict(&passage, &Facts::default()).is_err(), "no window");
+        assert!(verdict(&passage, &Facts::default()).is_err(), "no lock");
         assert!(verdict(&passage, &Facts { spec_writes: 1, ..facts.clone() }).is_err());
         assert!(verdict(&passage, &Facts { rejected: 1, ..facts.clone() }).is_err());
         passage.quota = Some(quota("1", 4));

@@ -1,27 +1,28 @@
-//! The second act's table: the quota by key, the window, the VM's pods.
+//! The second act's table: the quota by key, its lock, the VM's pods.
 
 use std::time::Duration;
 
 use super::passage::{Amounts, Launcher, Passage, Quota};
 use crate::table::{Ink, Style, cut};
 
-/// Quota, window, VM, migration and pods, no line longer than the terminal is wide.
+/// Quota, lock, VM, migration and pods, no line longer than the terminal is wide.
 pub fn table(passage: &Passage, now: Duration, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     match &passage.quota {
         Some(quota) => quota_lines(quota, passage.raised.as_ref(), style, &mut lines),
         None => lines.push(style.paint(Ink::Bold, &cut("quota: not there yet", style.width))),
     }
-    let (ink, window) = match (&passage.open, passage.closed_after) {
-        (Some(open), _) => (Ink::Yellow, format!("open for migration {}", open.migration)),
-        (None, Some(open)) => (Ink::Green, format!("closed; was open for {} ms", open.as_millis())),
+    let (ink, lock) = match (passage.quota.as_ref().and_then(Quota::locked_until), passage.locked_for) {
+        (Some(end), _) => (Ink::Yellow, format!("until {end}")),
+        (None, Some(time)) => (Ink::Green, format!("gone; was seen for {} ms", time.as_millis())),
         (None, None) => (Ink::Dim, "none".to_owned()),
     };
-    lines.push(style.paint(ink, &cut(&format!("{:<14} {window}", "window"), style.width)));
+    lines.push(style.paint(ink, &cut(&format!("{:<14} {lock}", "lock"), style.width)));
     let [phase, node] = passage.vm.clone().unwrap_or_default();
     lines.push(cut(&format!("{:<14} {phase} {node}", "VM"), style.width));
     let [_, phase] = passage.migration.clone().unwrap_or_default();
-    lines.push(cut(&format!("{:<14} {phase}", "migration"), style.width));
+    let note = passage.told.as_ref().map(|[_, note]| format!("; {note}")).unwrap_or_default();
+    lines.push(cut(&format!("{:<14} {phase}{note}", "migration"), style.width));
     let header = format!("{:<28} {:<7} {:<10} {:>7}  {}", "POD", "ROLE", "STATE", "SINCE", "NODE");
     lines.push(style.paint(Ink::Dim, &cut(&header, style.width)));
     lines.extend(passage.launchers().into_iter().map(|launcher| pod(launcher, now, style)));

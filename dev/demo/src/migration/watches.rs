@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use futures::stream::{StreamExt as _, select_all};
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
-use sluice_api::MigrationWindow;
-
 use super::files::NAMESPACE;
 use super::listing::{Change, Listing};
 use super::passage::Passage;
 use super::table::table;
 use crate::stage::{Updates, View};
 use crate::table::Style;
+use futures::stream::{StreamExt as _, select_all};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::events::v1;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
 
 type Watch<K> = watcher::Result<Event<K>>;
 
@@ -24,21 +23,21 @@ type Watch<K> = watcher::Result<Event<K>>;
 pub enum Update {
     /// A native quota.
     Quota(Watch<ResourceQuota>),
-    /// A window.
-    Window(Watch<MigrationWindow>),
     /// A pod.
     Pod(Watch<Pod>),
     /// A VM.
     Vm(Watch<DynamicObject>),
     /// A migration.
     Migration(Watch<DynamicObject>),
+    /// An event.
+    Told(Watch<v1::Event>),
 }
 
 /// Watches the act's namespace, which need not be there yet.
 pub fn open(client: &Client) -> Updates<Update> {
     let any = watcher::Config::default;
     let quotas = watcher(Api::namespaced(client.clone(), NAMESPACE), any()).default_backoff();
-    let windows = watcher(Api::namespaced(client.clone(), NAMESPACE), any()).default_backoff();
+    let events = watcher(Api::namespaced(client.clone(), NAMESPACE), any()).default_backoff();
     let pods = watcher(Api::namespaced(client.clone(), NAMESPACE), any()).default_backoff();
     let of_kubevirt = |kind| {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
@@ -46,10 +45,10 @@ pub fn open(client: &Client) -> Updates<Update> {
     };
     select_all([
         quotas.map(Update::Quota).boxed(),
-        windows.map(Update::Window).boxed(),
         pods.map(Update::Pod).boxed(),
         of_kubevirt("VirtualMachineInstance").map(Update::Vm).boxed(),
         of_kubevirt("VirtualMachineInstanceMigration").map(Update::Migration).boxed(),
+        events.map(Update::Told).boxed(),
     ])
 }
 
@@ -59,10 +58,10 @@ pub struct Watched {
     /// What was observed.
     pub passage: Passage,
     quotas: Listing<ResourceQuota>,
-    windows: Listing<MigrationWindow>,
     pods: Listing<Pod>,
     vms: Listing<DynamicObject>,
     migrations: Listing<DynamicObject>,
+    events: Listing<v1::Event>,
     complete: [bool; 5],
 }
 
@@ -79,18 +78,18 @@ impl View for Watched {
 
     fn take(&mut self, at: Duration, update: Update) -> Result<Vec<String>, String> {
         let passage = &mut self.passage;
-        let [quotas, windows, pods, vms, migrations] = &mut self.complete;
+        let [quotas, pods, vms, migrations, events] = &mut self.complete;
         Ok(match update {
             Update::Quota(event) => {
-                change(&mut self.quotas, event, quotas)?.map(|change| passage.quotas(change))
-            }
-            Update::Window(event) => {
-                change(&mut self.windows, event, windows)?.map(|change| passage.windows(at, change))
+                change(&mut self.quotas, event, quotas)?.map(|change| passage.quotas(at, change))
             }
             Update::Pod(event) => change(&mut self.pods, event, pods)?.map(|change| passage.pods(at, change)),
             Update::Vm(event) => change(&mut self.vms, event, vms)?.map(|change| passage.vms(change)),
             Update::Migration(event) => {
                 change(&mut self.migrations, event, migrations)?.map(|change| passage.migrations(change))
+            }
+            Update::Told(event) => {
+                change(&mut self.events, event, events)?.map(|change| passage.events(change))
             }
         }
         .unwrap_or_default())

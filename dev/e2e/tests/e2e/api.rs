@@ -2,7 +2,6 @@
 
 mod aaq;
 mod headroom;
-mod windows;
 
 use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -9,7 +9,6 @@ mod api;
 mod certificates;
 mod context;
 mod gate;
-mod headroom_policy;
 mod install;
 mod metrics;
 mod mtq_lock;

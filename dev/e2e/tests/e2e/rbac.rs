@@ -155,7 +155,7 @@ async fn the_webhook_has_exactly_these_rights() {
         "list admissionregistration.k8s.io:validatingwebhookconfigurations",
         "create admissionregistration.k8s.io:validatingwebhookconfigurations",
         "create admissionregistration.k8s.io:validatingadmissionpolicies",
-        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window",
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-headroom-charge",
         "update admissionregistration.k8s.io:mutatingwebhookconfigurations - gating-mutator",
         "update coordination.k8s.io:leases sluice-system sluice-controller",
     ];
@@ -172,9 +172,9 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("patch {hooks} - gating-mutator"),
         format!("watch {hooks} - gating-mutator"),
         format!("patch {validating} - aaq-validator"),
-        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window".to_owned(),
-        "watch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-migration-window".to_owned(),
-        "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-migration-window"
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-headroom-charge".to_owned(),
+        "watch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-headroom-charge".to_owned(),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-headroom-lock"
             .to_owned(),
         format!("delete {validating} - lock.team-a.com"),
         format!("get {lease} {OWN} sluice-controller"),
@@ -190,7 +190,7 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("delete {hooks} - gating-mutator"),
         format!("delete {hooks} - other"),
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - other".to_owned(),
-        "delete admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-migration-window"
+        "delete admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-headroom-lock"
             .to_owned(),
         "get coordination.k8s.io:leases kube-system other".to_owned(),
         format!("update {lease} {OWN} other"),
@@ -277,7 +277,7 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "mtq.kubevirt.io:mtqs",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
-        "quota.sluice.dev:migrationwindows",
+        "quota.sluice.dev:headroomprobes",
         "quota.sluice.dev:headroompolicies",
         "quota.sluice.dev:headroompolicies/status",
     ];
@@ -342,7 +342,6 @@ async fn who_may_view_a_namespace_sees_its_quotas() {
     let kinds = [
         "aaq.kubevirt.io:applicationawareresourcequotas",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
-        "quota.sluice.dev:migrationwindows",
     ];
     let expected =
         kinds.iter().flat_map(|kind| ["get", "list", "watch"].map(|verb| format!("{verb} {kind}")));

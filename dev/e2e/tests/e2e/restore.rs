@@ -6,20 +6,26 @@ use kube::api::DeleteParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get, post};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
 use sluice_e2e::{Installation, Setup};
-use sluice_testbed::{Bed, BedOptions, Component, TestNamespace, wait};
+use sluice_testbed::{Bed, BedOptions, Component, wait};
 
 use crate::context::SOON;
 
 const ROOT: &str = "/apis/admissionregistration.k8s.io/v1";
 
-fn policy() -> String {
-    format!("{ROOT}/validatingadmissionpolicies/{}", names::WINDOW_POLICY)
+fn policy(name: &str) -> String {
+    format!("{ROOT}/validatingadmissionpolicies/{name}")
 }
 
-fn binding() -> String {
-    format!("{ROOT}/validatingadmissionpolicybindings/{}", names::WINDOW_POLICY)
+fn binding(name: &str) -> String {
+    format!("{ROOT}/validatingadmissionpolicybindings/{name}")
+}
+
+/// The policies of head-room and their bindings.
+fn policies() -> [String; 4] {
+    let (lock, charge) = (names::LOCK_POLICY, names::CHARGE_POLICY);
+    [policy(lock), binding(lock), policy(charge), binding(charge)]
 }
 
 fn mutating() -> String {
@@ -42,56 +48,28 @@ async fn until_as(client: &Client, path: &str, before: &Value) {
     wait::eventually(SOON, back, &format!("{path} to be as it was")).await.unwrap();
 }
 
-/// Waits until a window is in force, and takes it away again.
-async fn until_windows_work(client: &Client, namespace: &TestNamespace, nonce: &str) {
-    let path = format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{namespace}/migrationwindows");
-    let window = |name: &str| {
-        json!({
-            "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow", "metadata": {"name": name},
-            "spec": {
-                "holder": "test", "nonce": nonce, "creator": "c", "until": "2099-01-01T00:00:00Z",
-                "migration": {"name": "mig", "uid": "6a1e", "vmi": "web"},
-            },
-        })
-    };
-    assert_eq!(post(client, &path, &window("window")).await.unwrap().code, 201);
-    let proved = || async {
-        let answer = post(client, &format!("{path}?dryRun=All"), &window("probe")).await.ok()?;
-        answer.message().contains(&format!("(window {nonce})")).then_some(())
-    };
-    wait::eventually(SOON, proved, "a window to be in force").await.unwrap();
-    let answer = call(client, Method::DELETE, &format!("{path}/window"), JSON, &json!({})).await.unwrap();
-    assert_eq!(answer.code, 200, "{answer:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_deletes_or_edits_is_put_back() {
     let bed =
         Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap();
     let (installation, controller, webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
     let client = bed.admin().unwrap();
-    let namespace = bed.namespace("window", &[]).await.unwrap();
-    until_windows_work(&client, &namespace, "first").await;
 
-    deleted_objects_are_created_again(&client, &installation, &namespace).await;
+    deleted_objects_are_created_again(&client, &installation).await;
     removed_entries_are_added_again(&client).await;
-    edits_are_undone(&client, &namespace).await;
+    edits_are_undone(&client, &installation).await;
     installation.until_gating().await.unwrap();
     assert!(controller.program.is_running() && webhook.program.is_running(), "without a restart");
     an_installation_that_is_removed_stays_removed(&bed, &client).await;
 }
 
-async fn deleted_objects_are_created_again(
-    client: &Client,
-    installation: &Installation<'_>,
-    namespace: &TestNamespace,
-) {
-    for (round, path) in [policy(), binding(), validating(), mutating()].into_iter().enumerate() {
+async fn deleted_objects_are_created_again(client: &Client, installation: &Installation<'_>) {
+    for path in policies().into_iter().chain([validating(), mutating()]) {
         let before = content(client, &path).await.unwrap();
         let answer = call(client, Method::DELETE, &path, JSON, &json!({})).await.unwrap();
         assert_eq!(answer.code, 200, "{answer:?}");
         until_as(client, &path, &before).await;
-        until_windows_work(client, namespace, &format!("deleted-{round}")).await;
+        installation.until_guarded().await.unwrap();
     }
     installation.until_gating().await.unwrap();
 }
@@ -113,7 +91,7 @@ async fn removed_entries_are_added_again(client: &Client) {
     wait::eventually(SOON, back, "all webhooks").await.unwrap();
 }
 
-async fn edits_are_undone(client: &Client, namespace: &TestNamespace) {
+async fn edits_are_undone(client: &Client, installation: &Installation<'_>) {
     let before = content(client, &validating()).await.unwrap();
     let headroom = before["webhooks"].as_array().unwrap().len() - 1;
     let edits = [
@@ -128,20 +106,23 @@ async fn edits_are_undone(client: &Client, namespace: &TestNamespace) {
         until_as(client, &validating(), &before).await;
     }
     for (path, edit) in [
-        (policy(), json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}})),
         (
-            policy(),
+            policy(names::CHARGE_POLICY),
+            json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}}),
+        ),
+        (
+            policy(names::LOCK_POLICY),
             json!({"spec": {"matchConstraints": {"namespaceSelector": {"matchLabels": {"only": "here"}}}}}),
         ),
-        (binding(), json!({"spec": {"validationActions": ["Audit"]}})),
-        (binding(), json!({"spec": {"paramRef": {"name": "other"}}})),
+        (binding(names::CHARGE_POLICY), json!({"spec": {"validationActions": ["Audit"]}})),
+        (binding(names::LOCK_POLICY), json!({"spec": {"paramRef": {"parameterNotFoundAction": "Deny"}}})),
     ] {
         let before = content(client, &path).await.unwrap();
         let answer = call(client, Method::PATCH, &path, MERGE, &edit).await.unwrap();
         assert_eq!(answer.code, 200, "{answer:?}");
         until_as(client, &path, &before).await;
     }
-    until_windows_work(client, namespace, "edited").await;
+    installation.until_guarded().await.unwrap();
 }
 
 /// Who deletes the namespace and then the rest must not find a webhook later that nobody answers for.
@@ -150,7 +131,7 @@ async fn an_installation_that_is_removed_stays_removed(bed: &Bed, client: &Clien
     bed.pause(Component::ControllerManager);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.delete(names::INSTALL_NAMESPACE, &DeleteParams::default()).await.unwrap();
-    let removed = [policy(), binding(), mutating()];
+    let removed = [policy(names::LOCK_POLICY), binding(names::CHARGE_POLICY), mutating()];
     for path in &removed {
         let answer = call(client, Method::DELETE, path, JSON, &json!({})).await.unwrap();
         assert_eq!(answer.code, 200, "{answer:?}");

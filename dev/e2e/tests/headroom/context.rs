@@ -1,53 +1,23 @@
 //! What the tests share.
 
-use std::sync::LazyLock;
-
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
-use kube::{Api, Resource};
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
 use sluice_e2e::installation::get;
-use sluice_e2e::tenant::{self, SOON, Tenant, used};
-use sluice_e2e::{Controller, Installation, Setup};
+use sluice_e2e::tenant::{self, SOON, Tenant, shared, used};
+use sluice_e2e::{Controller, Installation, Setup, Webhook};
 use sluice_engine::{Amount, Quantity};
 use sluice_testbed::kubevirt::{Migration, Vm};
 use sluice_testbed::{Bed, wait};
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard, OnceCell, Semaphore, SemaphorePermit};
 
-/// The key whose appearance in `status.used` wakes virt-controller.
-pub const MARK: &str = "count/migrationwindows.quota.sluice.dev";
 /// The key of a full namespace.
 pub const MEMORY: &str = "requests.memory";
-
-/// KubeVirt and a controller of ours, without the webhook.
-pub struct Cluster {
-    pub bed: &'static Bed,
-    pub controller: Controller,
-}
-
-/// The cluster that tests share, started by the first that asks.
-pub async fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    CLUSTER
-        .get_or_init(|| async {
-            let bed = Bed::shared_with_kubevirt().await.unwrap();
-            tenant::prepare(bed).await;
-            let controller = without_webhook(bed).await;
-            Cluster { bed, controller }
-        })
-        .await
-}
-
-/// Starts a controller on a cluster that has no webhook, and waits until windows are enforced.
-pub async fn without_webhook(bed: &Bed) -> Controller {
-    let installation =
-        Installation::apply(bed, Setup { without_webhook: true, ..Setup::default() }).await.unwrap();
-    installation.until_locking().await.unwrap();
-    installation.controller().await.unwrap()
-}
+/// A mebibyte.
+pub const MI: i128 = 1024 * 1024;
 
 /// A share of the machine for a cluster of one's own.
 pub async fn turn() -> SemaphorePermit<'static> {
@@ -55,9 +25,53 @@ pub async fn turn() -> SemaphorePermit<'static> {
     TURNS.acquire().await.unwrap()
 }
 
-/// A sample of our metrics, or the sum if it has labels.
-pub async fn metric(controller: &Controller, name: &str) -> f64 {
-    let (code, text) = get(&controller.admin, names::PATH_METRICS).await.unwrap();
+/// A second cluster with KubeVirt and a controller, for tests that change what counts everywhere: the webhook, KubeVirt's
+/// configuration, the Leases of API servers. One test at a time has it.
+pub struct Alone {
+    pub bed: &'static Bed,
+    installation: &'static Installation<'static>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits until no other test has the second cluster.
+pub async fn alone() -> Alone {
+    static CLUSTER: OnceCell<(Installation<'static>, Controller, &'static Bed)> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let start = || async {
+        let bed: &'static Bed = Box::leak(Box::new(tenant::own().await));
+        let installation = Installation::apply(bed, Setup::default()).await.unwrap();
+        let controller = installation.controller().await.unwrap();
+        installation.until_guarded().await.unwrap();
+        (installation, controller, bed)
+    };
+    let (installation, _, bed) = CLUSTER.get_or_init(start).await;
+    Alone { bed, installation, _turn: turn }
+}
+
+impl Alone {
+    /// A webhook with further arguments; it ends when it is dropped.
+    pub async fn webhook(&self, args: &[&str]) -> Webhook {
+        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await.unwrap();
+        let address = self.installation.webhook_address();
+        let port = address.rsplit(':').next().unwrap().parse().unwrap();
+        let webhook = self.installation.webhook_with(identity.kubeconfig(), port, args).await.unwrap();
+        self.installation.until_gating().await.unwrap();
+        webhook
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.bed.keep();
+        }
+    }
+}
+
+/// A sample of the metrics at this address, or the sum if it has labels.
+pub async fn metric(admin: &str, name: &str) -> f64 {
+    let (code, text) = get(admin, names::PATH_METRICS).await.unwrap();
     assert_eq!(code, 200, "{text}");
     let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;
@@ -68,9 +82,14 @@ pub async fn metric(controller: &Controller, name: &str) -> f64 {
     samples.into_iter().sum()
 }
 
+/// A sample of the shared controller's metrics.
+pub async fn shared_metric(name: &str) -> f64 {
+    metric(&shared().await.controller.admin, name).await
+}
+
 /// A namespace whose quota `rq` leaves room for less than one more virtual machine.
 pub async fn crowded(prefix: &str) -> (Tenant<'static>, Vm) {
-    let tenant = Tenant::on(cluster().await.bed, prefix).await;
+    let tenant = Tenant::on(shared().await.bed, prefix).await;
     let vm = tenant.vm("web").await;
     tenant.quota("rq", json!({ MEMORY: "700Mi" })).await;
     tenant.until_quota("rq", "the machine to be counted", |quota| used(quota)[MEMORY].0 != "0").await;
@@ -79,9 +98,13 @@ pub async fn crowded(prefix: &str) -> (Tenant<'static>, Vm) {
 
 /// How many bytes more than 700Mi one more target of the same size takes.
 pub async fn missing(tenant: &Tenant<'_>) -> i128 {
+    2 * used_memory(tenant).await - 700 * MI
+}
+
+/// How many bytes the quota `rq` counts.
+pub async fn used_memory(tenant: &Tenant<'_>) -> i128 {
     let used = used(&tenant.quotas.get("rq").await.unwrap())[MEMORY].0.clone();
-    let used: i128 = used.parse().unwrap_or_else(|_| panic!("whole bytes: {used}"));
-    2 * used - 700 * 1024 * 1024
+    used.parse().unwrap_or_else(|_| panic!("whole bytes: {used}"))
 }
 
 /// A migration that a quota has rejected.
@@ -89,6 +112,12 @@ pub async fn rejected(vm: &Vm) -> Migration {
     let migration = vm.migrate().await.unwrap();
     migration.until_rejected().await.unwrap();
     migration
+}
+
+/// Sets the limit of the quota `rq`.
+pub async fn set_limit(tenant: &Tenant<'_>, memory: &str) {
+    let spec = Patch::Merge(json!({ "spec": { "hard": { MEMORY: memory } } }));
+    tenant.quotas.patch("rq", &PatchParams::default(), &spec).await.unwrap();
 }
 
 /// Creates or replaces the grant `grant`.
@@ -135,44 +164,14 @@ async fn until_said(tenant: &Tenant<'_>, what: &str, is_so: impl Fn(&str, &str, 
 
 /// Waits for an event with this reason on this kind of object.
 pub async fn until_told(tenant: &Tenant<'_>, kind: &str, reason: &str) -> Event {
+    until_all_told(tenant, kind, reason, 1).await.remove(0)
+}
+
+/// Waits for so many events with this reason on this kind of object.
+pub async fn until_all_told(tenant: &Tenant<'_>, kind: &str, reason: &str, count: usize) -> Vec<Event> {
     let events: Api<Event> = Api::namespaced(tenant.client.clone(), tenant.name());
     let config = watcher::Config::default().fields(&format!("reason={reason},involvedObject.kind={kind}"));
-    let what = format!("event {reason} on a {kind}");
-    let told = wait::wait_for_all(&events, config, SOON, &what, |events| !events.is_empty()).await;
-    told.unwrap().into_iter().next().unwrap()
-}
-
-/// Who our controller is for the API server.
-pub static OURS: LazyLock<String> =
-    LazyLock::new(|| format!("system:serviceaccount:{}:{}", names::INSTALL_NAMESPACE, names::CONTROLLER));
-
-/// Whether a request was made by our controller.
-pub fn is_ours(event: &Value) -> bool {
-    event["user"]["username"] == json!(*OURS)
-}
-
-/// The migrations for which windows were opened in a namespace, in order.
-pub async fn windows_opened(tenant: &Tenant<'_>) -> Vec<String> {
-    let events = tenant.bed.audit_events().await.unwrap();
-    let opened = events.iter().filter(|event| {
-        event["verb"] == "create"
-            && event["objectRef"]["resource"] == json!(names::MIGRATION_WINDOWS)
-            && event["objectRef"]["namespace"] == json!(tenant.name())
-            && event["requestObject"]["metadata"]["name"] == json!(names::WINDOW_NAME)
-            && event["responseStatus"]["code"] == json!(201)
-    });
-    let migration = |event: &Value| {
-        event["requestObject"]["spec"]["migration"]["name"].as_str().unwrap_or_default().to_owned()
-    };
-    opened.map(migration).collect()
-}
-
-/// Gives a migration a priority.
-pub async fn prioritise(tenant: &Tenant<'_>, migration: &Migration, priority: &str) {
-    let kind = GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstanceMigration");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "virtualmachineinstancemigrations");
-    let api: Api<DynamicObject> = Api::namespaced_with(tenant.client.clone(), tenant.name(), &kind);
-    let patch = Patch::Merge(json!({ "spec": { "priority": priority } }));
-    let patched = api.patch(migration.name(), &PatchParams::default(), &patch).await.unwrap();
-    assert_eq!(patched.data["spec"]["priority"], json!(priority), "{:?}", patched.meta());
+    let what = format!("{count} events {reason} on a {kind}");
+    let told = wait::wait_for_all(&events, config, SOON, &what, |events| events.len() >= count).await;
+    told.unwrap()
 }

@@ -1,14 +1,19 @@
-//! Head-room outside of admission, with the real virt-controller: the sweep, the reactive path, what people are told,
-//! and what a managed-tenant-quota left behind.
+//! Head-room with the real virt-controller: what the webhook lets in, what the controller wakes and tells, what the sweep
+//! puts back, and what a managed-tenant-quota left behind.
 //!
-//! Most tests share one cluster without our webhook ([`context::cluster`]), where every target is rejected at first, and
-//! have a namespace each. Those that need something else start their own, a few at a time ([`context::turn`]).
+//! Most tests have a namespace each in one cluster ([`sluice_e2e::tenant::shared`]). Those that change what counts everywhere
+//! take turns in a second one ([`context::alone`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
+mod balancer;
 mod context;
+mod forbidden;
 mod mtq_leftovers;
 mod not_enough;
+mod only_migration;
 mod reactive;
+mod share;
 mod steady;
 mod sweep;
+mod trail;
 mod window;

@@ -11,11 +11,10 @@ use sluice_engine::{Amount, Quantity};
 use sluice_testbed::wait;
 
 use crate::context::{
-    MEMORY, cluster, crowded, grant, metric, missing, rejected, until_condition, until_missing, until_told,
-    windows_opened,
+    MEMORY, MI, crowded, grant, missing, rejected, set_limit, shared_metric, until_condition, until_missing,
+    until_told,
 };
-
-const MI: i128 = 1024 * 1024;
+use crate::trail::Trail;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousandth_of_a_byte_less_is_not_enough() {
@@ -25,7 +24,7 @@ async fn a_thousandth_of_a_byte_less_is_not_enough() {
     let migration = rejected(&vm).await;
     until_condition(&tenant, "NotEnough", "True", "missing 1m").await;
     assert!(migration.target_pod().await.unwrap().is_none());
-    assert_eq!(windows_opened(&tenant).await, [""; 0]);
+    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0);
     grant(&tenant, &exactly.to_string()).await;
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;
@@ -56,10 +55,10 @@ async fn the_events_name_key_quota_and_amount_and_the_old_one_is_found_as_it_was
     assert_eq!(legacy.type_.as_deref(), Some("Warning"));
     assert_eq!(legacy.involved_object.name, None);
     assert_eq!(legacy.involved_object.namespace.as_deref(), Some(tenant.name()));
-    let controller = &cluster().await.controller;
-    assert!(metric(controller, "sluice_headroom_not_enough_total").await >= 1.0);
-    assert!(metric(controller, "sluice_headroom_lacking_migrations").await >= 1.0);
-    assert!(metric(controller, "sluice_headroom_blocked_migrations").await >= 1.0);
+    assert!(shared_metric("sluice_headroom_not_enough_total").await >= 1.0);
+    assert!(shared_metric("sluice_headroom_lacking_migrations").await >= 1.0);
+    assert!(shared_metric("sluice_headroom_blocked_migrations").await >= 1.0);
+    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }
 
@@ -72,8 +71,7 @@ async fn everything_that_matters_is_looked_at_again() {
     until_missing(&tenant, exactly - MI).await;
     grant(&tenant, "2Mi").await;
     until_missing(&tenant, exactly - 2 * MI).await;
-    let larger = Patch::Merge(json!({ "spec": { "hard": { MEMORY: "701Mi" } } }));
-    tenant.quotas.patch("rq", &PatchParams::default(), &larger).await.unwrap();
+    set_limit(&tenant, "701Mi").await;
     until_missing(&tenant, exactly - 3 * MI).await;
     let guest = objects::pod("guest", &[("memory", "16Mi")]);
     tenant.pods.create(&PostParams::default(), &guest).await.unwrap();
@@ -94,7 +92,7 @@ async fn refusals(client: &kube::Client, namespace: &str) -> Vec<Event> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_opted_out_is_told_once_and_passes_when_the_annotation_goes() {
+async fn a_namespace_that_opted_out_is_told_once_and_passes_when_the_annotation_goes() {
     let (tenant, vm) = crowded("optout").await;
     let namespaces: Api<Namespace> = Api::all(tenant.client.clone());
     let opt = |value: serde_json::Value| {
@@ -121,7 +119,7 @@ async fn who_has_opted_out_is_told_once_and_passes_when_the_annotation_goes() {
     let told = refusals(&tenant.client, tenant.name()).await;
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(told[0].series.is_none() && told[0].count.unwrap_or(1) <= 1, "{told:#?}");
-    assert_eq!(windows_opened(&tenant).await, [""; 0]);
+    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
     namespaces.patch(tenant.name(), &PatchParams::default(), &opt(json!(null))).await.unwrap();
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;

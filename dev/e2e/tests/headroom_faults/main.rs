@@ -1,16 +1,19 @@
-//! Head-room when things go wrong: crashes at each write, concurrency, admins, API servers.
+//! Head-room when things go wrong: the admission policies alone, crashes and faults at each write, many at once, edits by
+//! administrators, API servers that lag, stand still or end.
+//!
+//! Tests have namespaces of their own in one cluster ([`world::shared`]); those that break an API server or the policies take
+//! turns in another one ([`world::pair`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod abuse;
 mod account;
 mod admin;
 mod concurrency;
-mod covered;
 mod crash;
 mod gate;
-mod policy;
+mod guards;
+mod in_force;
+mod pool;
 mod scene;
 mod servers;
 mod steps;
-mod stop;
 mod world;

@@ -1,19 +1,21 @@
 //! A virtual machine that fills two quotas.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ResourceQuota;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota as Vmmrq};
 use sluice_e2e::objects;
-use sluice_e2e::tenant::{Tenant, hard, spec_hard, used};
-use sluice_testbed::Bed;
-use sluice_testbed::kubevirt::{Migration, Vm};
+use sluice_e2e::tenant::{SOON, Tenant, hard, spec_hard, used};
+use sluice_testbed::kubevirt::{Migration, MigrationPhase, Vm};
+use sluice_testbed::{Bed, wait};
 
 use crate::account::Account;
+use crate::gate::OWN_WEBHOOK;
 
 /// The quotas of every scene.
 pub const QUOTAS: [(&str, &[&str]); 2] = [("a", &["requests.memory"]), ("b", &["requests.cpu", "pods"])];
@@ -28,7 +30,13 @@ pub struct Scene {
 impl Scene {
     /// Without any head-room.
     pub async fn full(bed: &'static Bed, prefix: &str) -> Self {
-        Self::with_fillers(bed, prefix, 0).await
+        let tenant = Tenant::on(bed, prefix).await;
+        let vm = tenant.vm("web").await;
+        let mut full = BTreeMap::new();
+        for (name, keys) in QUOTAS {
+            full.insert(name, spec_hard(&tenant.full_quota(name, keys).await));
+        }
+        Self { tenant, vm, full }
     }
 
     /// With head-room for everything.
@@ -38,44 +46,13 @@ impl Scene {
         scene
     }
 
-    /// Without any head-room, and with a migration that was rejected for it.
-    pub async fn rejected(bed: &'static Bed, prefix: &str) -> (Self, Migration) {
-        let scene = Self::full(bed, prefix).await;
-        let migration = scene.vm.migrate().await.unwrap();
-        migration.until_rejected().await.unwrap();
-        (scene, migration)
-    }
-
-    /// With so many small pods, which count too.
-    pub async fn with_fillers(bed: &'static Bed, prefix: &str, count: usize) -> Self {
-        let tenant = Tenant::on(bed, prefix).await;
-        for n in 0..count {
-            filler(&tenant, n).await;
-        }
-        let vm = tenant.vm("web").await;
-        let mut full = BTreeMap::new();
-        for (name, keys) in QUOTAS {
-            full.insert(name, spec_hard(&tenant.full_quota(name, keys).await));
-        }
-        Self { tenant, vm, full }
-    }
-
-    pub fn client(&self) -> Client {
-        self.tenant.client.clone()
-    }
-
-    pub async fn grant(&self) {
-        self.tenant.vmmrq("grant", json!({"memory": "10Gi", "cpu": "10", "pods": "10"})).await;
-    }
-
-    pub async fn withdraw(&self) {
-        let vmmrqs: Api<Vmmrq> = Api::namespaced(self.client(), self.tenant.name());
-        vmmrqs.delete("grant", &DeleteParams::default()).await.unwrap();
-    }
-
-    pub async fn delete_policy(&self) {
-        let policies: Api<HeadroomPolicy> = Api::all(self.client());
-        policies.delete(self.tenant.name(), &DeleteParams::default()).await.unwrap();
+    /// As [`Self::unlimited`], in a namespace whose targets the shared webhook is not asked about.
+    pub async fn with_own_webhook(bed: &'static Bed, prefix: &str) -> Self {
+        let scene = Self::unlimited(bed, prefix).await;
+        let label = Patch::Merge(json!({ "metadata": { "labels": { OWN_WEBHOOK: "true" } } }));
+        let namespaces: Api<Namespace> = Api::all(scene.tenant.client.clone());
+        namespaces.patch(scene.tenant.name(), &PatchParams::default(), &label).await.unwrap();
+        scene
     }
 
     /// Starts a migration and sees it through.
@@ -86,11 +63,30 @@ impl Scene {
 
     /// The migration succeeds, everything is put back, and nothing happened that must not.
     pub async fn through(&self, migration: &Migration) -> Account {
+        self.settled(migration).await;
+        let account = Account::of(self.tenant.bed, self.tenant.name()).await;
+        account.holds(1);
+        account
+    }
+
+    /// The migration succeeds and everything is put back.
+    pub async fn settled(&self, migration: &Migration) {
         migration.until_succeeded().await.unwrap();
         self.tenant.until_clear().await;
-        let account = Account::of(self.tenant.bed, self.tenant.name()).await;
-        account.holds();
-        account
+    }
+
+    /// As [`Self::settled`], of a migration for which KubeVirt's controller rests longer and longer after each refusal: it is
+    /// woken, as it is whenever a quota changes.
+    pub async fn settled_when_woken(&self, migration: &Migration) {
+        let woken = || async {
+            let now = Timestamp::now().as_millisecond().to_string();
+            let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": now } } }));
+            self.tenant.quotas.patch("a", &PatchParams::default(), &touch).await.unwrap();
+            let through = migration.until(MigrationPhase::Scheduling);
+            tokio::time::timeout(Duration::from_secs(1), through).await.ok()?.ok().map(drop)
+        };
+        wait::eventually(SOON, woken, "the target to be let in").await.unwrap();
+        self.settled(migration).await;
     }
 
     /// As it was at the beginning: the quotas exist, say what they said, and are full.
@@ -127,15 +123,4 @@ impl Scene {
     pub fn spec(&self, name: &str) -> Value {
         json!({ "hard": self.full[name] })
     }
-}
-
-/// A small pod.
-pub async fn filler(tenant: &Tenant<'_>, n: usize) {
-    let pod = objects::pod(&format!("filler-{n}"), &[("cpu", "1m"), ("memory", "1Mi")]);
-    tenant.pods.create(&PostParams::default(), &pod).await.unwrap();
-}
-
-pub async fn delete_filler(tenant: &Tenant<'_>, n: usize) {
-    let now = DeleteParams::default().grace_period(0);
-    tenant.pods.delete(&format!("filler-{n}"), &now).await.unwrap();
 }

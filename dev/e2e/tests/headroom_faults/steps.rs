@@ -1,144 +1,83 @@
-//! The requests of which a window consists: found in a run that was recorded, so that a new one is tested by itself.
+//! The writes of which an opening consists: found in a run that was recorded, so that a new one is tested by itself.
 
 use hyper::Method;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_testbed::Bed;
-use sluice_testbed::proxy::{Action, FaultProxy, Recorded, Rule};
+use sluice_engine::headroom::MARK;
+use sluice_testbed::proxy::{Action, Recorded, Rule};
 use tokio::sync::OnceCell;
 
-use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::world;
 
-/// A request, told from others by what it does, not by when it comes: probes are repeated.
+/// A write, told from others by what it does, not by when it comes: it may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     method: Method,
     /// Without the namespace.
     path: String,
-    /// What the body does.
-    does: String,
+    /// What becomes of the mark of a quota.
+    mark: &'static str,
 }
 
 impl Step {
-    /// `None` for what belongs to another namespace, or to no window.
-    pub fn of(request: &Recorded, namespace: &str) -> Option<Self> {
+    /// `None` for what belongs to another namespace, or changes nothing.
+    fn of(request: &Recorded, namespace: &str) -> Option<Self> {
         let part = format!("/namespaces/{namespace}/");
-        if request.is_watch() || !request.path.contains(&part) || request.path.contains("/events") {
+        if !request.is_write() || !request.path.contains(&part) || request.path.contains("/events") {
             return None;
         }
-        let mut path = request.path.replace(&part, "/");
-        if let Some((collection, _)) = path.split_once("virtualmachineinstancemigrations/") {
-            // Their names are made up anew each time.
-            path = format!("{collection}virtualmachineinstancemigrations");
-        }
-        Some(Self { method: request.method.clone(), path, does: does(request.body.as_ref()) })
+        let path = request.path.replace(&part, "/");
+        let body = request.body.as_ref().and_then(|body| body.get("status")?.get("hard")?.get(MARK));
+        let mark = match body {
+            Some(Value::String(_)) => "set",
+            Some(_) => "removed",
+            None => "",
+        };
+        Some(Self { method: request.method.clone(), path, mark })
     }
 
-    /// Whether it changes something, or is a dry run of that.
-    pub fn is_write(&self) -> bool {
-        self.method != Method::GET
-    }
-
-    /// Whether it makes the lock or proves it.
-    pub fn is_before_proof(&self) -> bool {
-        self.path.ends_with(names::MIGRATION_WINDOWS)
-            && [names::WINDOW_NAME, names::PROBE_NAME].contains(&self.does.as_str())
-    }
-
-    /// Whether it raises a quota: only then it matters how much is used.
+    /// Whether it raises a quota.
     pub fn is_raise(&self) -> bool {
-        self.does.contains("test /status/used")
+        self.mark == "set"
     }
 
-    /// Whether it goes through the queue of quota admission: before a raise, and to see whether it knows of one.
-    pub fn is_drain(&self) -> bool {
-        self.path.ends_with(names::MIGRATION_WINDOWS) && self.does == names::DRAIN_NAME
-    }
-
-    /// Whether it makes the lock.
-    pub fn is_lock(&self) -> bool {
-        self.method == Method::POST
-            && self.path.ends_with(names::MIGRATION_WINDOWS)
-            && self.does == names::WINDOW_NAME
-    }
-
-    /// Whether it puts a quota back.
+    /// Whether it ends a raise.
     pub fn is_restore(&self) -> bool {
-        self.does.contains("/status/hard") && !self.is_raise()
+        self.mark == "removed"
     }
 
-    /// Whether every window of a full quota has it.
-    pub fn is_certain(&self) -> bool {
-        self.path.contains(names::MIGRATION_WINDOWS) || self.does.contains("/status/hard")
+    /// Whether it asks an API server for the mark.
+    pub fn is_probe(&self) -> bool {
+        self.path.ends_with(names::HEADROOM_PROBES)
     }
 
-    /// Whether a request does this in a namespace.
-    pub fn is(&self, request: &Recorded, namespace: &str) -> bool {
-        Self::of(request, namespace).as_ref() == Some(self)
-    }
-
-    /// What is done to this request in a namespace.
+    /// What is done to this write in a namespace.
     pub fn rule(&self, namespace: &str, action: Action) -> Rule {
         let (step, namespace) = (self.clone(), namespace.to_owned());
-        Rule::new(action).when(move |request| step.is(request, &namespace))
+        Rule::new(action).when(move |request| Self::of(request, &namespace).as_ref() == Some(&step))
     }
 }
 
-fn does(body: Option<&Value>) -> String {
-    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    match body {
-        Some(Value::Array(patch)) => {
-            let words = patch.iter().map(|line| format!("{} {}", text(line, "op"), text(line, "path")));
-            words.collect::<Vec<_>>().join(", ")
-        }
-        Some(object) => text(&object["metadata"], "name"),
-        None => String::new(),
-    }
-}
-
-/// Each kind of request in a namespace, in the order of first appearance.
-pub fn steps(requests: &[Recorded], namespace: &str) -> Vec<Step> {
-    let mut found: Vec<Step> = Vec::new();
-    for step in requests.iter().filter_map(|request| Step::of(request, namespace)) {
-        if !found.contains(&step) {
-            found.push(step);
-        }
-    }
-    found
-}
-
-/// The requests of a webhook's window in which two quotas are raised.
-pub async fn of_a_window() -> &'static [Step] {
+/// Each kind of write of an opening in which two quotas are raised, in the order of first appearance.
+pub async fn writes() -> &'static [Step] {
     static STEPS: OnceCell<Vec<Step>> = OnceCell::const_new();
     let record = || async {
         let world = world::shared().await;
         let scene = Scene::unlimited(world.bed, "record").await;
-        let gate = Gate::of(world, &[&scene]).await;
         scene.migrate_through().await;
         assert_eq!(scene.tenant.rejected_attempts().await, 0);
-        steps(&gate.proxy.requests(), scene.tenant.name())
+        let mut found: Vec<Step> = Vec::new();
+        let requests = world.gate.proxy.requests();
+        for step in requests.iter().filter_map(|request| Step::of(request, scene.tenant.name())) {
+            if !found.contains(&step) {
+                found.push(step);
+            }
+        }
+        let count = |is: fn(&Step) -> bool| found.iter().filter(|step| is(step)).count();
+        let kinds = (count(Step::is_raise), count(Step::is_probe), count(Step::is_restore));
+        assert_eq!((kinds, found.len()), ((2, 1, 2), 5), "{found:#?}");
+        found
     };
     STEPS.get_or_init(record).await
-}
-
-/// What a controller writes in a window of its own. Virt-controller makes one target after the other, so of the windows of
-/// a webhook no two stand between lock and admission: those of a controller do.
-pub async fn writes_of_a_controller(bed: &'static Bed, proxy: &FaultProxy) -> Vec<Step> {
-    let (scene, migration) = Scene::rejected(bed, "record").await;
-    scene.tenant.unlimited().await;
-    scene.through(&migration).await;
-    let mut steps = steps(&proxy.requests(), scene.tenant.name());
-    steps.retain(|step| step.is_write() && step.is_certain());
-    assert!(steps.len() >= 8, "{steps:#?}");
-    steps
-}
-
-/// Those of [`of_a_window`] that change something.
-pub async fn writes_of_a_window() -> Vec<Step> {
-    let writes: Vec<Step> = of_a_window().await.iter().filter(|step| step.is_write()).cloned().collect();
-    // The lock, the proof, the drain, two raises, two restores, the end of the lock.
-    assert!(writes.len() >= 8, "{writes:#?}");
-    writes
 }

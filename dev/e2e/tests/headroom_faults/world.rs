@@ -1,62 +1,84 @@
-//! Clusters with KubeVirt and Sluice's objects. The webhooks are brought by the tests: see [`super::gate::Gate`].
+//! Clusters with KubeVirt and Sluice's objects, whose webhooks reach the API server through proxies.
 
 use std::ops::Deref;
+use std::sync::LazyLock;
 
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, Client};
-use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::tenant::prepare;
 use sluice_e2e::{Controller, Installation, Setup};
-use sluice_testbed::proxy::FaultProxy;
-use sluice_testbed::{Bed, BedOptions, Identity};
+use sluice_testbed::{Bed, BedOptions, Identity, TestNamespace};
+use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// A lease that outlives the restart of an API server.
-pub const LEASE: [&str; 2] = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
+use crate::gate::Gate;
 
-/// A cluster whose controller runs all the time.
+/// What tests share outlives each of them: its proxy runs here.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// A cluster whose controller and one webhook run all the time.
 pub struct World {
     pub bed: &'static Bed,
     pub installation: Installation<'static>,
-    _controller: Controller,
+    pub controller: Controller,
 }
 
-/// The cluster in which tests keep to their own namespaces.
-pub async fn shared() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_init(|| async { equip(Bed::shared_with_kubevirt().await.unwrap(), &[]).await }).await
+/// The cluster in which tests keep to their own namespaces, and its webhook.
+pub struct Shared {
+    world: World,
+    pub gate: Gate,
 }
 
-/// A cluster with two API servers, at both of which Sluice's controller proves its windows. KubeVirt's controller speaks
-/// with the second, everybody else with the first. One test at a time has it.
+impl Deref for Shared {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// Started by the first that asks.
+pub async fn shared() -> &'static Shared {
+    static WORLD: OnceCell<Shared> = OnceCell::const_new();
+    let start = || async {
+        let start = || {
+            RUNTIME.block_on(async {
+                let world = equip(Bed::shared_with_kubevirt().await.unwrap(), &[]).await;
+                let gate = Gate::start(&world, &account(world.bed, names::WEBHOOK).await, &[]).await;
+                gate.serve_all(world.bed).await;
+                Shared { world, gate }
+            })
+        };
+        tokio::task::spawn_blocking(start).await.unwrap()
+    };
+    WORLD.get_or_init(start).await
+}
+
+/// A cluster with two API servers. KubeVirt's controller speaks with the second, everything else with the first. One test at
+/// a time has it.
 pub async fn pair() -> Turn {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     static TURN: Mutex<()> = Mutex::const_new(());
     let turn = TURN.lock().await;
     let start = || async {
-        let options =
-            BedOptions { kubevirt: true, second_api_server: true, etcd_relay: true, ..BedOptions::default() };
+        let options = BedOptions {
+            kubevirt: true,
+            second_api_server: true,
+            etcd_relay: true,
+            // What was answered is in the log, even if the API server is killed at once.
+            api_server_args: vec!["--audit-log-mode=blocking".to_owned()],
+            ..BedOptions::default()
+        };
         let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await.unwrap()));
-        let servers = [bed.server_url(), bed.second_server_url()];
-        let args = servers.map(|url| format!("--api-server={url}"));
-        equip(bed, &args.each_ref().map(String::as_str)).await
+        equip(bed, &both(bed)).await
     };
     Turn { world: WORLD.get_or_init(start).await, _turn: turn }
 }
 
-impl World {
-    pub const fn of(bed: &'static Bed, installation: Installation<'static>, controller: Controller) -> Self {
-        Self { bed, installation, _controller: controller }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() || std::env::var_os("SLUICE_KEEP").is_some() {
-            self.bed.keep();
-        }
-    }
+/// Flags that name both API servers.
+pub fn both(bed: &Bed) -> [String; 2] {
+    [bed.server_url(), bed.second_server_url()].map(|url| format!("--api-server={url}"))
 }
 
 /// A world that one test has for itself at the moment.
@@ -81,28 +103,17 @@ impl Drop for Turn {
     }
 }
 
-async fn equip(bed: &'static Bed, controller_args: &[&str]) -> World {
-    let mut installation = installed(bed).await;
-    installation.add_controller_args(controller_args);
+/// Nodes, limits that do not limit, Sluice's objects but the webhook's, and a controller.
+async fn equip(bed: &'static Bed, controller_args: &[String]) -> World {
+    prepare(bed).await;
+    // The lease outlives the restart of an API server.
+    let args = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
+    let args = args.into_iter().map(str::to_owned).chain(controller_args.iter().cloned());
+    let setup = Setup { controller_args: args.collect(), without_webhook: true };
+    let installation = Installation::apply(bed, setup).await.unwrap();
     let controller = installation.controller().await.unwrap();
-    installation.until_locking().await.unwrap();
-    World { bed, installation, _controller: controller }
-}
-
-/// Nodes, limits that do not limit, and Sluice's objects but the webhook's.
-pub async fn installed(bed: &Bed) -> Installation<'_> {
-    let kubevirt = bed.kubevirt().unwrap();
-    kubevirt.add_nodes(3).await.unwrap();
-    limits(bed, 100, 100).await;
-    let controller_args = LEASE.into_iter().chain(["--no-webhook-setup"]).map(str::to_owned).collect();
-    Installation::apply(bed, Setup { controller_args, without_webhook: true }).await.unwrap()
-}
-
-/// How many migrations KubeVirt lets run, in the cluster and away from a node.
-pub async fn limits(bed: &Bed, cluster: u32, outbound: u32) {
-    let limits =
-        json!({"parallelMigrationsPerCluster": cluster, "parallelOutboundMigrationsPerNode": outbound});
-    bed.kubevirt().unwrap().configure(json!({ "migrations": limits })).await.unwrap();
+    installation.until_guarded().await.unwrap();
+    World { bed, installation, controller }
 }
 
 /// The administrator at the second API server.
@@ -115,13 +126,7 @@ pub async fn account(bed: &Bed, name: &str) -> Identity {
     bed.service_account(names::INSTALL_NAMESPACE, name).await.unwrap()
 }
 
-/// A proxy between the controller and the API server.
-pub async fn controller_proxy(bed: &Bed) -> FaultProxy {
-    FaultProxy::start(bed, &account(bed, names::CONTROLLER).await).await.unwrap()
-}
-
-/// Lets the next controller lead at once instead of after the dead one's lease.
-pub async fn forget_leader(bed: &Bed) {
-    let leases: Api<Lease> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
-    leases.delete_collection(&DeleteParams::default(), &Default::default()).await.unwrap();
+/// The quotas of a namespace, as this account sees them.
+pub fn quotas_as(identity: &Identity, namespace: &TestNamespace) -> Api<ResourceQuota> {
+    Api::namespaced(identity.client().unwrap(), &namespace.name)
 }

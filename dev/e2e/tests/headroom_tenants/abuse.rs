@@ -2,4 +2,4 @@
 
 mod flood;
 mod forged;
-mod open;
+mod locked;

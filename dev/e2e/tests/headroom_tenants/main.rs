@@ -1,12 +1,18 @@
-//! Head-room as tenants meet it: their abuse of it, Harvester's and Rancher's world, managed-tenant-quota's behaviours.
+//! Head-room as tenants meet it: the scenarios of the field reports 003 and 004 with their own numbers, with and without
+//! Rancher's webhook; webhooks beside Sluice's; tenants that try to take the room; managed-tenant-quota's behaviours.
 //!
-//! Tests share one cluster and have a namespace each; those that change what a whole cluster sees use another one, in
-//! turns ([`apart::apart`]).
+//! Tests share two clusters and have a namespace each. What changes a whole cluster is done in the second one, alone
+//! ([`second_bed::alone`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod abuse;
-mod apart;
-mod chronicle;
-mod harvester;
+mod audit_trail;
+mod held_lock;
 mod mtq;
-mod trail;
+mod quota_history;
+mod rancher;
+mod scene;
+mod second_bed;
+mod seed_003;
+mod seed_004;
+mod siblings;

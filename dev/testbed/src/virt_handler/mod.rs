@@ -120,18 +120,13 @@ async fn launchers(client: &Client, vmi: &DynamicObject, meant: &Launcher) -> Re
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
     let of_vmi = ListParams::default().labels(&format!("{CREATED_BY}={uid}"));
     let mut pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&of_vmi).await?.items;
-    pods.retain(|pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let is_meant = match meant {
-            Launcher::Named(name) => pod.metadata.name.as_ref() == Some(name),
-            Launcher::Left { node: left, target } => {
-                node == Some(left) && pod.metadata.name.as_ref() != target.as_ref()
-            }
-        };
-        is_meant && !matches!(phase, Some("Succeeded" | "Failed"))
-    });
+    pods.retain(|pod| meant.is(pod) && !has_ended(pod));
     Ok(pods)
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// The launcher exits: the pod is terminal, and the quota gets its share back.

@@ -1,5 +1,7 @@
 //! What the node agents write next about a VM, from what is known of it.
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -9,6 +11,11 @@ use super::guest;
 const SCRIPT: &str = "sluice.dev/migration";
 /// Label that virt-controller sets when it hands a migration to the target node.
 const TARGET_NODE: &str = "kubevirt.io/migrationTargetNodeName";
+
+/// Label of a migration's target pod, which it keeps for life.
+const MIGRATION_JOB: &str = "kubevirt.io/migrationJobUID";
+/// Annotation that virt-controller sets on a target when the guest has come.
+const TARGET_READY: &str = "kubevirt.io/migration-target-ready-timestamp";
 
 /// How the migrations of a VM go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +67,33 @@ pub(super) enum Step {
 pub(super) enum Launcher {
     /// The one of this name.
     Named(String),
-    /// The one that runs on a node, apart from the one of this name. virt-controller's own `sourcePod` can be an earlier
-    /// launcher on the same node: it takes the youngest, and creation times have no fractions of a second.
+    /// The one that runs on a node, apart from the one of this name and from those that no guest has come to yet.
+    /// virt-controller's own `sourcePod` can be an earlier launcher on the same node: it takes the youngest, and creation
+    /// times have no fractions of a second.
     Left { node: String, target: Option<String> },
+}
+
+impl Launcher {
+    /// Whether this pod is meant.
+    ///
+    /// The end of a source may have to be told more than once, for the VM's version that says what is left to do can be
+    /// outdated by then. virt-controller does not wait for that: a next migration may have its target on this node.
+    pub(super) fn is(&self, pod: &Pod) -> bool {
+        let name = pod.metadata.name.as_ref();
+        match self {
+            Self::Named(meant) => name == Some(meant),
+            Self::Left { node, target } => {
+                let runs_on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+                runs_on == Some(node) && name != target.as_ref() && !awaits_guest(pod)
+            }
+        }
+    }
+}
+
+/// A migration's target, until virt-controller says that the guest is there, which it does before the migration has
+/// succeeded.
+fn awaits_guest(pod: &Pod) -> bool {
+    pod.labels().contains_key(MIGRATION_JOB) && !pod.annotations().contains_key(TARGET_READY)
 }
 
 /// The next step; `None` while there is nothing to say. `now` has no fraction of a second,
@@ -290,6 +321,26 @@ mod tests {
         assert_eq!(next(&fresh, NOW), None);
         fresh.metadata.annotations = None;
         assert!(matches!(next(&fresh, NOW), Some(Step::EndPod { pod, .. }) if pod == source()));
+    }
+
+    /// A pod of the VM.
+    fn pod(name: &str, node: &str, labels: Value, annotations: Value) -> Pod {
+        let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": node, "containers": []}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn only_a_launcher_that_held_the_guest_is_a_source() {
+        let (none, came) = (json!({}), json!({TARGET_READY: NOW}));
+        let of_migration = |uid: &str| json!({MIGRATION_JOB: uid});
+        assert!(source().is(&pod("first", "a", none.clone(), none.clone())));
+        assert!(source().is(&pod("target-of-an-earlier-one", "a", of_migration("l"), came.clone())));
+        assert!(!source().is(&pod("elsewhere", "b", none.clone(), none.clone())));
+        assert!(!source().is(&pod("new", "a", of_migration("m"), came)));
+        let next = pod("target-of-the-next-one", "a", of_migration("n"), none);
+        assert!(!source().is(&next), "the guest is still to come");
+        assert!(Launcher::Named("target-of-the-next-one".to_owned()).is(&next), "it failed");
     }
 
     #[test]

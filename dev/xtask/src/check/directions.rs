@@ -10,19 +10,16 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     // Knows Kubernetes and no quota.
     ("sluice-kube-ext", &[]),
     ("sluice-index", &["sluice-api", "sluice-engine"]),
-    // The window: opened by the webhook for a target that comes, by a controller for one that was refused.
-    ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
-    ("sluice-operator", &["sluice-api", "sluice-kube-ext"]),
-    (
-        "sluice-webhook",
-        &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-kube-ext"],
-    ),
+    // Head-room: made by the webhook for a target pod, swept by a controller.
+    ("sluice-window", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
+    ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-kube-ext"]),
+    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-window", "sluice-index", "sluice-kube-ext"]),
     (
         "sluice-controllers",
         &[
             "sluice-api",
             "sluice-engine",
-            "sluice-headroom",
+            "sluice-window",
             "sluice-index",
             "sluice-kube-ext",
             "sluice-operator",
@@ -34,7 +31,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
-            "sluice-headroom",
+            "sluice-window",
             "sluice-index",
             "sluice-kube-ext",
             "sluice-operator",

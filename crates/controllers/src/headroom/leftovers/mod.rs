@@ -19,14 +19,15 @@ use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use sluice_api::names;
 use sluice_kube_ext::events::{Recorder, Report, Severity};
-use sluice_kube_ext::lease::WriteToken;
+use sluice_kube_ext::lease::{Leadership, WriteToken};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::retry::{Backoff, process_seed};
+use sluice_window::Observed;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::ReactiveMetrics;
-use super::sights::Sights;
+use super::metrics::SweepMetrics;
+use super::sights::{Sights, Sources};
 use apply::Hands;
 use plan::{Lock, Step, plan};
 
@@ -42,8 +43,48 @@ pub enum Leftovers {
     Ignore,
 }
 
+/// What the loop needs from its process.
+pub struct Environment {
+    /// What is known of the cluster.
+    pub observed: Arc<Observed>,
+    /// What else is watched.
+    pub sources: Sources,
+    /// For requests.
+    pub client: kube::Client,
+    /// Held while this process leads.
+    pub token: WriteToken,
+    /// Says when this process leads.
+    pub leadership: watch::Receiver<Leadership>,
+    /// Counts what is written.
+    pub writes: ApiWrites,
+    /// Tells people.
+    pub events: Recorder,
+    /// Counts what was cleaned up.
+    pub metrics: SweepMetrics,
+}
+
+impl Leftovers {
+    /// Ends what managed-tenant-quota left behind, while this process leads, until `cancel`. A lock that is younger than
+    /// `lock_age` may belong to a managed-tenant-quota that is still about to end it.
+    pub async fn end(self, lock_age: Duration, mut environment: Environment, cancel: CancellationToken) {
+        let Environment { observed, sources, leadership, .. } = &mut environment;
+        let leads = tokio::select! {
+            () = cancel.cancelled() => return,
+            leads = super::blocked::leads(observed, sources, leadership) => leads,
+        };
+        if !leads {
+            return cancel.cancelled().await;
+        }
+        let Environment { sources, client, token, writes, events, metrics, .. } = environment;
+        let changes = sources.changes.subscribe();
+        Loop::new((self, lock_age), sources.sights, changes, (client, token, writes), events, metrics)
+            .run(cancel)
+            .await;
+    }
+}
+
 /// What the loop works with.
-pub(super) struct Loop {
+struct Loop {
     mode: Leftovers,
     lock_age: Duration,
     sights: Arc<Mutex<Sights>>,
@@ -51,7 +92,7 @@ pub(super) struct Loop {
     hands: Hands,
     token: WriteToken,
     events: Recorder,
-    metrics: ReactiveMetrics,
+    metrics: SweepMetrics,
 }
 
 /// A namespace with something left in it, and its lock.
@@ -68,19 +109,19 @@ enum Again {
 }
 
 impl Loop {
-    pub(super) fn new(
+    fn new(
         (mode, lock_age): (Leftovers, Duration),
         sights: Arc<Mutex<Sights>>,
         changes: watch::Receiver<u64>,
         (client, token, writes): (kube::Client, WriteToken, ApiWrites),
         events: Recorder,
-        metrics: ReactiveMetrics,
+        metrics: SweepMetrics,
     ) -> Self {
         Self { mode, lock_age, sights, changes, hands: Hands { client, writes }, token, events, metrics }
     }
 
     /// Runs until `cancel`. Start it on the leader, when the watches have listed everything once.
-    pub(super) async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         if self.mode == Leftovers::Ignore {
             return cancel.cancelled().await;
         }

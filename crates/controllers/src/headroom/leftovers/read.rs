@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::Quantity;
 
-use super::super::observe::LOCK_LABEL;
+use super::super::sights::LOCK_LABEL;
 use super::plan::{Lock, Quota, Record};
 
 /// Label with which an API server names a namespace.

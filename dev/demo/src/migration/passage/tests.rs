@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_engine::headroom::MARK;
 
 use super::Passage;
 use crate::migration::listing::Change;
@@ -21,15 +23,10 @@ fn quota<K: DeserializeOwned>(spec: &str, hard: Option<&str>) -> Change<K> {
     Change::Is(read(json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": spec}}, "status": status})))
 }
 
-fn window<K: DeserializeOwned>(uid: &str) -> K {
-    read(json!({
-        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow",
-        "metadata": {"name": "window", "uid": uid},
-        "spec": {
-            "holder": "h", "nonce": "n", "creator": "c", "until": "2026-01-01T00:00:00Z",
-            "migration": {"name": "move", "uid": "m", "vmi": "web"},
-        },
-    }))
+fn locked<K: DeserializeOwned>(end: &str) -> Change<K> {
+    let hard = json!({"pods": "2", MARK: end});
+    let status = json!({"hard": hard, "used": {"pods": "1", MARK: end}});
+    Change::Is(read(json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": status})))
 }
 
 fn pod<K: DeserializeOwned>(uid: &str, target: bool, phase: &str, node: Option<&str>) -> K {
@@ -43,47 +40,56 @@ fn pod<K: DeserializeOwned>(uid: &str, target: bool, phase: &str, node: Option<&
 #[test]
 fn a_quota_is_told_when_something_of_it_is_new() {
     let mut passage = Passage::default();
-    assert_eq!(passage.quotas(quota("1", None)), Vec::<String>::new(), "not counted yet");
+    assert_eq!(passage.quotas(at(0), quota("1", None)), Vec::<String>::new(), "not counted yet");
     assert!(!passage.is_clear());
-    assert_eq!(passage.quotas(quota("1", Some("1"))), ["quota q                  pods 1/1"]);
-    assert_eq!(passage.quotas(quota("1", Some("1"))), Vec::<String>::new());
+    assert_eq!(passage.quotas(at(0), quota("1", Some("1"))), ["quota q                  pods 1/1"]);
+    assert_eq!(passage.quotas(at(0), quota("1", Some("1"))), Vec::<String>::new());
     assert!(passage.is_clear());
-    assert_eq!(passage.quotas(quota("1", Some("2"))), ["quota q                  pods 1/2 (spec.hard 1)"]);
+    assert_eq!(
+        passage.quotas(at(0), quota("1", Some("2"))),
+        ["quota q                  pods 1/2 (spec.hard 1)"]
+    );
     assert!(!passage.is_clear());
-    passage.quotas(quota("1", Some("1")));
+    passage.quotas(at(0), quota("1", Some("1")));
     assert_eq!(passage.raised.as_ref().unwrap().hard["pods"], "2");
     assert_eq!(passage.spec_changes, 0);
-    passage.quotas(quota("2", Some("2")));
+    passage.quotas(at(0), quota("2", Some("2")));
     assert_eq!(passage.spec_changes, 1, "and it counts if it is changed back");
-    passage.quotas(quota("1", Some("1")));
+    passage.quotas(at(0), quota("1", Some("1")));
     assert_eq!((passage.spec_changes, passage.first.as_ref().unwrap().spec["pods"].as_str()), (2, "1"));
 }
 
 #[test]
-fn a_window_ends_when_it_is_deleted_or_missing_or_followed() {
+fn a_lock_is_told_with_its_end_and_lasts_until_the_mark_is_gone() {
     let mut passage = Passage::default();
-    let open = "window                   open for migration move of VM web";
-    assert_eq!(passage.windows(at(10), Change::Is(window("a"))), [open]);
-    assert_eq!(passage.windows(at(11), Change::Is(window("a"))), Vec::<String>::new());
-    assert_eq!(passage.windows(at(20), Change::Gone(window("other"))), Vec::<String>::new());
+    assert_eq!(passage.quotas(at(1), quota("1", Some("1"))).len(), 1);
     assert_eq!(
-        passage.windows(at(40), Change::Gone(window("a"))),
-        ["window                   gone after 30 ms"]
+        passage.quotas(at(10), locked("1767268807421")),
+        ["quota q                  pods 1/2 (spec.hard 1), locked until 12:00:07.421 UTC"]
     );
-    assert_eq!(passage.windows(at(41), Change::Gone(window("a"))), Vec::<String>::new());
+    assert!(!passage.is_clear());
+    passage.quotas(at(12), locked("1767268809421"));
+    assert_eq!(passage.quotas(at(30), quota("1", Some("1"))), ["quota q                  pods 1/1"]);
+    assert_eq!((passage.locked_since, passage.locked_for), (None, Some(at(20))));
+    assert!(passage.is_clear());
+    passage.quotas(at(40), locked("no time"));
+    assert!(!passage.is_clear(), "a mark is a mark");
+}
 
-    passage.windows(at(50), Change::Is(window("b")));
-    assert_eq!(
-        passage.windows(at(55), Change::All(Vec::new())),
-        ["window                   gone after 5 ms"]
-    );
-
-    passage.windows(at(60), Change::All(vec![window("c")]));
-    assert_eq!(
-        passage.windows(at(67), Change::Is(window("d"))),
-        ["window                   gone after 7 ms".to_owned(), open.to_owned()]
-    );
-    assert!(passage.open.is_some());
+#[test]
+fn what_sluice_says_of_the_migration_is_told_once() {
+    let event = |controller: &str, kind: &str| {
+        Change::Is(read(json!({
+            "eventTime": null, "metadata": {}, "reason": "HeadroomGranted", "note": "let in", "reportingController": controller,
+            "regarding": {"kind": kind, "name": "move"},
+        })))
+    };
+    let mut passage = Passage::default();
+    let (sluice, kind) = (names::EVENT_COMPONENT, "VirtualMachineInstanceMigration");
+    assert_eq!(passage.events(event("another", kind)), Vec::<String>::new());
+    assert_eq!(passage.events(event(sluice, "Pod")), Vec::<String>::new());
+    assert_eq!(passage.events(event(sluice, kind)), ["migration move           HeadroomGranted: let in"]);
+    assert_eq!(passage.events(event(sluice, kind)), Vec::<String>::new());
 }
 
 #[test]

@@ -6,10 +6,10 @@ use kube::Api;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{Answer, MERGE, call, get, post};
+use sluice_operator::{InstallOptions, render};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, kubectl, manifest, shared};
-use crate::headroom_policy;
 
 const MTQ: &str = "/apis/mtq.kubevirt.io/v1alpha1";
 pub(super) const OWN: &str = "/apis/quota.sluice.dev/v1alpha1";
@@ -36,15 +36,7 @@ const DEFINITIONS: [Definition; 4] = [
         "Namespaced",
         &["Ready", "Reason", "Age"],
     ),
-    (
-        "quota.sluice.dev",
-        "MigrationWindow",
-        "migrationwindows",
-        &[],
-        &[],
-        "Namespaced",
-        &["Migration", "VM", "Until", "Holder", "Age"],
-    ),
+    ("quota.sluice.dev", "HeadroomProbe", "headroomprobes", &[], &[], "Namespaced", &[]),
     (
         "quota.sluice.dev",
         "HeadroomPolicy",
@@ -70,7 +62,7 @@ async fn definitions_of_headroom_are_what_clients_expect() {
         let [version] = crd.spec.versions.as_slice() else { panic!("{kind} has one version") };
         assert_eq!((version.name.as_str(), version.served, version.storage), ("v1alpha1", true, true));
         let has_status = version.subresources.as_ref().is_some_and(|sub| sub.status.is_some());
-        assert_eq!(has_status, kind != "MigrationWindow", "{kind}");
+        assert_eq!(has_status, kind != "HeadroomProbe", "{kind}");
         let shown = version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str());
         assert_eq!(shown.collect::<Vec<_>>(), columns, "{kind}");
         let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -154,7 +146,10 @@ async fn manifests_of_managed_tenant_quota_apply_as_they_are() {
 #[tokio::test]
 async fn a_status_of_managed_tenant_quota_is_kept_and_ours_is_shown() {
     // Without Sluice, which writes what it finds true.
-    let bed = &headroom_policy::bed().await;
+    let options = BedOptions { kwok: false, scheduler: false, ..BedOptions::default() };
+    let bed = &Bed::start(options).await.unwrap();
+    let crds = render(&InstallOptions::default()).into_iter();
+    bed.apply_objects(crds.filter(|object| object["kind"] == "CustomResourceDefinition")).await.unwrap();
     let client = bed.admin().unwrap();
     let namespace = bed.namespace("vmmrq", &[]).await.unwrap();
     let path = format!("{MTQ}/namespaces/{namespace}/{}", names::VMMRQS);

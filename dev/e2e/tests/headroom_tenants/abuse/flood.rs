@@ -8,18 +8,21 @@ use sluice_e2e::tenant::{Tenant, amount, spec_hard, used};
 use sluice_engine::Amount;
 use sluice_testbed::kubevirt::Vm;
 
-use crate::apart::apart;
-use crate::chronicle::{Chronicle, exact};
-use crate::trail::Trail;
+use crate::audit_trail::AuditTrail;
+use crate::quota_history::{QuotaHistory, exact};
+use crate::second_bed::alone;
 
 const MEMORY: &str = "requests.memory";
 
-/// A flood that keeps every core busy makes proofs late; how often a target was refused because of it is a figure, not a
-/// failure: the migration goes on, and nobody else got its room.
-fn told(tally: &Tally, trail: &Trail) {
-    let (raises, windows, rejected) = (trail.raises(), trail.windows(), trail.rejected_attempts());
-    let count = rejected.len();
-    println!("{tally:?}; {windows} windows, {raises} raises, {count} rejected attempts {rejected:#?}");
+/// Quotas were raised, no target was refused, and nothing of `user` was admitted meanwhile.
+async fn assert_only_targets(tenant: &Tenant<'_>, tally: &Tally, raises: usize, user: &str) {
+    let trail = AuditTrail::of(tenant).await;
+    let (locks, rejections) = (trail.locks().len(), trail.rejections());
+    assert!(rejections.is_empty(), "beside {tally:?}: {rejections:#?}");
+    assert!(locks >= raises, "{locks} locks");
+    let admitted = trail.admitted_while_locked(user);
+    assert!(admitted.is_empty(), "{admitted:?}");
+    trail.assert_no_spec_written();
 }
 
 /// Migrates the machine a few times, one migration after the other.
@@ -33,14 +36,14 @@ async fn migrate(vm: Vm, times: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations() {
-    let turn = apart().await;
-    let tenant = Tenant::on(turn.bed, "flood").await;
+    let bed_use = alone().await;
+    let tenant = Tenant::on(bed_use.bed, "flood").await;
     let vms = join_all(["a", "b", "c", "d"].map(|name| tenant.vm(name))).await;
     let full = tenant.full_quota("full", &[MEMORY]).await;
     let need = amount(&used(&full), MEMORY).nanos() / 4;
     tenant.unlimited().await;
     let editor = editor(&tenant).await;
-    let chronicle = Chronicle::of(&tenant).await;
+    let history = QuotaHistory::of(&tenant).await;
     let flood = Flood::start(&tenant, &editor);
     // In rounds, so that there are never more than four sources and four targets to be counted.
     for _ in 0..5 {
@@ -49,28 +52,25 @@ async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations(
     }
     let tally = flood.end().await;
     tenant.until_clear().await;
-    let annals = chronicle.end().await;
-    let trail = Trail::of(&tenant).await;
-    told(&tally, &trail);
+    let seen = history.end().await;
     assert_eq!(tally.let_in(), 0);
     assert!(tally.over_quota() > 0, "the loops ran");
-    annals.assert_spec_untouched("full");
-    for grown in annals.growths_while_raised("full", MEMORY) {
+    seen.assert_spec_untouched("full");
+    for grown in seen.growths_while_raised("full", MEMORY) {
         assert_eq!(grown.nanos() % need, 0, "only targets entered: {grown:?}");
     }
     let most = amount(&spec_hard(&full), MEMORY).nanos() + 4 * need;
     assert!(
-        annals.most_used("full", MEMORY) <= Amount::from_nanos(most),
+        seen.most_used("full", MEMORY) <= Amount::from_nanos(most),
         "each machine has one target at most"
     );
-    assert!(trail.raises() >= 20, "each migration needed a raise");
-    assert!(trail.let_in_while_raised(editor.user()).is_empty());
+    assert_only_targets(&tenant, &tally, 20, editor.user()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_that_has_room_of_its_own_takes_none_of_the_targets() {
-    let turn = apart().await;
-    let tenant = Tenant::on(turn.bed, "slack").await;
+    let bed_use = alone().await;
+    let tenant = Tenant::on(bed_use.bed, "slack").await;
     let vm = tenant.vm("web").await;
     let full = tenant.full_quota("full", &[MEMORY]).await;
     let need = amount(&used(&full), MEMORY);
@@ -80,34 +80,30 @@ async fn a_flood_that_has_room_of_its_own_takes_none_of_the_targets() {
     tenant.quota("tight", json!({ MEMORY: hard.to_string() })).await;
     tenant.unlimited().await;
     let editor = editor(&tenant).await;
-    let chronicle = Chronicle::of(&tenant).await;
+    let history = QuotaHistory::of(&tenant).await;
     let flood = Flood::start(&tenant, &editor);
     migrate(vm, 3).await;
     let tally = flood.end().await;
     tenant.until_clear().await;
-    let annals = chronicle.end().await;
-    let trail = Trail::of(&tenant).await;
-    told(&tally, &trail);
-    assert!(tally.let_in() > 0, "there was room between the windows");
-    annals.assert_spec_untouched("tight");
-    for grown in annals.growths_while_raised("tight", MEMORY) {
+    let seen = history.end().await;
+    assert!(tally.let_in() > 0, "there was room between the raises");
+    seen.assert_spec_untouched("tight");
+    for grown in seen.growths_while_raised("tight", MEMORY) {
         assert_eq!(grown, need, "only the target entered");
     }
-    assert!(trail.raises() > 0);
-    let intruders = trail.let_in_while_raised(editor.user());
-    assert!(intruders.is_empty(), "{intruders:?}");
+    assert_only_targets(&tenant, &tally, 1, editor.user()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn migrations_that_the_tenant_asks_for_himself_let_nothing_but_targets_in() {
-    let turn = apart().await;
-    let tenant = Tenant::on(turn.bed, "vmims").await;
+    let bed_use = alone().await;
+    let tenant = Tenant::on(bed_use.bed, "vmims").await;
     let vm = tenant.vm("web").await;
     let full = tenant.full_quota("full", &[MEMORY]).await;
     tenant.unlimited().await;
     let editor = editor(&tenant).await;
     grant(&tenant, &editor, "kubevirt.io", "virtualmachineinstancemigrations").await;
-    let chronicle = Chronicle::of(&tenant).await;
+    let history = QuotaHistory::of(&tenant).await;
     let flood = Flood::start(&tenant, &editor);
     let path = format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachineinstancemigrations", tenant.name());
     let client = editor.client().unwrap();
@@ -137,11 +133,9 @@ async fn migrations_that_the_tenant_asks_for_himself_let_nothing_but_targets_in(
     }
     let tally = flood.end().await;
     tenant.until_clear().await;
-    let annals = chronicle.end().await;
-    let trail = Trail::of(&tenant).await;
-    told(&tally, &trail);
+    let seen = history.end().await;
     assert_eq!(tally.let_in(), 0);
     let need = amount(&used(&full), MEMORY);
-    assert!(annals.most_used("full", MEMORY) <= need.saturating_add(need));
-    assert!(trail.let_in_while_raised(editor.user()).is_empty());
+    assert!(seen.most_used("full", MEMORY) <= need.saturating_add(need));
+    assert_only_targets(&tenant, &tally, 2, editor.user()).await;
 }

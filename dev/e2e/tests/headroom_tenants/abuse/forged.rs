@@ -1,18 +1,20 @@
 //! Objects that pretend to be what they are not.
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{self, Answer};
+use sluice_e2e::intruders::{editor, grant, intruder};
 use sluice_e2e::tenant::{Tenant, shared};
+use sluice_engine::headroom::MARK;
 use sluice_testbed::Identity;
 use sluice_testbed::kubevirt::MigrationScript;
 
-use crate::chronicle::Chronicle;
-use crate::trail::Trail;
-use sluice_e2e::intruders::{editor, intruder};
+use crate::audit_trail::AuditTrail;
+use crate::quota_history::QuotaHistory;
 
 /// What a pod is dressed up with.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,8 @@ async fn a_pod_in_the_costume_of_a_target_opens_nothing(#[case] costume: Costume
     let migration = vm.migrate().await.unwrap();
     let target = migration.until_target_pod().await.unwrap();
     tenant.until_clear().await;
-    let opened = Trail::of(&tenant).await.windows();
-    let chronicle = Chronicle::of(&tenant).await;
+    let locks = AuditTrail::of(&tenant).await.locks().len();
+    let history = QuotaHistory::of(&tenant).await;
     let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
         kube::Api::namespaced(editor(&tenant).await.client().unwrap(), tenant.name());
     for attempt in 0..3 {
@@ -55,22 +57,11 @@ async fn a_pod_in_the_costume_of_a_target_opens_nothing(#[case] costume: Costume
         let refused = pods.create(&PostParams::default(), &pod).await.unwrap_err().to_string();
         assert!(refused.contains("exceeded quota"), "{refused}");
     }
-    assert_eq!(Trail::of(&tenant).await.windows(), opened, "no window for any of them");
-    assert_eq!(chronicle.end().await.raises("full"), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.locks().len(), locks, "no lock for any of them");
+    assert_eq!(history.end().await.raises("full"), 0);
     assert_eq!(tenant.pods.list(&Default::default()).await.unwrap().items.len(), 2, "source and target");
     vm.release().await.unwrap();
     migration.until_succeeded().await.unwrap();
-}
-
-fn window(namespace: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "MigrationWindow",
-        "metadata": { "name": name, "namespace": namespace },
-        "spec": {
-            "holder": "me", "nonce": "mine", "creator": "me", "until": "2099-01-01T00:00:00Z",
-            "migration": { "name": "none", "uid": "none", "vmi": "none" },
-        },
-    })
 }
 
 async fn tries(who: &Identity, method: &str, path: &str, body: &Value) -> Answer {
@@ -79,27 +70,33 @@ async fn tries(who: &Identity, method: &str, path: &str, body: &Value) -> Answer
     call::call(&who.client().unwrap(), method, path, content, body).await.unwrap()
 }
 
+/// Even an account that may write the status of quotas: marks and raises are Sluice's alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn windows_can_neither_be_made_nor_changed_nor_removed_by_a_tenant() {
-    let tenant = Tenant::on(shared().await.bed, "windows").await;
+async fn marks_raises_and_probes_cannot_be_written_by_a_tenant() {
+    let tenant = Tenant::on(shared().await.bed, "marks").await;
     let editor = editor(&tenant).await;
-    let windows =
-        format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{}/{}", tenant.name(), names::MIGRATION_WINDOWS);
-    for name in [names::WINDOW_NAME, names::PROBE_NAME, names::DRAIN_NAME] {
-        let answer = tries(&editor, "POST", &windows, &window(tenant.name(), name)).await;
+    tenant.quota("rq", json!({ "pods": "1" })).await;
+    let probes = format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{}/headroomprobes", tenant.name());
+    let end = Timestamp::now().as_millisecond() / 1000 * 1000 + 5_001;
+    let probe = json!({
+        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "HeadroomProbe",
+        "metadata": { "name": "probe" }, "spec": { "mark": end },
+    });
+    let answer = tries(&editor, "POST", &probes, &probe).await;
+    assert_eq!(answer.code, 403, "{answer:?}");
+    grant(&tenant, &editor, "", "resourcequotas/status").await;
+    let status = format!("/api/v1/namespaces/{}/resourcequotas/rq/status", tenant.name());
+    let before = tenant.quotas.get("rq").await.unwrap();
+    for (keys, used) in [
+        (json!({ MARK: end.to_string() }), json!({ MARK: end.to_string() })),
+        (json!({ "pods": "100", MARK: end.to_string() }), json!({ MARK: end.to_string() })),
+    ] {
+        let body = json!({ "status": { "hard": keys, "used": used } });
+        let answer = tries(&editor, "PATCH", &status, &body).await;
         assert_eq!(answer.code, 403, "{answer:?}");
     }
-    let object = serde_json::from_value(window(tenant.name(), names::WINDOW_NAME)).unwrap();
-    let made = tenant.windows.create(&PostParams::default(), &object).await.unwrap();
-    let path = format!("{windows}/{}", names::WINDOW_NAME);
-    let sooner = json!({ "spec": { "until": "2020-01-01T00:00:00Z" } });
-    for (method, body) in [("PATCH", &sooner), ("PUT", &json!(made)), ("DELETE", &json!({}))] {
-        let answer = tries(&editor, method, &path, body).await;
-        assert_eq!(answer.code, 403, "{method}: {answer:?}");
-    }
-    let now = tenant.windows.get(names::WINDOW_NAME).await.unwrap();
-    assert_eq!((now.uid(), now.resource_version()), (made.uid(), made.resource_version()));
-    tenant.windows.delete(names::WINDOW_NAME, &Default::default()).await.unwrap();
+    let now = tenant.quotas.get("rq").await.unwrap();
+    assert_eq!(now.resource_version(), before.resource_version());
 }
 
 #[tokio::test(flavor = "multi_thread")]

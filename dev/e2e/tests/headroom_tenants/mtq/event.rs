@@ -8,7 +8,7 @@ use sluice_e2e::tenant::{SOON, Tenant, amount, shared, used};
 use sluice_testbed::wait;
 
 use super::text;
-use crate::trail::assert_none_rejected;
+use crate::audit_trail::assert_none_rejected;
 
 /// As managed-tenant-quota's suite looks for it.
 fn is_legacy(event: &Event) -> bool {
@@ -57,7 +57,7 @@ async fn a_migration_that_has_enough_is_not_complained_about() {
         vm.until_alone().await.unwrap();
     }
     tenant.until_clear().await;
-    assert_none_rejected(&tenant, 2).await;
+    assert_none_rejected(&tenant).await;
     // A machine that is not helped makes an event that is later than any that there could be of these migrations.
     let other = Tenant::on(tenant.bed, "later").await;
     let vm = other.vm("web").await;

@@ -1,0 +1,46 @@
+//! Migrations that a quota rejected: wakes KubeVirt's controller when they would be let in, and says what they lack.
+//!
+//! The webhook makes room for the pod that is then created; here nothing is raised. Nothing is asked of the API server
+//! while nothing changes.
+
+mod place;
+mod plan;
+mod run;
+mod state;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::time::Duration;
+
+pub use run::BlockedMigrations;
+pub(super) use run::leads;
+pub use state::{State, Stats};
+pub use words::{Action, Blocked, BlockedFacts, Done, NamespaceFacts, QuotaName, Summary, Tell};
+
+/// Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockedConfig {
+    /// How long KubeVirt's controller gets to notice by itself that there is room.
+    pub nudge_after_ms: u64,
+    /// The least time between two nudges in one namespace.
+    pub nudge_spacing_ms: u64,
+    /// The least time between two events that tell of one migration.
+    pub tell_spacing_ms: u64,
+    /// Waits after failures: the first, and the longest.
+    pub retry: (Duration, Duration),
+    /// Waits after a refusal that only an administrator can end.
+    pub forbidden_retry: (Duration, Duration),
+}
+
+impl Default for BlockedConfig {
+    fn default() -> Self {
+        Self {
+            nudge_after_ms: 1_000,
+            nudge_spacing_ms: 500,
+            tell_spacing_ms: 5_000,
+            retry: (Duration::from_secs(1), Duration::from_secs(60)),
+            forbidden_retry: (Duration::from_secs(60), Duration::from_secs(900)),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What is remembered of one namespace.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use sluice_engine::Uid;
+use sluice_engine::headroom::{MARK, Need};
+use sluice_kube_ext::retry::Backoff;
+use sluice_window::NUDGE_KEY;
+
+use super::words::{NamespaceFacts, QuotaName, Summary};
+
+/// A namespace with blocked migrations.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// What is under way.
+    pub(super) doing: Option<Doing>,
+    pub(super) blocked: BTreeMap<Uid, Entry>,
+    /// KubeVirt's controller is to be woken, whatever is known.
+    pub(super) nudge: bool,
+    /// No nudge before.
+    pub(super) nudge_from: u64,
+    limit_ranges: Option<u64>,
+    /// Stands for limits, usage and budget.
+    room: u64,
+    /// Writing is refused: what was said, and no write before.
+    pub(super) forbidden: Option<(Arc<str>, u64)>,
+    pub(super) forbidden_retry: Retry,
+    /// When to look again.
+    pub(super) timer: Option<u64>,
+    pub(super) summary: Summary,
+}
+
+/// What is under way in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Look(Uid),
+    Nudge(QuotaName),
+}
+
+/// When something may be tried again.
+#[derive(Clone, Debug)]
+pub(super) struct Retry {
+    backoff: Backoff,
+    pub(super) not_before: u64,
+}
+
+impl Retry {
+    pub(super) fn new((first, longest): (std::time::Duration, std::time::Duration), seed: u64) -> Self {
+        Self { backoff: Backoff::new(first, longest, seed), not_before: 0 }
+    }
+
+    pub(super) fn failed(&mut self, now_ms: u64) {
+        let wait = u64::try_from(self.backoff.failed().as_millis()).unwrap_or(u64::MAX);
+        self.not_before = now_ms.saturating_add(wait);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.backoff.reset();
+        self.not_before = 0;
+    }
+}
+
+/// A migration that a quota rejected.
+#[derive(Debug)]
+pub(super) struct Entry {
+    version: Arc<str>,
+    /// What the source takes, once it was looked for.
+    pub(super) source: Option<Option<Need>>,
+    pub(super) look: Retry,
+    pub(super) retry: Retry,
+    /// Since when it would be let in.
+    pub(super) passes_since: Option<u64>,
+    /// How often it was woken since the room changed.
+    pub(super) wakes: u32,
+    told: Option<(Arc<str>, u64)>,
+}
+
+impl Entry {
+    /// Whether to tell this now; `Err` is when.
+    pub(super) fn tells(&mut self, text: &str, now_ms: u64, spacing: u64) -> Result<Option<Arc<str>>, u64> {
+        match &self.told {
+            Some((told, _)) if **told == *text => return Ok(None),
+            Some((_, at)) if at + spacing > now_ms => return Err(at + spacing),
+            _ => {}
+        }
+        let text: Arc<str> = text.into();
+        self.told = Some((Arc::clone(&text), now_ms));
+        Ok(Some(text))
+    }
+}
+
+/// What the outcome of an attempt depends on, without what raises and nudges do to it.
+fn room(facts: &NamespaceFacts) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for quota in &facts.quotas {
+        let used = quota.used.iter().filter(|(key, _)| &***key != MARK && &***key != NUDGE_KEY);
+        for (key, amount) in quota.spec_hard.iter().chain(used) {
+            (key, amount.nanos()).hash(&mut hasher);
+        }
+    }
+    format!("{:?}", facts.budget).hash(&mut hasher);
+    facts.limit_ranges.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Place {
+    pub(super) fn new(config: &super::BlockedConfig, seed: u64) -> Self {
+        Self {
+            doing: None,
+            blocked: BTreeMap::new(),
+            nudge: false,
+            nudge_from: 0,
+            limit_ranges: None,
+            room: 0,
+            forbidden: None,
+            forbidden_retry: Retry::new(config.forbidden_retry, seed),
+            timer: None,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Takes note of what is seen. Returns how many migrations are rejected that were not before.
+    pub(super) fn see(&mut self, facts: &NamespaceFacts, config: &super::BlockedConfig, seed: u64) -> u64 {
+        self.blocked.retain(|uid, _| facts.blocked.iter().any(|blocked| blocked.migration.uid == *uid));
+        let mut added = 0;
+        for blocked in &facts.blocked {
+            if let Some(entry) = self.blocked.get_mut(&blocked.migration.uid) {
+                if entry.version != blocked.version {
+                    entry.version = Arc::clone(&blocked.version);
+                    entry.source = None;
+                    entry.look.reset();
+                }
+                continue;
+            }
+            added += 1;
+            let entry = Entry {
+                version: Arc::clone(&blocked.version),
+                source: None,
+                look: Retry::new(config.retry, seed ^ added),
+                retry: Retry::new(config.retry, seed ^ added),
+                passes_since: None,
+                wakes: 0,
+                told: None,
+            };
+            self.blocked.insert(blocked.migration.uid.clone(), entry);
+        }
+        let room = room(facts);
+        if std::mem::replace(&mut self.room, room) != room {
+            self.blocked.values_mut().for_each(|entry| entry.wakes = 0);
+        }
+        let known = self.limit_ranges.replace(facts.limit_ranges);
+        // What a target takes under other LimitRanges is only known when it is tried.
+        self.nudge |= known.is_some_and(|known| known != facts.limit_ranges) && !self.blocked.is_empty();
+        if self.blocked.is_empty() {
+            self.nudge = false;
+            self.allowed();
+        }
+        added
+    }
+
+    /// Whether nothing of it needs to be remembered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.doing.is_none()
+            && self.blocked.is_empty()
+            && self.timer.is_none()
+            && self.summary == Summary::default()
+    }
+
+    /// A write was refused. Returns whether that is news.
+    pub(super) fn forbid(&mut self, said: &Arc<str>, now_ms: u64) -> bool {
+        self.forbidden_retry.failed(now_ms);
+        let is_known = self.forbidden.as_ref().is_some_and(|(known, _)| known == said);
+        self.forbidden = Some((Arc::clone(said), self.forbidden_retry.not_before));
+        !is_known
+    }
+
+    /// A write went through.
+    pub(super) fn allowed(&mut self) {
+        self.forbidden = None;
+        self.forbidden_retry.reset();
+    }
+}

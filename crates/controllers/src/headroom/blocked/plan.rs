@@ -1,0 +1,234 @@
+//! From what is seen to what is done: whom to wake, what to tell.
+
+use std::sync::Arc;
+
+use sluice_engine::headroom::{Plan, Refusal, plan as fit, sentence};
+
+use super::place::{Doing, Entry, Place};
+use super::state::State;
+use super::words::{Action, Blocked, Done, NamespaceFacts, QuotaName, Summary, Tell};
+use crate::gate::Moment;
+
+/// A target that is refused again and again although a pod like its source would fit is not like its source.
+const MOST_WAKES: u32 = 3;
+const LARGER: &str = "its target is refused although a pod like its source would fit: a LimitRange or another version of \
+    KubeVirt makes it larger, see the FailedCreate events of the machine";
+
+/// What comes of looking at a namespace.
+#[derive(Default)]
+struct Look {
+    actions: Vec<Action>,
+    /// When to look again.
+    due: Option<u64>,
+    summary: Summary,
+}
+
+impl Look {
+    fn at(&mut self, due: u64) {
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+    }
+}
+
+impl State {
+    /// Decides, and says what is to be done now. `facts` reads what is seen of a namespace; only namespaces are read
+    /// in which something changed or is due. Does nothing until [`State::lead`] was called.
+    pub fn plan(&mut self, now: Moment, facts: impl Fn(&str) -> NamespaceFacts) -> Vec<Action> {
+        self.pass_time(now);
+        let mut actions = Vec::new();
+        while let Some(namespace) = self.dirty.pop_first() {
+            if self.leading {
+                let seen = facts(&namespace);
+                actions.extend(self.look_at(&namespace, &seen, now.mono_ms));
+            }
+        }
+        actions
+    }
+
+    fn look_at(&mut self, namespace: &Arc<str>, facts: &NamespaceFacts, now_ms: u64) -> Vec<Action> {
+        let mut place = self.take_place(namespace);
+        self.stats.rejected += place.see(facts, &self.config, self.seed_of(namespace));
+        let mut look = Look::default();
+        look.summary.opted_out = facts.opted_out;
+        look.summary.forbidden = place.forbidden.as_ref().map(|(said, _)| Arc::clone(said));
+        for seen in &facts.blocked {
+            self.help(&seen.migration, &mut place, facts, now_ms, &mut look);
+        }
+        if place.nudge {
+            self.nudge(namespace, &mut place, facts, now_ms, &mut look);
+        }
+        self.put_place(namespace, place, look.due, look.summary);
+        look.actions
+    }
+
+    fn help(
+        &mut self,
+        blocked: &Blocked,
+        place: &mut Place,
+        facts: &NamespaceFacts,
+        now_ms: u64,
+        look: &mut Look,
+    ) {
+        let Some(entry) = place.blocked.get_mut(&blocked.uid) else { return };
+        if entry.source.is_none() && entry.look.not_before > now_ms {
+            return look.at(entry.look.not_before);
+        }
+        if entry.source.is_none() && place.doing.is_none() {
+            place.doing = Some(Doing::Look(blocked.uid.clone()));
+            look.actions.push(Action::Look(blocked.clone()));
+        }
+        let Some(need) = entry.source.clone().flatten() else { return };
+        match fit(&need, &facts.quotas, &facts.budget) {
+            Plan::Fits { .. } if entry.wakes >= MOST_WAKES => {
+                let tell = |sentence| Tell::Refused { blocked: blocked.clone(), sentence };
+                self.tell(entry, LARGER, tell, now_ms, look);
+            }
+            Plan::Fits { .. } => {
+                self.wake(entry, self.config.nudge_after_ms, (&mut place.nudge, now_ms), look);
+            }
+            // No quota changes when something is granted.
+            Plan::Raise(_) => self.wake(entry, 0, (&mut place.nudge, now_ms), look),
+            Plan::NotEnough(shortages) => {
+                entry.passes_since = None;
+                let text = sentence(&blocked.name, &blocked.machine, &shortages);
+                lacks(&mut look.summary, &text);
+                let tell = |sentence| Tell::NotEnough { blocked: blocked.clone(), sentence };
+                self.stats.not_enough += u64::from(self.tell(entry, &text, tell, now_ms, look));
+            }
+            Plan::Refused(refusals) => {
+                entry.passes_since = None;
+                look.summary.opted_out |= refusals.iter().any(|why| matches!(why, Refusal::OptedOut { .. }));
+                let told: Vec<String> =
+                    refusals.iter().filter(|why| lasts(why)).map(Refusal::to_string).collect();
+                if !told.is_empty() {
+                    let tell = |sentence| Tell::Refused { blocked: blocked.clone(), sentence };
+                    self.tell(entry, &told.join("; "), tell, now_ms, look);
+                }
+            }
+        }
+    }
+
+    /// The migration would be let in, were it tried. `after_ms`: how long KubeVirt's controller gets to notice by itself.
+    fn wake(&self, entry: &mut Entry, after_ms: u64, (nudge, now_ms): (&mut bool, u64), look: &mut Look) {
+        if entry.passes_since.is_none() {
+            entry.retry.reset();
+        }
+        let due = *entry.passes_since.get_or_insert(now_ms) + after_ms;
+        let due = due.max(entry.retry.not_before);
+        if due > now_ms {
+            look.at(due);
+        } else if !*nudge {
+            entry.retry.failed(now_ms);
+            entry.wakes += 1;
+            *nudge = true;
+            look.at(entry.retry.not_before);
+        }
+    }
+
+    /// Tells it, if it is news and the last was not just told. Returns whether it was told.
+    fn tell(
+        &self,
+        entry: &mut Entry,
+        text: &str,
+        tell: impl FnOnce(Arc<str>) -> Tell,
+        now_ms: u64,
+        look: &mut Look,
+    ) -> bool {
+        match entry.tells(text, now_ms, self.config.tell_spacing_ms) {
+            Ok(Some(sentence)) => {
+                look.actions.push(Action::Tell(tell(sentence)));
+                return true;
+            }
+            Ok(None) => {}
+            Err(due) => look.at(due),
+        }
+        false
+    }
+
+    /// Writes one quota: any will do, because KubeVirt's controller tries all rejected migrations of a namespace
+    /// again when one of its quotas changes; its queue has them by priority.
+    fn nudge(
+        &mut self,
+        namespace: &Arc<str>,
+        place: &mut Place,
+        facts: &NamespaceFacts,
+        now_ms: u64,
+        look: &mut Look,
+    ) {
+        // A quota without usage is about to be written by kube-controller-manager, a marked one by who raised it.
+        let is_still =
+            |quota: &&sluice_engine::headroom::NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
+        let Some(quota) = facts.quotas.iter().find(is_still) else {
+            place.nudge = false;
+            return;
+        };
+        let due = place.nudge_from.max(place.forbidden.as_ref().map_or(0, |(_, until)| *until));
+        if due > now_ms {
+            return look.at(due);
+        }
+        if place.doing.is_some() {
+            return;
+        }
+        place.nudge = false;
+        place.nudge_from = now_ms + self.config.nudge_spacing_ms;
+        let quota = QuotaName {
+            namespace: Arc::clone(namespace),
+            name: Arc::clone(&quota.name),
+            uid: quota.uid.clone(),
+        };
+        place.doing = Some(Doing::Nudge(quota.clone()));
+        self.stats.nudges += 1;
+        look.actions.push(Action::Nudge(quota));
+    }
+
+    /// Takes note of how an action went. `facts` is what is seen of the namespace. Returns what people are to be told.
+    pub fn settle(
+        &mut self,
+        namespace: &Arc<str>,
+        done: Done,
+        facts: &NamespaceFacts,
+        now: Moment,
+    ) -> Vec<Action> {
+        self.dirty.insert(Arc::clone(namespace));
+        let mut place = self.take_place(namespace);
+        let doing = place.doing.take();
+        let mut told = Vec::new();
+        match (done, doing) {
+            (Done::Looked(uid, source), _) => {
+                if let Some(entry) = place.blocked.get_mut(&uid) {
+                    entry.source = Some(source);
+                    entry.look.reset();
+                }
+            }
+            (Done::Nudged, _) => place.allowed(),
+            (Done::Forbidden(said), Some(Doing::Nudge(quota))) => {
+                self.stats.forbidden += 1;
+                if place.forbid(&said, now.mono_ms) {
+                    let blocked = facts.blocked.iter().map(|blocked| blocked.migration.clone()).collect();
+                    told.push(Action::Tell(Tell::Forbidden { quota, blocked, said }));
+                }
+            }
+            (Done::Failed | Done::Forbidden(_), Some(Doing::Look(uid))) => {
+                if let Some(entry) = place.blocked.get_mut(&uid) {
+                    entry.look.failed(now.mono_ms);
+                }
+            }
+            // The migration for which a nudge was meant has its own time to try again.
+            (Done::Failed | Done::Forbidden(_), _) => {}
+        }
+        let summary = place.summary.clone();
+        self.put_place(namespace, place, None, summary);
+        told
+    }
+}
+
+/// Whether a refusal stays until an administrator changes something. The others end with the next sync of the quota.
+const fn lasts(refusal: &Refusal) -> bool {
+    !matches!(refusal, Refusal::StatusUnknown { .. } | Refusal::NotSynced { .. })
+}
+
+fn lacks(summary: &mut Summary, text: &str) {
+    match &mut summary.not_enough {
+        Some((_, count)) => *count += 1,
+        none => *none = Some((text.into(), 1)),
+    }
+}

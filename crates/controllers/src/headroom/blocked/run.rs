@@ -1,0 +1,275 @@
+//! Runs the plan: asks the state for actions and executes them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use sluice_engine::headroom::Need;
+use sluice_engine::{ChargeRules, Resource};
+use sluice_index::headroom::{HeadroomIndex, MigrationRecord};
+use sluice_kube_ext::lease::{Leadership, WriteToken};
+use sluice_kube_ext::retry::process_seed;
+use sluice_window::{Headroom, Observed, Written};
+use tokio::sync::{Notify, watch as latest};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::super::metrics::BlockedMetrics;
+use super::super::report::Reporter;
+use super::super::sights::{Sights, Sources};
+use super::state::State;
+use super::words::{Action, Blocked, BlockedFacts, Done, NamespaceFacts, Tell};
+use super::{BlockedConfig, QuotaName};
+use crate::gate::Moment;
+
+/// The loop as a running thing; clones share it.
+#[derive(Clone)]
+pub struct BlockedMigrations {
+    state: Arc<Mutex<State>>,
+    headroom: Arc<Headroom>,
+    sources: Sources,
+    rules: ChargeRules,
+    tell: Arc<dyn Fn(Tell) + Send + Sync>,
+    settled: Arc<Notify>,
+    epoch: Instant,
+    metrics: BlockedMetrics,
+}
+
+impl BlockedMigrations {
+    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `tell` hears what people are to
+    /// be told.
+    #[must_use]
+    pub fn new(
+        config: BlockedConfig,
+        headroom: Arc<Headroom>,
+        (sources, metrics): (Sources, BlockedMetrics),
+        rules: ChargeRules,
+        tell: impl Fn(Tell) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State::new(config, process_seed()))),
+            headroom,
+            sources,
+            rules,
+            tell: Arc::new(tell),
+            settled: Arc::default(),
+            epoch: Instant::now(),
+            metrics,
+        }
+    }
+
+    /// The state, for metrics and reports.
+    #[must_use]
+    pub fn state(&self) -> Arc<Mutex<State>> {
+        Arc::clone(&self.state)
+    }
+
+    fn observed(&self) -> &Arc<Observed> {
+        self.headroom.observed()
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
+            unix_ms: Timestamp::now().as_millisecond(),
+        }
+    }
+
+    /// Decides and acts while this process leads, until `cancel`.
+    pub async fn run(
+        self,
+        (token, mut leadership): (WriteToken, latest::Receiver<Leadership>),
+        reporter: Reporter,
+        cancel: CancellationToken,
+    ) {
+        let work = async {
+            if leads(self.observed(), &self.sources, &mut leadership).await {
+                self.take_dirty();
+                let all = interesting(self.observed());
+                tracing::info!(namespaces = all.len(), "watching over blocked migrations");
+                self.state.lock().lead(all);
+                reporter.everything();
+                self.act(&token, &reporter, &mut leadership).await;
+            }
+            cancel.cancelled().await;
+        };
+        cancel.run_until_cancelled(work).await;
+    }
+
+    /// Goes on until leadership ends.
+    async fn act(
+        &self,
+        token: &WriteToken,
+        reporter: &Reporter,
+        leadership: &mut latest::Receiver<Leadership>,
+    ) {
+        let mut requests = JoinSet::new();
+        let (mut changes, mut sights) = (self.observed().changes(), self.sources.changes.subscribe());
+        // What changed since it was looked at is still marked dirty.
+        changes.mark_changed();
+        loop {
+            let due = self.state.lock().next_due_ms(self.now());
+            let timer = async {
+                match due {
+                    // One millisecond late rather than early: an early one would find nothing to do.
+                    Some(ms) => tokio::time::sleep(Duration::from_millis(ms + 1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = sights.changed() => if changed.is_err() { return },
+                () = self.settled.notified() => {}
+                () = timer => {}
+                changed = leadership.changed() => if changed.is_err() { return },
+            }
+            while requests.try_join_next().is_some() {}
+            if !leadership.borrow().is_leading() {
+                return;
+            }
+            for action in self.plan(self.take_dirty(), reporter) {
+                let (this, token) = (self.clone(), token.clone());
+                requests.spawn(async move { this.execute(action, &token).await });
+            }
+        }
+    }
+
+    async fn execute(&self, action: Action, token: &WriteToken) {
+        let (namespace, done) = match action {
+            Action::Tell(tell) => return (self.tell)(tell),
+            Action::Look(blocked) => {
+                let source = self.source(&blocked).await;
+                (blocked.namespace, source.map_or(Done::Failed, |source| Done::Looked(blocked.uid, source)))
+            }
+            Action::Nudge(quota) if !token.is_held() => (quota.namespace, Done::Failed),
+            Action::Nudge(quota) => {
+                let done = self.nudge(&quota).await;
+                (quota.namespace, done)
+            }
+        };
+        let facts = self.facts(&namespace);
+        let told = self.state.lock().settle(&namespace, done, &facts, self.now());
+        self.settled.notify_one();
+        for action in told {
+            if let Action::Tell(tell) = action {
+                (self.tell)(tell);
+            }
+        }
+    }
+
+    async fn nudge(&self, quota: &QuotaName) -> Done {
+        let written = self.headroom.nudge(&quota.namespace, &quota.name, &quota.uid).await;
+        match written {
+            Written::Done(..) => Done::Nudged,
+            Written::Refused(why) => {
+                tracing::warn!(ns = %quota.namespace, quota = %quota.name, %why, "status of a quota cannot be written");
+                Done::Forbidden(why)
+            }
+            Written::Conflict | Written::Unanswered(_) | Written::Failed(_) => Done::Failed,
+        }
+    }
+
+    /// What the launcher of this virtual machine takes, as another one of its kind would; `None` if there is none.
+    async fn source(&self, blocked: &Blocked) -> Option<Option<Need>> {
+        let pods = self.headroom.pods_of(&blocked.namespace, &blocked.machine_uid).await;
+        let pods = pods.inspect_err(|error| {
+            tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
+        });
+        let needs = pods.ok()?.into_iter().filter_map(|pod| sluice_index::need_of(&pod, self.rules).ok());
+        // Hot-plug and other helpers carry the label too; the launcher is the largest.
+        Some(needs.max_by_key(|need| need.charge.get(&Resource::Memory)))
+    }
+
+    /// What changed; `None`: look everywhere.
+    fn take_dirty(&self) -> Option<BTreeSet<Arc<str>>> {
+        let index = self.observed().take_dirty();
+        let mut sights = self.sources.sights.lock();
+        let mut namespaces = std::mem::take(&mut sights.dirty);
+        let all = std::mem::take(&mut sights.all) || index.all;
+        drop(sights);
+        namespaces.extend(index.namespaces);
+        (!all).then_some(namespaces)
+    }
+
+    fn plan(&self, dirty: Option<BTreeSet<Arc<str>>>, reporter: &Reporter) -> Vec<Action> {
+        let mut state = self.state.lock();
+        match dirty {
+            Some(dirty) => {
+                reporter.changed(dirty.iter().cloned());
+                state.see(dirty);
+            }
+            None => {
+                reporter.everything();
+                let known: Vec<_> = state.known().cloned().collect();
+                state.see(known.into_iter().chain(interesting(self.observed())));
+            }
+        }
+        let actions = state.plan(self.now(), |namespace| self.facts(namespace));
+        reporter.changed(state.take_told_anew());
+        let stats = std::mem::take(&mut state.stats);
+        drop(state);
+        self.metrics.observe(stats);
+        actions
+    }
+
+    fn facts(&self, namespace: &str) -> NamespaceFacts {
+        let limit_ranges = Sights::limit_ranges(&self.sources.sights.lock(), namespace);
+        self.observed().read(|index| NamespaceFacts {
+            opted_out: index.opted_out(namespace),
+            quotas: index.quotas_in(namespace),
+            budget: index.budget(namespace),
+            blocked: blocked(index, namespace),
+            limit_ranges,
+        })
+    }
+}
+
+/// Waits until this process leads and everything was listed once that decisions are made from. Returns `false` if it
+/// never will.
+pub(in super::super) async fn leads(
+    observed: &Observed,
+    sources: &Sources,
+    leadership: &mut latest::Receiver<Leadership>,
+) -> bool {
+    if leadership.wait_for(Leadership::is_leading).await.is_err() {
+        return false;
+    }
+    for watch in observed.watches().iter().chain(sources.watches()) {
+        watch.synced().await;
+    }
+    true
+}
+
+fn blocked(index: &HeadroomIndex, namespace: &str) -> Vec<BlockedFacts> {
+    let has_target =
+        |migration: &MigrationRecord| index.targets.of_migration(&migration.uid).next().is_some();
+    let all = index.migrations.in_namespace(namespace).iter();
+    let mut waiting: Vec<_> =
+        all.filter(|migration| migration.is_waiting() && !has_target(migration)).collect();
+    waiting.sort_by_key(|migration| {
+        (Reverse(migration.priority), migration.created, Arc::clone(&migration.name))
+    });
+    let facts = waiting.into_iter().filter_map(|migration| {
+        let machine = index.machines.get(namespace, &migration.machine)?;
+        Some(BlockedFacts {
+            migration: Blocked {
+                namespace: Arc::clone(&migration.namespace),
+                uid: migration.uid.clone(),
+                name: Arc::clone(&migration.name),
+                machine: Arc::clone(&machine.name),
+                machine_uid: machine.uid.to_string().into(),
+            },
+            version: migration.version.to_string().into(),
+        })
+    });
+    facts.collect()
+}
+
+/// The namespaces in which there may be something to do.
+fn interesting(observed: &Observed) -> BTreeSet<Arc<str>> {
+    observed
+        .read(|index| index.migrations.rejected().map(|migration| Arc::clone(&migration.namespace)).collect())
+}

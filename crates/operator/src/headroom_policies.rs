@@ -1,0 +1,200 @@
+//! The two admission policies that let exactly one pod use a raised ResourceQuota. They are installed once and never change.
+//!
+//! A raised quota carries a mark: under [`MARK`] its status has the time at which the raise stops to count, in milliseconds
+//! of the API server's clock. `sluice-headroom-lock` takes the quotas of a namespace as parameters, read from the informer
+//! that quota admission reads, and keeps other pods away while a mark is live. `sluice-headroom-charge` judges the write with
+//! which quota admission charges a pod: no cache lies between it and the quota. Both end by the clock, whoever is alive.
+
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_engine::headroom::MARK;
+
+use crate::options::InstallOptions;
+use crate::render::cluster_metadata;
+
+const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+/// A mark is set for no longer than this; seconds. One more for the API server's times, which are whole seconds.
+const LONGEST_LOCK_SECONDS: u32 = 11;
+
+/// CEL: the quota that is a parameter is not marked. The cheapest test comes first: it is made for every pod.
+const UNMARKED: &str =
+    "!has(dyn(params).status) || !has(dyn(params).status.hard) || !('MARK' in dyn(params).status.hard)";
+/// CEL: the amount of the mark.
+const END: &str = "quantity(string(dyn(params).status.hard['MARK'])).asInteger()";
+/// CEL: the object is created at or after the end that the mark names. Only the API server sets the creation time.
+const AFTER_THE_END: &str = "timestamp(object.metadata.creationTimestamp) >= timestamp(END / 1000)";
+/// CEL: a pod of a migration, created by KubeVirt's controller: tenants may create migrations, but not write their status.
+const TARGET: &str = "has(object.metadata.labels) && 'kubevirt.io/migrationJobUID' in object.metadata.labels \
+    && authorizer.group('kubevirt.io').resource('virtualmachineinstancemigrations').subresource('status')\
+    .namespace(request.namespace).check('update').allowed()";
+/// CEL: what the owner of a refused pod is told. Controllers that try again look for the first two words.
+const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved for the target pod of a live migration: \
+    try again in a moment'";
+/// CEL: a probe that names neither the mark of this quota nor 0.
+const UNKNOWN_MARK: &str = "object.spec.mark != 0 && (UNMARKED || END != object.spec.mark)";
+
+fn cel(text: &str) -> String {
+    text.replace("UNMARKED", &format!("({UNMARKED})")).replace("END", END).replace("MARK", MARK)
+}
+
+/// Keeps pods away from namespaces with a marked quota, but for the target of a migration; answers probes.
+///
+/// Fields that the API server would set to a default are written out, so that an object that was edited differs
+/// from this one, and one that was not does not.
+pub fn lock_policy() -> Value {
+    let validations = json!([
+        {
+            "expression":
+                cel(&format!("request.resource.resource != 'pods' || {UNMARKED} || {AFTER_THE_END} || ({TARGET})")),
+            "message": "exceeded quota: a ResourceQuota is reserved for the target pod of a live migration: try again \
+                in a moment",
+            "messageExpression": REFUSED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": cel(&format!("request.resource.resource == 'pods' || ({UNKNOWN_MARK})")),
+            "message": names::PROBE_DENIED,
+            "reason": "Forbidden",
+        },
+    ]);
+    let rules = [rule("", "CREATE", "pods"), rule(names::OWN_GROUP, "CREATE", names::HEADROOM_PROBES)];
+    let mut policy = policy(names::LOCK_POLICY, json!(rules), validations);
+    crate::render::set_in(
+        &mut policy,
+        "spec",
+        "paramKind",
+        json!({ "apiVersion": "v1", "kind": "ResourceQuota" }),
+    );
+    policy
+}
+
+/// The quotas of the namespace that a request is in are the parameters of the lock; without any nothing is asked.
+pub fn lock_binding() -> Value {
+    let mut binding = binding(names::LOCK_POLICY);
+    let params = json!({ "selector": {}, "parameterNotFoundAction": "Allow" });
+    crate::render::set_in(&mut binding, "spec", "paramRef", params);
+    binding
+}
+
+/// Guards the status of marked quotas: who writes which limits, and which charge is accepted.
+pub fn charge_policy(options: &InstallOptions) -> Value {
+    let accounts =
+        [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)];
+    let ours = format!(
+        "request.userInfo.username in ['{}', '{}'] || (request.userInfo.username == '{}' \
+         && has(request.options.fieldManager) && request.options.fieldManager == '{}')",
+        accounts[0],
+        accounts[1],
+        names::quota_controller_username(),
+        names::FIELD_MANAGER
+    );
+    let has_mark = |object: &str| {
+        format!("has({object}.status) && has({object}.status.hard) && '{MARK}' in {object}.status.hard")
+    };
+    let end_of =
+        |object: &str| format!("quantity(string({object}.status.hard['{MARK}'])).asInteger() / 1000");
+    let variables = json!([
+        { "name": "ours", "expression": ours },
+        { "name": "marked", "expression": has_mark("oldObject") },
+        // An update has no time of its own, but the API server enters the writer and its time before policies run.
+        {
+            "name": "over",
+            "expression": format!(
+                "object.metadata.managedFields.exists(f, has(f.time) && timestamp(f.time) >= timestamp({}))",
+                end_of("oldObject")
+            ),
+        },
+        { "name": "live", "expression": "variables.marked && !variables.over" },
+    ]);
+    let charge = "!variables.live || request.userInfo.username != 'system:apiserver' || object.status.hard.all(k, \
+        !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
+        || (k in object.status.used && k in oldObject.status.used \
+        && (object.status.used[k] == oldObject.status.used[k] \
+        || quantity(string(object.status.used[k])).compareTo(quantity(string(object.status.hard[k]))) == 0)))";
+    let mark_is_ours = format!(
+        "!({marked}) || '{MARK}' in object.spec.hard \
+         || (variables.marked && object.status.hard['{MARK}'] == oldObject.status.hard['{MARK}']) \
+         || (variables.ours && object.metadata.managedFields.exists(f, has(f.time) \
+         && timestamp({end}) <= timestamp(f.time) + duration('{LONGEST_LOCK_SECONDS}s')))",
+        marked = has_mark("object"),
+        end = end_of("object"),
+    );
+    let denied = |text: &str| format!("{}: {text}", names::CHARGE_DENIED);
+    let validations = json!([
+        {
+            "expression": charge,
+            "message": "exceeded quota: the room in this quota is reserved for the target pod of a live migration: \
+                try again in a moment",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": "!variables.live || variables.ours || object.status.?hard == oldObject.status.?hard",
+            "message": denied("status.hard stays as it is while the target pod of a live migration is let in"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": mark_is_ours,
+            "message": denied("only Sluice marks a quota, for at most 10 s"),
+            "reason": "Forbidden",
+        },
+    ]);
+    let rules = json!([rule("", "UPDATE", "resourcequotas/status")]);
+    let mut policy = policy(names::CHARGE_POLICY, rules, validations);
+    crate::render::set_in(&mut policy, "spec", "variables", variables);
+    policy
+}
+
+/// Puts the policy on charges in force everywhere.
+pub fn charge_binding() -> Value {
+    binding(names::CHARGE_POLICY)
+}
+
+fn rule(group: &str, operation: &str, resource: &str) -> Value {
+    json!({
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": [operation],
+        "resources": [resource],
+        "scope": "Namespaced",
+    })
+}
+
+fn policy(name: &str, rules: Value, validations: Value) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": cluster_metadata(name),
+        "spec": {
+            // A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it
+            // has not seen both policies deny.
+            "failurePolicy": "Ignore",
+            "matchConstraints": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
+                "objectSelector": {},
+                "resourceRules": rules,
+            },
+            "validations": validations,
+        },
+    })
+}
+
+fn binding(name: &str) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": cluster_metadata(name),
+        "spec": { "policyName": name, "validationActions": ["Deny"] },
+    })
+}
+
+/// A quota in the namespace of the installation that limits nothing that matters (its amount is stored as it is written): on it the policies are asked, in dry runs,
+/// whether they are in force.
+pub fn proof_quota(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": crate::render::metadata(options, names::PROOF_QUOTA),
+        "spec": { "hard": { "count/replicationcontrollers": "999" } },
+    })
+}

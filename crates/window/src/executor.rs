@@ -1,0 +1,332 @@
+//! Carries out the commands of one opening.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::headroom::Raise;
+use sluice_index::headroom::{HeadroomIndex, NativeRecord};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::attempts::Attempt;
+use crate::headroom::{Headroom, Target};
+use crate::patches;
+use crate::protocol::{Answer, Command, Look, Opening, QuotaRef, RENEWAL_MS, is_over};
+use crate::requests::GrantNames;
+use crate::restore::Restorer;
+use crate::status_writer::Written;
+
+/// How long a lock holds when it is taken or renewed, if it is not ended before; the admission policy allows no more.
+pub const LOCK_SECONDS: i64 = 10;
+/// The same as a time.
+const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
+/// How long API servers get to know of a raise.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// So long before the end of the lock a raise is ended: ends are whole seconds, and each API server has its own clock.
+const MARGIN: Duration = Duration::from_millis(2_500);
+/// How long the API server waits for the webhooks that are asked beside ours, and some time to create the pod.
+const HOLD_TIME: Duration = Duration::from_millis(10_500);
+/// How long a pod for which a quota was charged may take to be seen.
+const CONFIRM_TIME: Duration = Duration::from_secs(2);
+/// How long an opening waits for another one of its namespace: virt-controller has three threads for all migrations.
+pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
+
+/// The state of the I/O of one opening.
+pub(crate) struct Executor<'h> {
+    headroom: &'h Headroom,
+    target: &'h Target,
+    /// When waiting for other openings ends.
+    others_until: Instant,
+    admit: Option<oneshot::Sender<()>>,
+    attempt: Arc<Attempt>,
+    /// The quotas as they were last seen.
+    records: HashMap<Arc<str>, Arc<NativeRecord>>,
+    /// The first raise, if one was sent.
+    pub(crate) raised_at: Option<Instant>,
+    /// When the API server was told to create the target.
+    let_in_at: Option<Instant>,
+    /// When the lock ends for sure.
+    lock_end: Instant,
+    pub(crate) raises: Vec<Raise>,
+}
+
+impl<'h> Executor<'h> {
+    pub(crate) fn new(
+        headroom: &'h Headroom,
+        target: &'h Target,
+        others_until: Instant,
+        admit: oneshot::Sender<()>,
+        attempt: Arc<Attempt>,
+    ) -> Self {
+        Self {
+            headroom,
+            target,
+            others_until,
+            admit: Some(admit),
+            attempt,
+            records: HashMap::new(),
+            raised_at: None,
+            let_in_at: None,
+            lock_end: Instant::now(),
+            raises: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn carry_out(&mut self, opening: &Opening, command: Command) -> Answer {
+        match command {
+            Command::Look(look) => self.look(look).await,
+            Command::WaitForOther => self.wait_for_other(opening).await,
+            Command::Clear(quota) => {
+                let now_ms = self.headroom.server_now_ms();
+                self.end(&quota, |mark| is_over(mark, now_ms), Instant::now()).await
+            }
+            Command::Raise { raise, mark } => self.raise(raise, mark).await,
+            Command::Settle(mark) => self.settle(opening, mark).await,
+            Command::LetIn => self.let_in(),
+            Command::Await => self.await_target(opening).await,
+            Command::Renew(quota) => self.renew(opening, &quota).await,
+            Command::Restore(quota) => {
+                let until = self.lock_end.max(Instant::now() + Duration::from_millis(500));
+                self.end(&quota, |mark| opening.is_own(mark), until).await
+            }
+            Command::Confirm => self.confirm().await,
+            Command::Stop(_) => Answer::NotSeen,
+        }
+    }
+
+    async fn look(&mut self, look: Look) -> Answer {
+        let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
+        if look != Look::Memory
+            && let Some(why) = self.headroom.unproven()
+        {
+            return Answer::Unproven(why);
+        }
+        let grants = match look {
+            Look::Memory => Ok(None),
+            Look::Grants | Look::Quotas => requests.grants(namespace, &self.grant_names()).await.map(Some),
+            Look::All => requests.budget(namespace).await.map(Some),
+        };
+        match grants {
+            Ok(Some(grants)) => self.headroom.observed.learn(namespace, &self.grant_names(), &grants),
+            Ok(None) => {}
+            Err(error) => return Answer::Failed(format!("reading what is granted: {error}").into()),
+        }
+        let records = match look {
+            Look::Memory | Look::Grants => {
+                self.headroom.observed.read(|index| index.quotas.records_in(namespace).to_vec())
+            }
+            Look::Quotas | Look::All => match self.headroom.quotas(namespace).await {
+                Ok(records) => records,
+                Err(error) => return Answer::Failed(format!("reading quotas: {error}").into()),
+            },
+        };
+        self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
+        match self.headroom.sight(namespace, &records, (look == Look::Memory, None)).await {
+            Ok(sight) => Answer::Seen(sight),
+            Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
+        }
+    }
+
+    fn grant_names(&self) -> GrantNames {
+        let (vmmrqs, policies) =
+            self.headroom.observed.read(|index| index.grant_names(&self.target.namespace));
+        GrantNames { vmmrqs, policies }
+    }
+
+    /// Somebody else's mark: until the watch shows that none is left.
+    async fn wait_for_other(&self, opening: &Opening) -> Answer {
+        let namespace = &self.target.namespace;
+        let left = self.others_until.saturating_duration_since(Instant::now());
+        let free = |index: &HeadroomIndex| {
+            let marks =
+                index.quotas.raised_in(namespace).filter_map(|key| index.quota(namespace, &key.name)?.mark());
+            let mut foreign = marks.filter(|mark| !opening.is_own(*mark));
+            foreign.next().is_none().then_some(())
+        };
+        let found = self.headroom.observed.until(left, free).await;
+        found.map_or(Answer::TimeUp, |()| Answer::Free)
+    }
+
+    async fn raise(&mut self, raise: Raise, mark: i64) -> Answer {
+        let Some(record) = self.records.get(&raise.quota) else { return Answer::Conflict };
+        let patch = patches::raise(record, &raise, mark);
+        let sent = Instant::now();
+        self.raised_at.get_or_insert(sent);
+        let written = self.headroom.writer.write(&self.target.namespace, &raise.quota, &patch).await;
+        if matches!(written, Written::Done(..)) {
+            self.headroom.metrics.raise();
+            self.raises.push(raise);
+        }
+        self.lock_written(written)
+    }
+
+    async fn renew(&mut self, opening: &Opening, quota: &QuotaRef) -> Answer {
+        let Some(record) = self.newest(quota) else { return Answer::Conflict };
+        let Some(own) = record.native().mark().filter(|mark| opening.is_own(*mark)) else {
+            return Answer::Conflict;
+        };
+        let patch = patches::renew(&record, own + RENEWAL_MS);
+        let written = self.headroom.writer.write(&self.target.namespace, &quota.name, &patch).await;
+        self.lock_written(written)
+    }
+
+    fn lock_written(&mut self, written: Written) -> Answer {
+        match written {
+            Written::Done(record, date) => {
+                if let (Some(mark), Some(date)) = (record.native().mark(), date) {
+                    // The date is up to a second old.
+                    let left = mark.saturating_sub(date.as_millisecond()).saturating_sub(1000);
+                    self.lock_end = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or(0));
+                }
+                self.records.insert(Arc::clone(&record.name), Arc::new(*record));
+                Answer::Written
+            }
+            Written::Conflict => Answer::Conflict,
+            Written::Unanswered(_) => {
+                self.lock_end = self.lock_end.max(Instant::now() + LOCK_TIME);
+                Answer::Unanswered
+            }
+            Written::Refused(why) => Answer::Refused(why),
+            Written::Failed(why) => Answer::Failed(why),
+        }
+    }
+
+    async fn settle(&self, opening: &Opening, mark: i64) -> Answer {
+        let (headroom, namespace) = (self.headroom, &self.target.namespace);
+        let shown = |index: &HeadroomIndex| {
+            let is_shown = |quota: &QuotaRef| {
+                let Some(written) = self.records.get(&quota.name).filter(|record| record.uid == quota.uid)
+                else {
+                    return true;
+                };
+                let known = index.quotas.record(namespace, &quota.name);
+                known.is_none_or(|known| !known.version.is_older_than(written.version))
+            };
+            opening.raised().iter().all(is_shown).then(|| index.quotas.records_in(namespace).to_vec())
+        };
+        let marked: Vec<_> =
+            opening.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
+        let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
+        let (known, shown) = tokio::join!(
+            headroom.probes.know(namespace, mark, plain, SETTLE_TIME),
+            headroom.observed.until(SETTLE_TIME, shown)
+        );
+        if let Err((peer, why)) = known {
+            headroom.proofs.doubt();
+            return Answer::Unproven(
+                format!("API server {} does not know of the raise: {why}", peer.name).into(),
+            );
+        }
+        let Some(records) = shown else {
+            return Answer::Unproven("the watch of quotas does not show the raise".into());
+        };
+        if let Some(at) = self.raised_at {
+            headroom.metrics.settled(at.elapsed());
+        }
+        // The first raise is the oldest: a later one of another namespace knows of it.
+        let first = opening.raised().first().and_then(|quota| self.records.get(&quota.name));
+        let own = first.map(|record| record.version);
+        match headroom.sight(namespace, &records, (false, own)).await {
+            Ok(sight) => Answer::Settled(sight),
+            Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
+        }
+    }
+
+    fn let_in(&mut self) -> Answer {
+        self.let_in_at.get_or_insert_with(Instant::now);
+        self.attempt.let_in();
+        if let Some(admit) = self.admit.take() {
+            // The webhook's request is over when the API server has given up; then the target is not seen.
+            let _ = admit.send(());
+        }
+        Answer::LetIn
+    }
+
+    async fn await_target(&self, opening: &Opening) -> Answer {
+        let namespace = &self.target.namespace;
+        let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
+        let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
+        let left = closing.min(hold_end).saturating_duration_since(Instant::now());
+        let look = |index: &HeadroomIndex| {
+            if self.is_seen(index) {
+                return Some(Answer::Exists);
+            }
+            let quota =
+                |quota: &QuotaRef| index.quota(namespace, &quota.name).filter(|known| known.uid == quota.uid);
+            // Quotas that are only marked do not tell.
+            let mut charged =
+                opening.raised().iter().filter_map(|reference| quota(reference)?.is_charged()).peekable();
+            if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
+                return Some(Answer::Charged);
+            }
+            let own = |reference: &QuotaRef| {
+                quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| opening.is_own(mark)))
+            };
+            // The raise was ended by another process, or the quota is gone.
+            (!opening.raised().iter().any(own)).then_some(Answer::NotSeen)
+        };
+        let answer = tokio::select! {
+            found = self.headroom.observed.until(left, look) => match found {
+                Some(answer) => answer,
+                None if closing < hold_end => return Answer::Closing,
+                None => Answer::NotSeen,
+            },
+            () = self.attempt.failed() => Answer::Denied,
+        };
+        // The raise is about to end: later attempts need one of their own.
+        self.attempt.close();
+        answer
+    }
+
+    async fn confirm(&self) -> Answer {
+        let seen = |index: &HeadroomIndex| self.is_seen(index).then_some(());
+        let found = tokio::select! {
+            found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
+            () = self.attempt.failed() => None,
+        };
+        found.map_or(Answer::NotSeen, |()| Answer::Exists)
+    }
+
+    fn is_seen(&self, index: &HeadroomIndex) -> bool {
+        self.attempt.pods().iter().any(|pod| index.targets.seen(pod))
+    }
+
+    async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Answer {
+        let known = self.newest(quota);
+        let headroom = self.headroom;
+        let (requests, writer) = (&headroom.requests, &headroom.writer);
+        let restorer = Restorer { requests, writer, namespace: &self.target.namespace };
+        let time = until.saturating_duration_since(Instant::now()) + Duration::from_secs(4);
+        let written = timeout(time, restorer.end(quota, known, is_own, until)).await;
+        match written {
+            Ok(Written::Done(..)) => Answer::Written,
+            Ok(Written::Conflict) => Answer::Conflict,
+            Ok(Written::Refused(why)) => self.left(quota, Answer::Refused(why)),
+            Ok(Written::Failed(why)) => self.left(quota, Answer::Failed(why)),
+            Ok(Written::Unanswered(_)) | Err(_) => self.left(quota, Answer::Unanswered),
+        }
+    }
+
+    fn left(&self, quota: &QuotaRef, answer: Answer) -> Answer {
+        self.headroom.metrics.left();
+        let (namespace, quota) = (&self.target.namespace, &quota.name);
+        tracing::warn!(%namespace, %quota, ?answer, "quota left raised until its lock ends");
+        answer
+    }
+
+    /// The quota as it was written or shown last.
+    fn newest(&self, quota: &QuotaRef) -> Option<Arc<NativeRecord>> {
+        let is_it = |record: &&Arc<NativeRecord>| record.uid == quota.uid;
+        let written = self.records.get(&quota.name).filter(is_it).cloned();
+        let namespace = &self.target.namespace;
+        let shown = self
+            .headroom
+            .observed
+            .read(|index| index.quotas.record(namespace, &quota.name).filter(is_it).cloned());
+        match (written, shown) {
+            (Some(written), Some(shown)) if shown.version.is_older_than(written.version) => Some(written),
+            (written, shown) => shown.or(written),
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Lets target pods in: the machine of [`crate::protocol`] with its I/O.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use sluice_engine::Uid;
+use sluice_engine::headroom::{Need, Raise};
+use sluice_index::Version;
+use sluice_index::headroom::{MigrationRecord, NativeRecord};
+use sluice_index::wire::PodWire;
+use sluice_kube_ext::retry::process_seed;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::attempts::{Attempt, Attempts};
+use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME};
+use crate::lanes::Lanes;
+use crate::metrics::HeadroomMetrics;
+use crate::observed::Observed;
+use crate::patches;
+use crate::probes::Probes;
+use crate::proofs::Proofs;
+use crate::protocol::{Backoff, Command, Ending, Opening, QuotaRef, Sight};
+use crate::requests::Requests;
+use crate::restore::Restorer;
+use crate::servers::Servers;
+use crate::status_writer::{StatusWriter, Written};
+
+/// Above this many quotas a namespace's are listed.
+const MOST_SINGLE_READS: usize = 16;
+
+/// The key of `status.used` that counts nudges. No quota limits it, quota admission looks only at keys of `status.hard`, and
+/// kube-controller-manager drops it at its next sync.
+pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
+/// Waits after a write that was refused as a matter of principle; milliseconds.
+const FORBIDDEN: (u64, u64) = (10_000, 300_000);
+
+/// A pod to be let in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its uid.
+    pub pod: Uid,
+    /// What of a migration it is: its label `kubevirt.io`.
+    pub role: Box<str>,
+    /// The migration that it is for.
+    pub migration: MigrationRef,
+    /// What it takes.
+    pub need: Need,
+}
+
+/// The migration that a target is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationRef {
+    /// Name of the VirtualMachineInstanceMigration.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: Uid,
+    /// Name of the VirtualMachineInstance.
+    pub machine: Arc<str>,
+    /// Its uid.
+    pub machine_uid: Uid,
+}
+
+/// Until when something is not tried again, by namespace.
+type Waits = Mutex<HashMap<Arc<str>, Backoff>>;
+
+/// How an opening went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// For whom it was.
+    pub target: Target,
+    /// How it ended.
+    pub ending: Ending,
+    /// What was raised.
+    pub raises: Vec<Raise>,
+    /// From the first raise to the last restore.
+    pub raised_for: Duration,
+}
+
+/// What a [`Headroom`] works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// What is known of the cluster.
+    pub observed: Arc<Observed>,
+    /// Reads.
+    pub requests: Requests,
+    /// Writes.
+    pub writer: StatusWriter,
+    /// The API servers.
+    pub servers: Arc<Servers>,
+    /// Counters.
+    pub metrics: HeadroomMetrics,
+}
+
+/// Opens and ends raises, one at a time in each namespace.
+pub struct Headroom {
+    pub(crate) observed: Arc<Observed>,
+    pub(crate) requests: Requests,
+    pub(crate) writer: StatusWriter,
+    pub(crate) probes: Probes,
+    pub(crate) proofs: Proofs,
+    pub(crate) metrics: HeadroomMetrics,
+    servers: Arc<Servers>,
+    seed: u64,
+    lanes: Lanes,
+    attempts: Attempts,
+    /// Of namespaces in which nothing was found to be granted, what was known when it was looked for: what is granted later
+    /// is shown by the watches.
+    listed: Mutex<HashMap<Arc<str>, u64>>,
+    /// No writes.
+    forbidden: Waits,
+    started: Instant,
+    told: Box<dyn Fn(Outcome) + Send + Sync>,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Headroom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Headroom").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl Headroom {
+    /// `told` hears of each opening that raised something.
+    #[must_use]
+    pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
+        let Parts { observed, requests, writer, servers, metrics } = parts;
+        let clock = Arc::clone(&requests.clock);
+        Arc::new(Self {
+            observed,
+            requests,
+            writer,
+            probes: Probes::new(Arc::clone(&servers), clock),
+            proofs: Proofs::new(Arc::clone(&servers)),
+            metrics,
+            servers,
+            seed: process_seed(),
+            lanes: Lanes::default(),
+            attempts: Attempts::default(),
+            listed: Mutex::default(),
+            forbidden: Mutex::default(),
+            started: Instant::now(),
+            told: Box::new(told),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// What is known of the cluster.
+    #[must_use]
+    pub const fn observed(&self) -> &Arc<Observed> {
+        &self.observed
+    }
+
+    /// How status of quotas is written.
+    #[must_use]
+    pub const fn writer(&self) -> &StatusWriter {
+        &self.writer
+    }
+
+    /// Keeps asking whether the admission policies are in force, until `cancel`.
+    pub async fn keep_proving(self: Arc<Self>, namespace: String, cancel: CancellationToken) {
+        let asked = || {
+            self.metrics.servers(self.proofs.counts(), self.hidden().is_some(), self.writer.impersonates());
+        };
+        self.proofs.keep(&self.probes, &namespace, asked, cancel).await;
+    }
+
+    /// Why nothing is raised now; `None` if it can be.
+    #[must_use]
+    pub fn unproven(&self) -> Option<Arc<str>> {
+        self.hidden().map(Into::into).or_else(|| self.proofs.missing())
+    }
+
+    fn hidden(&self) -> Option<String> {
+        self.servers.hidden(self.requests.clock.now().unwrap_or_else(Timestamp::now))
+    }
+
+    /// Lets a target in that the API server waits to create. Returns as soon as its creation may go on, at the latest
+    /// after `patience`; what was raised is ended behind. The word says how it went so far.
+    pub async fn admit(self: &Arc<Self>, target: Target, patience: Duration) -> &'static str {
+        // A second attempt tells that the first one failed.
+        let Some(attempt) = self.attempts.begin(&target) else { return self.leave("joined") };
+        if !self.observed.is_synced() {
+            return self.leave("not_synced");
+        }
+        if self.observed.is_resting(&target.namespace) {
+            return self.leave("resting");
+        }
+        if self.is_waiting(&self.forbidden, &target.namespace) {
+            return self.leave("forbidden");
+        }
+        let (admit, admitted) = oneshot::channel();
+        let this = Arc::clone(self);
+        self.tasks.spawn(async move { this.open(target, admit, attempt).await });
+        // An error means that the opening ended without an answer: the target goes on all the same.
+        let _ = timeout(patience, admitted).await;
+        "opened"
+    }
+
+    fn leave(&self, word: &'static str) -> &'static str {
+        self.metrics.ended(word);
+        word
+    }
+
+    async fn open(self: Arc<Self>, target: Target, admit: oneshot::Sender<()>, attempt: Arc<Attempt>) {
+        let namespace = Arc::clone(&target.namespace);
+        let others_until = Instant::now() + OTHERS_TIME;
+        let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
+        let listed = self.listed.lock().get(&namespace).copied();
+        let mut opening =
+            Opening::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)));
+        let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
+        let ending = match lane {
+            Ok(_) if self.observed.is_resting(&namespace) => None,
+            Ok(_) => loop {
+                match opening.command() {
+                    Command::Stop(ending) => break Some(ending),
+                    command => {
+                        let answer = executor.carry_out(&opening, command).await;
+                        opening.take(answer);
+                    }
+                }
+            },
+            Err(_) => Some(Ending::Busy),
+        };
+        let (raised_at, raises) = (executor.raised_at, std::mem::take(&mut executor.raises));
+        drop(executor);
+        drop(lane);
+        self.attempts.end(&target, &attempt);
+        let Some(ending) = ending else { return self.metrics.ended("resting") };
+        self.report(Outcome {
+            target,
+            ending,
+            raises,
+            raised_for: raised_at.map(|at| at.elapsed()).unwrap_or_default(),
+        });
+    }
+
+    fn report(&self, outcome: Outcome) {
+        let Outcome { target, ending, raises, raised_for } = &outcome;
+        self.metrics.ended(ending.word());
+        match ending {
+            Ending::NotEnough(_) | Ending::Refused(_) => {
+                let situation = self.observed.situation(&target.namespace);
+                self.listed.lock().insert(Arc::clone(&target.namespace), situation);
+            }
+            Ending::Forbidden(_) => self.wait(&self.forbidden, &target.namespace, FORBIDDEN),
+            Ending::Taken => self.observed.taken(&target.namespace),
+            _ => {
+                self.listed.lock().remove(&target.namespace);
+                self.forbidden.lock().remove(&target.namespace);
+            }
+        }
+        if raises.is_empty() && !matches!(ending, Ending::Forbidden(_)) {
+            return;
+        }
+        self.metrics.restored(*raised_for);
+        tracing::info!(
+            namespace = %target.namespace,
+            migration = %target.migration.name,
+            vmi = %target.migration.machine,
+            quotas = raises.len(),
+            raised_ms = u64::try_from(raised_for.as_millis()).unwrap_or(u64::MAX),
+            ending = ?ending,
+            "raise ended"
+        );
+        (self.told)(outcome);
+    }
+
+    fn is_waiting(&self, waits: &Waits, namespace: &Arc<str>) -> bool {
+        waits.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
+    }
+
+    fn wait(&self, waits: &Waits, namespace: &Arc<str>, bounds: (u64, u64)) {
+        let now = self.now_ms();
+        let mut waits = waits.lock();
+        let backoff = waits.entry(Arc::clone(namespace)).or_default();
+        if !backoff.is_waiting(now) {
+            backoff.failed(now, 0, bounds);
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What a plan takes: these quotas, the budget as it is known, the API server's clock and a mark of its own.
+    /// With `guess` nothing is asked: without a clock no lock is over. `own` is the version of a raise of this opening:
+    /// younger ones give way to it.
+    pub(crate) async fn sight(
+        &self,
+        namespace: &str,
+        records: &[Arc<NativeRecord>],
+        (guess, own): (bool, Option<Version>),
+    ) -> kube::Result<Sight> {
+        let now_ms = match self.requests.clock.now() {
+            Some(now) => now.as_millisecond(),
+            None if guess => 0,
+            None => self.requests.clock().await?.as_millisecond(),
+        };
+        let (budget, opted_out) =
+            self.observed.read(|index| (index.budget_before(namespace, own), index.opted_out(namespace)));
+        let mut quotas: Vec<_> = records.iter().map(|record| record.native()).collect();
+        quotas.iter_mut().for_each(|quota| quota.opted_out |= opted_out);
+        Ok(Sight { quotas, budget, now_ms, mark: self.mark(now_ms) })
+    }
+
+    /// The end of a lock taken now, unlike that of any other: openings of one second differ in the milliseconds, which do not
+    /// count for the end. Neither it nor the next one is a multiple of 1000, which would be stored in another way.
+    fn mark(&self, now_ms: i64) -> i64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        let draw = RandomState::new().hash_one(self.seed) % 499;
+        (now_ms.div_euclid(1000) + LOCK_SECONDS) * 1000 + 1 + 2 * i64::try_from(draw).unwrap_or(0)
+    }
+
+    /// All quotas of a namespace, not from a cache. Each known quota is read by its name: an API server answers that from
+    /// storage, while it lets a list wait until its cache has caught up, which takes ten times as long.
+    pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<NativeRecord>>> {
+        let names: Vec<Arc<str>> = self.observed.read(|index| {
+            index.quotas.records_in(namespace).iter().map(|record| Arc::clone(&record.name)).collect()
+        });
+        let wires = if names.len() > MOST_SINGLE_READS {
+            self.requests.quotas(namespace).await?
+        } else {
+            let reads = names.iter().map(|name| self.requests.quota(namespace, name));
+            futures::future::try_join_all(reads).await?.into_iter().flatten().collect()
+        };
+        let mut records: Vec<_> = wires.iter().map(|wire| Arc::new(NativeRecord::read(wire))).collect();
+        records.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(records)
+    }
+
+    /// Restores a quota that is left raised. `raised_ms`: for how long it has been seen raised without a mark.
+    pub async fn sweep(&self, namespace: &str, quota: &QuotaRef, raised_ms: u64) -> Written {
+        let now = match self.requests.clock().await {
+            Ok(now) => now.as_millisecond(),
+            Err(error) => {
+                return Written::Failed(format!("asking for the API server's clock: {error}").into());
+            }
+        };
+        Restorer { requests: &self.requests, writer: &self.writer, namespace }
+            .sweep(quota, now, raised_ms)
+            .await
+    }
+
+    /// Writes a quota without changing what it says, which wakes virt-controller: it tries every rejected migration of a
+    /// namespace again when one of its quotas changes (`pkg/virt-controller/watch/migration/migration.go`).
+    pub async fn nudge(&self, namespace: &Arc<str>, name: &Arc<str>, uid: &Uid) -> Written {
+        let record = self.observed.read(|index| index.quotas.record(namespace, name).cloned());
+        let Some(record) = record.filter(|record| record.uid == *uid) else { return Written::Conflict };
+        let nudges = record.raw().used.get(NUDGE_KEY).and_then(|text| text.parse::<u32>().ok());
+        let next = nudges.map_or(1, |count| count.wrapping_add(1));
+        self.writer.write(namespace, name, &patches::nudge(&record, NUDGE_KEY, next)).await
+    }
+
+    /// The API server's clock, as far as it is known; milliseconds since the epoch.
+    #[must_use]
+    pub fn server_now_ms(&self) -> i64 {
+        self.requests.clock.now().unwrap_or_else(Timestamp::now).as_millisecond()
+    }
+
+    /// A migration, not from a cache.
+    ///
+    /// # Errors
+    /// When it cannot be read; `None` is no error.
+    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<MigrationRecord>> {
+        let wire = self.requests.migration(namespace, name).await?;
+        Ok(wire.as_ref().map(MigrationRecord::read))
+    }
+
+    /// The pods of a virtual machine, not from a cache.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn pods_of(&self, namespace: &str, machine_uid: &str) -> kube::Result<Vec<PodWire>> {
+        self.requests.pods_of(namespace, machine_uid).await
+    }
+
+    /// Waits until every raise of this process is ended. New ones can still be made.
+    pub async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+}

@@ -1,0 +1,32 @@
+//! Head-room: how the target pod of a live migration enters a full ResourceQuota.
+//!
+//! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what an opening asks for; [`Observed`] is what a process
+//! knows of the cluster; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
+
+mod attempts;
+mod clock;
+mod executor;
+mod headroom;
+mod lanes;
+mod metrics;
+mod observed;
+mod patches;
+mod peers;
+mod probes;
+mod proofs;
+pub mod protocol;
+mod requests;
+mod restore;
+mod servers;
+mod status_writer;
+
+pub use clock::ServerClock;
+pub use headroom::{Headroom, MigrationRef, NUDGE_KEY, Outcome, Parts, Target};
+pub use metrics::HeadroomMetrics;
+pub use observed::{Dirty, Observed};
+pub use peers::{follow_identities, follow_servers};
+pub use proofs::Proofs;
+pub use protocol::Ending;
+pub use requests::Requests;
+pub use servers::{Peer, Servers};
+pub use status_writer::{StatusWriter, Written};

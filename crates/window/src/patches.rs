@@ -1,0 +1,45 @@
+//! Merge patches of a quota's status. Each holds for one version of the quota: it is a compare-and-swap.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use sluice_engine::headroom::{MARK, Raise, Restore};
+use sluice_index::headroom::NativeRecord;
+
+/// Sets the keys of a raise and the mark.
+pub(crate) fn raise(record: &NativeRecord, raise: &Raise, mark: i64) -> Value {
+    let keys = raise.keys.iter().map(|raised| (raised.key.to_string(), json!(raised.to.to_string())));
+    let mut hard: Map<String, Value> = keys.collect();
+    hard.insert(MARK.to_owned(), json!(mark.to_string()));
+    patch(record, hard, json!({ MARK: mark.to_string() }))
+}
+
+/// Sets the mark anew.
+pub(crate) fn renew(record: &NativeRecord, mark: i64) -> Value {
+    let mark = json!({ MARK: mark.to_string() });
+    patch(record, mark.as_object().cloned().unwrap_or_default(), mark)
+}
+
+/// Changes a key that nothing looks at.
+pub(crate) fn nudge(record: &NativeRecord, key: &str, count: u32) -> Value {
+    patch(record, Map::new(), json!({ key: count.to_string() }))
+}
+
+/// Ends a raise. Amounts are written as `spec.hard` has them.
+pub(crate) fn restore(record: &NativeRecord, restore: &Restore) -> Value {
+    let texts: BTreeMap<String, String> = record.raw().spec_hard;
+    let keys = restore.keys.keys().filter_map(|key| Some((key.to_string(), json!(texts.get(&**key)?))));
+    let mut hard: Map<String, Value> = keys.collect();
+    if !restore.unmark {
+        return patch(record, hard, json!({}));
+    }
+    hard.insert(MARK.to_owned(), Value::Null);
+    patch(record, hard, json!({ MARK: null }))
+}
+
+fn patch(record: &NativeRecord, hard: Map<String, Value>, used: Value) -> Value {
+    json!({
+        "metadata": { "uid": record.uid.to_string(), "resourceVersion": record.version.precondition() },
+        "status": { "hard": hard, "used": used },
+    })
+}

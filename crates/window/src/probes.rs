@@ -1,0 +1,174 @@
+//! Dry runs that tell what an API server knows and enforces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::Method;
+use kube::Client;
+use serde_json::json;
+use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
+use sluice_engine::headroom::MARK;
+use sluice_kube_ext::raw::{Call, JSON, Reply, send};
+use tokio::time::{Instant, sleep};
+
+use crate::clock::ServerClock;
+use crate::requests::{DEADLINE, quotas};
+use crate::servers::{Peer, Servers};
+
+/// The first pause between two probes; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// How long an API server that has much to do may take for an answer that no target waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a probe names that the admission policy has to let through.
+const NO_MARK: i64 = 1;
+/// A lock until this moment (the year 2200, in ms) is longer than any that is allowed.
+const FAR_AWAY: i64 = 7_258_118_400_001;
+
+/// Whether the policies are in force at an API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Both have denied what they have to deny.
+    Given,
+    /// One did not. What was said instead.
+    Missing(Arc<str>),
+    /// There was no answer, which proves nothing.
+    Unanswered(Arc<str>),
+}
+
+/// Asks API servers in dry runs.
+#[derive(Debug)]
+pub struct Probes {
+    servers: Arc<Servers>,
+    clock: Arc<ServerClock>,
+}
+
+impl Probes {
+    /// Asks each of `servers`.
+    #[must_use]
+    pub const fn new(servers: Arc<Servers>, clock: Arc<ServerClock>) -> Self {
+        Self { servers, clock }
+    }
+
+    /// Asks each API server until it knows of this mark in a quota of the namespace, and until its quota admission has judged
+    /// what came before. The admission policy denies a probe that names the mark; a probe that names none goes on to quota
+    /// admission, which has one queue for each namespace and refuses it by the mark: `plain` says that this can be told,
+    /// because one quota is marked and it has no scopes. Then that one answer tells both.
+    ///
+    /// # Errors
+    /// When one of them did not in `time`. The error has its address and its last answer.
+    pub async fn know(
+        &self,
+        namespace: &str,
+        mark: i64,
+        plain: bool,
+        time: Duration,
+    ) -> Result<(), (Peer, Arc<str>)> {
+        let (end, peers) = (Instant::now() + time, self.servers.each());
+        let limited = format!("limited: {MARK}={mark}");
+        let limited = &limited;
+        let asked = peers.into_iter().map(|peer| async move {
+            for _ in 0..self.servers.proofs() {
+                let said = async {
+                    if plain {
+                        return self.until_denied(&peer, namespace, NO_MARK, limited, end).await;
+                    }
+                    self.until_denied(&peer, namespace, mark, names::PROBE_DENIED, end).await?;
+                    self.until_denied(&peer, namespace, NO_MARK, "", end).await
+                };
+                said.await.map_err(|said| (peer.clone(), said))?;
+            }
+            Ok(())
+        });
+        try_join_all(asked).await.map(drop)
+    }
+
+    /// An empty `text` is content with any answer of quota admission.
+    async fn until_denied(
+        &self,
+        peer: &Peer,
+        namespace: &str,
+        mark: i64,
+        text: &str,
+        end: Instant,
+    ) -> Result<(), Arc<str>> {
+        let body = probe(mark)?;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
+            let said = match self.try_create(&peer.client, namespace, &body, time).await {
+                Ok(reply) if is_denial(&reply, text) || (text.is_empty() && reply.is_success()) => {
+                    return Ok(());
+                }
+                Ok(reply) if reply.is_success() => "the mark is not known there".to_owned(),
+                Ok(reply) => reply.status().message,
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() + pause >= end {
+                return Err(said.into());
+            }
+            // A watch has to reach the API server's own cache first; nothing announces that it did.
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Asks one API server whether both policies are in force, with the quota that is installed for this in `namespace`.
+    pub async fn prove(&self, peer: &Peer, namespace: &str) -> Proof {
+        match self.try_prove(peer, namespace).await {
+            Ok(()) => Proof::Given,
+            Err(proof) => proof,
+        }
+    }
+
+    async fn try_prove(&self, peer: &Peer, namespace: &str) -> Result<(), Proof> {
+        let body = probe(0).map_err(Proof::Missing)?;
+        let reply = self.try_create(&peer.client, namespace, &body, PATIENCE).await;
+        expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;
+        let path = format!("{}/{}/status?dryRun=All", quotas(namespace), names::PROOF_QUOTA);
+        let mark = json!({ MARK: FAR_AWAY.to_string() });
+        let patch = json!({ "status": { "hard": mark, "used": mark } });
+        let body = Some(("application/merge-patch+json", patch.to_string().into_bytes()));
+        let reply = send(&peer.client, Call { method: Method::PATCH, path, body }, PATIENCE).await;
+        expect(names::CHARGE_POLICY, reply, names::CHARGE_DENIED)
+    }
+
+    async fn try_create(
+        &self,
+        client: &Client,
+        namespace: &str,
+        body: &Bytes,
+        time: Duration,
+    ) -> kube::Result<Reply> {
+        let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_PROBES);
+        let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}?dryRun=All");
+        let call = Call { method: Method::POST, path, body: Some((JSON, body.to_vec())) };
+        let reply = send(client, call, time).await?;
+        self.clock.observe(reply.date);
+        Ok(reply)
+    }
+}
+
+fn expect(policy: &str, reply: kube::Result<Reply>, denial: &str) -> Result<(), Proof> {
+    let said = match reply {
+        Ok(reply) if is_denial(&reply, denial) => return Ok(()),
+        Ok(reply) if reply.is_success() => "what it denies was let in".to_owned(),
+        Ok(reply) if reply.code == 429 || reply.code >= 500 => {
+            return Err(Proof::Unanswered(reply.status().message.into()));
+        }
+        Ok(reply) => reply.status().message,
+        Err(error) => return Err(Proof::Unanswered(error.to_string().into())),
+    };
+    Err(Proof::Missing(format!("admission policy {policy} is not in force: {said}").into()))
+}
+
+fn is_denial(reply: &Reply, text: &str) -> bool {
+    reply.code == 403 && reply.status().message.contains(text)
+}
+
+fn probe(mark: i64) -> Result<Bytes, Arc<str>> {
+    let probe = HeadroomProbe::new(names::PROBE_NAME, HeadroomProbeSpec { mark });
+    serde_json::to_vec(&probe).map(Bytes::from).map_err(|error| error.to_string().into())
+}

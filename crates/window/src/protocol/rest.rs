@@ -1,0 +1,155 @@
+//! Which namespaces are left alone for a while: where raising did not help, and where locks would take too much time.
+//!
+//! Everything rests on what the watch of quotas shows, so that all replicas come to the same result.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Locked time that may be used at once; milliseconds.
+const BURST_MS: u64 = 600;
+/// Of each second, so many milliseconds may be locked in the long run.
+const REFILL_MS_PER_S: u64 = 60;
+/// A lock that let its target in counts for no more: what takes longer is another webhook that the API server waits for, or an
+/// API server that has more to do than it can.
+const MOST_HELPFUL_MS: u64 = 250;
+/// After a lock in vain, its namespace rests for so many times as long as it was locked, at least.
+const REST_FACTOR: u64 = 10;
+/// A lock that was held for so long in vain was left by a process that died, or held for a webhook that does not answer:
+/// neither is a tenant's doing, so only the waits double.
+const LEFT_MS: u64 = 9_000;
+/// The first rest, and the longest that is not due to [`REST_FACTOR`].
+const REST_MS: (u64, u64) = (1_000, 60_000);
+
+/// Failures that are longer ago count for nothing.
+const FORGOTTEN_MS: u64 = 600_000;
+/// With more namespaces than these, those of which nothing has to be remembered are dropped.
+const MANY: usize = 1024;
+
+/// A wait that doubles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backoff {
+    until_ms: u64,
+    failures: u32,
+}
+
+impl Backoff {
+    /// One more failure: the next wait is twice as long, `least` at least.
+    pub fn failed(&mut self, now_ms: u64, least: u64, (first, longest): (u64, u64)) {
+        if now_ms > self.until_ms.saturating_add(FORGOTTEN_MS) {
+            self.failures = 0;
+        }
+        let doubled = first.saturating_mul(1 << self.failures.min(20)).min(longest);
+        self.until_ms = now_ms.saturating_add(doubled.max(least));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Whether the wait is not over.
+    #[must_use]
+    pub const fn is_waiting(&self, now_ms: u64) -> bool {
+        now_ms < self.until_ms
+    }
+}
+
+/// What is remembered of the locks of namespaces. Times are in milliseconds, of a clock that is not set back.
+#[derive(Clone, Debug, Default)]
+pub struct Rests {
+    namespaces: HashMap<Arc<str>, Rest>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rest {
+    /// When the lock was seen, and what was used then.
+    locked: Option<(u64, u64)>,
+    /// What is used has changed since: only the target gets in.
+    charged: bool,
+    debt_ms: u64,
+    debt_at: u64,
+    backoff: Backoff,
+    /// As it was before the last lock that seemed to help.
+    previous: Backoff,
+    /// What the outcome depends on, as it was when it did not help.
+    situation: u64,
+}
+
+impl Rest {
+    fn debt(&self, now_ms: u64) -> u64 {
+        self.debt_ms.saturating_sub(now_ms.saturating_sub(self.debt_at) * REFILL_MS_PER_S / 1000)
+    }
+
+    fn unlocked(&mut self, since: u64, now_ms: u64) {
+        let locked = now_ms.saturating_sub(since);
+        let is_left = !self.charged && locked >= LEFT_MS;
+        let counted = match self.charged {
+            true => locked.min(MOST_HELPFUL_MS),
+            false if is_left => 0,
+            false => locked,
+        };
+        self.debt_ms = self.debt(now_ms).saturating_add(counted);
+        self.debt_at = now_ms;
+        if self.charged {
+            self.previous = std::mem::take(&mut self.backoff);
+        } else {
+            let least = if is_left { 0 } else { locked.saturating_mul(REST_FACTOR) };
+            self.backoff.failed(now_ms, least, REST_MS);
+        }
+    }
+
+    fn is_idle(&self, now_ms: u64) -> bool {
+        self.locked.is_none() && self.debt(now_ms) == 0 && !self.backoff.is_waiting(now_ms)
+    }
+}
+
+impl Rests {
+    /// A quota of the namespace was seen. `usage` stands for what its marked quotas have used; `None` if none is marked.
+    /// `situation` stands for all that the outcome depends on and a tenant cannot change.
+    pub fn see(&mut self, namespace: &Arc<str>, usage: Option<u64>, situation: u64, now_ms: u64) {
+        let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
+        if let Some(usage) = usage {
+            match rest.locked {
+                Some((_, before)) => rest.charged |= before != usage,
+                None => (rest.locked, rest.charged) = (Some((now_ms, usage)), false),
+            }
+        } else if let Some((since, _)) = rest.locked.take() {
+            rest.situation = situation;
+            rest.unlocked(since, now_ms);
+            if self.namespaces.len() > MANY {
+                self.namespaces.retain(|_, rest| !rest.is_idle(now_ms));
+            }
+        }
+    }
+
+    /// The room was taken by a pod that it was not made for.
+    pub fn taken(&mut self, namespace: &Arc<str>, situation: u64, now_ms: u64) {
+        let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
+        rest.situation = situation;
+        rest.backoff = rest.previous;
+        rest.backoff.failed(now_ms, 0, REST_MS);
+    }
+
+    /// Whether nothing is to be raised in the namespace now.
+    #[must_use]
+    pub fn is_resting(&self, namespace: &str, situation: u64, now_ms: u64) -> bool {
+        self.namespaces.get(namespace).is_some_and(|rest| {
+            let in_vain = rest.backoff.is_waiting(now_ms) && rest.situation == situation;
+            in_vain || rest.debt(now_ms) > BURST_MS
+        })
+    }
+
+    /// Whether something is remembered of the namespace.
+    #[must_use]
+    pub fn knows(&self, namespace: &str) -> bool {
+        self.namespaces.contains_key(namespace)
+    }
+
+    /// How many namespaces something is remembered of.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.namespaces.len()
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+}

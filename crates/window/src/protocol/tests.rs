@@ -1,0 +1,354 @@
+//! Sequences of commands and answers, and what comes of them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need};
+use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
+
+use super::*;
+
+mod rests;
+
+const NOW: i64 = 1_795_294_859_000;
+const OWN: i64 = NOW + 10_123;
+const FOREIGN: i64 = NOW + 9_555;
+
+fn units(units: i64) -> Quantity {
+    Quantity::from_units(units, Format::DecimalSi)
+}
+
+fn amounts(amount: i64) -> Amounts {
+    Amounts::from([(Arc::from("memory"), units(amount))])
+}
+
+/// A quota of memory.
+fn quota(name: &str, [spec, enforced, used]: [i64; 3]) -> NativeQuota {
+    NativeQuota {
+        spec_hard: amounts(spec),
+        status_hard: amounts(enforced),
+        used: amounts(used),
+        ..NativeQuota::new(name, Uid::parse(name))
+    }
+}
+
+fn marked(name: &str, amounts: [i64; 3], mark: i64) -> NativeQuota {
+    let mut quota = quota(name, amounts);
+    quota.status_hard.insert(MARK.into(), units(mark));
+    quota
+}
+
+fn need(amount: i64) -> Need {
+    let charge = Charge::from_pairs([(Resource::Memory, Amount::from(units(amount)))]);
+    Need::new(charge, ScopeFacts::default())
+}
+
+fn unlimited() -> Budget {
+    Budget { grants: vec![Grant::Unlimited { source: "all".into() }] }
+}
+
+fn sight(quotas: &[NativeQuota], budget: Budget) -> Sight {
+    Sight { quotas: quotas.to_vec(), budget, now_ms: NOW, mark: OWN }
+}
+
+fn seen(quotas: &[NativeQuota]) -> Answer {
+    Answer::Seen(sight(quotas, unlimited()))
+}
+
+fn word(command: &Command) -> String {
+    match command {
+        Command::Look(look) => format!("Look {look:?}"),
+        Command::Raise { raise, mark } => {
+            let keys: Vec<String> = raise.keys.iter().map(|key| key.to.to_string()).collect();
+            format!("Raise {} to {} +{}", raise.quota, keys.join(","), mark - OWN)
+        }
+        Command::Clear(quota) => format!("Clear {}", quota.name),
+        Command::Renew(quota) => format!("Renew {}", quota.name),
+        Command::Restore(quota) => format!("Restore {}", quota.name),
+        Command::Settle(mark) => format!("Settle +{}", mark - OWN),
+        Command::Stop(ending) => format!("Stop {}", ending.word()),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Gives the answers one by one; returns what was asked for, the last one unanswered.
+fn play(opening: &mut Opening, answers: impl IntoIterator<Item = Answer>) -> Vec<String> {
+    let mut asked = Vec::new();
+    for answer in answers {
+        asked.push(word(&opening.command()));
+        opening.take(answer);
+    }
+    asked.push(word(&opening.command()));
+    asked
+}
+
+/// An opening that has raised the quotas, all of which are full.
+fn raised(quotas: &[NativeQuota]) -> Opening {
+    let mut opening = Opening::new(need(5), true);
+    play(&mut opening, [seen(quotas), seen(quotas)]);
+    play(&mut opening, quotas.iter().map(|_| Answer::Written));
+    opening
+}
+
+#[test]
+fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
+    let full = [quota("a", [10, 10, 8])];
+    let after = [marked("a", [10, 13, 8], OWN)];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(
+        &mut opening,
+        [
+            seen(&full),
+            seen(&full),
+            Answer::Written,
+            Answer::Settled(sight(&after, unlimited())),
+            Answer::LetIn,
+            Answer::Charged,
+            Answer::Written,
+            Answer::Exists,
+        ],
+    );
+    assert_eq!(
+        asked,
+        [
+            "Look Memory",
+            "Look Grants",
+            "Raise a to 13 +0",
+            "Settle +0",
+            "LetIn",
+            "Await",
+            "Restore a",
+            "Confirm",
+            "Stop entered"
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_written_where_it_does_not_help() {
+    let stop = |answers: Vec<Answer>, may_list: bool| {
+        let mut opening = Opening::new(need(5), may_list);
+        play(&mut opening, answers)
+    };
+    let none = |quotas: &[NativeQuota]| Answer::Seen(sight(quotas, Budget::default()));
+    let (full, tight, wide) =
+        ([quota("a", [10, 10, 8])], [quota("a", [10, 10, 4])], [quota("a", [10, 10, 0])]);
+    assert_eq!(stop(vec![seen(&wide), Answer::LetIn], true), ["Look Memory", "LetIn", "Stop not_needed"]);
+    assert_eq!(stop(vec![none(&tight), Answer::LetIn], true)[1..], ["LetIn", "Stop not_needed"]);
+    assert_eq!(
+        stop(vec![none(&full), none(&full), Answer::LetIn], true)[1..],
+        ["Look All", "LetIn", "Stop not_enough"]
+    );
+    assert_eq!(stop(vec![none(&full), Answer::LetIn], false)[1..], ["LetIn", "Stop not_enough"]);
+    let mut out = quota("a", [10, 10, 8]);
+    out.opted_out = true;
+    let out = [out];
+    assert_eq!(
+        stop(vec![seen(&out), seen(&out), Answer::LetIn], true)[1..],
+        ["Look Quotas", "LetIn", "Stop refused"]
+    );
+    let unproven = Answer::Unproven("no".into());
+    assert_eq!(
+        stop(vec![seen(&full), unproven, Answer::LetIn], true)[1..],
+        ["Look Grants", "LetIn", "Stop unproven"]
+    );
+}
+
+#[test]
+fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
+    let full = [quota("a", [10, 10, 8])];
+    let none = || Answer::Seen(sight(&full, Budget::default()));
+    let mut opening = Opening::new(need(5), true);
+    assert_eq!(play(&mut opening, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), none(), none(), Answer::LetIn]);
+    assert_eq!(asked[1..], ["Look Grants", "Look All", "LetIn", "Stop not_enough"]);
+}
+
+#[test]
+fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
+    let tight = [quota("a", [20, 20, 12])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&tight), seen(&tight)]);
+    assert_eq!(asked[2], "Raise a to  +0", "a mark alone: nothing is ever below the spec");
+    let both = [quota("a", [20, 20, 12]), quota("b", [10, 10, 8])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&both), seen(&both), Answer::Written]);
+    assert_eq!(asked[2..], ["Raise a to  +1", "Raise b to 13 +0"]);
+}
+
+#[test]
+fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
+    let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Written, Answer::Written]);
+    assert_eq!(asked[2..], ["Raise a to 13 +1", "Raise b to 13 +0", "Settle +0"]);
+}
+
+#[test]
+fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_again() {
+    let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
+    let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [9, 9, 7])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(
+        &mut opening,
+        [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now), Answer::Written],
+    );
+    assert_eq!(asked[3..], ["Raise b to 13 +0", "Look Quotas", "Raise b to 12 +0", "Settle +0"]);
+}
+
+#[test]
+fn without_the_mark_that_is_asked_for_nothing_is_settled() {
+    let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
+    let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now)]);
+    assert_eq!(asked[4..], ["Look Quotas", "Restore a"]);
+    // A lost answer: the primary may have its mark, so no other quota gets the same.
+    let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
+    let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&now)]);
+    assert_eq!(asked[3..], ["Look Quotas", "Restore b"]);
+}
+
+#[test]
+fn a_write_without_an_answer_is_looked_for() {
+    let full = [quota("a", [10, 10, 8])];
+    let arrived = [marked("a", [10, 13, 8], OWN)];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&arrived)]);
+    assert_eq!(asked[3..], ["Look Quotas", "Settle +0"]);
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&full)]);
+    assert_eq!(asked[3..], ["Look Quotas", "Raise a to 13 +0"]);
+}
+
+#[test]
+fn quotas_that_change_without_end_are_given_up() {
+    let mut opening = Opening::new(need(5), true);
+    let full = |used| [quota("a", [10, 10, used])];
+    play(&mut opening, [seen(&full(8)), seen(&full(8))]);
+    for round in 0.. {
+        match opening.command() {
+            Command::Look(_) => opening.take(seen(&full(8 + round % 2))),
+            Command::Raise { .. } => opening.take(Answer::Conflict),
+            Command::Restore(_) => opening.take(Answer::Conflict),
+            Command::LetIn => opening.take(Answer::LetIn),
+            Command::Stop(ending) => {
+                assert_eq!(ending, Ending::Overtaken);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(round < 50, "a hot loop");
+    }
+}
+
+#[test]
+fn another_opening_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
+    let held = [marked("a", [10, 13, 8], FOREIGN)];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&held), Answer::TimeUp, Answer::LetIn]);
+    assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
+    let full = [quota("a", [10, 10, 8])];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&held), Answer::Free, seen(&full)]);
+    assert_eq!(asked[1..], ["WaitForOther", "Look Quotas", "Raise a to 13 +0"]);
+    let over = [marked("a", [10, 13, 8], NOW - 1)];
+    let mut opening = Opening::new(need(5), true);
+    let asked = play(&mut opening, [seen(&over), Answer::Written, seen(&full)]);
+    assert_eq!(asked[1..], ["Clear a", "Look Quotas", "Raise a to 13 +0"]);
+    assert!(opening.raised().iter().any(|quota| &*quota.name == "a"));
+}
+
+#[test]
+fn a_refused_write_restores_what_was_raised_before() {
+    let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
+    let mut opening = Opening::new(need(5), true);
+    let refused = Answer::Refused("no".into());
+    let asked = play(
+        &mut opening,
+        [seen(&full), seen(&full), Answer::Written, refused, Answer::Written, Answer::LetIn],
+    );
+    assert_eq!(asked[4..], ["Restore a", "LetIn", "Stop forbidden"]);
+}
+
+#[test]
+fn what_is_not_known_everywhere_is_taken_back_before_the_target_goes_on() {
+    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(&mut opening, [Answer::Unproven("no".into()), Answer::Written, Answer::LetIn]);
+    assert_eq!(asked, ["Settle +0", "Restore a", "LetIn", "Stop unproven"]);
+}
+
+#[test]
+fn of_two_that_share_a_pool_the_later_gives_way() {
+    let pool = |taken: i64| Budget {
+        grants: vec![Grant::Pool {
+            source: "p".into(),
+            additional: amounts(3),
+            taken_elsewhere: amounts(taken),
+        }],
+    };
+    let after = [marked("a", [10, 13, 8], OWN)];
+    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    assert_eq!(play(&mut opening, [Answer::Settled(sight(&after, pool(0)))])[1..], ["LetIn"]);
+    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(&mut opening, [Answer::Settled(sight(&after, pool(1))), Answer::Written, Answer::LetIn]);
+    assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
+}
+
+#[test]
+fn a_lock_is_renewed_once_while_other_webhooks_think() {
+    let settled = || Answer::Settled(sight(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(
+        &mut opening,
+        [settled(), Answer::LetIn, Answer::Closing, Answer::Written, Answer::Closing, Answer::Written],
+    );
+    assert_eq!(asked[2..], ["Await", "Renew a", "Await", "Restore a", "Stop not_seen"]);
+    assert!(opening.is_own(OWN + RENEWAL_MS) && opening.is_own(OWN + 1) && !opening.is_own(OWN + 2));
+    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(
+        &mut opening,
+        [settled(), Answer::LetIn, Answer::Closing, Answer::Conflict, Answer::Exists, Answer::Written],
+    );
+    assert_eq!(asked[3..], ["Renew a", "Await", "Restore a", "Stop entered"], "the conflict was the charge");
+}
+
+#[test]
+fn a_denied_target_and_a_thief_are_told_apart() {
+    let settled = || Answer::Settled(sight(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    for (answers, ending) in [
+        (vec![Answer::Denied, Answer::Written], "Stop denied"),
+        (vec![Answer::Charged, Answer::Written, Answer::NotSeen], "Stop taken"),
+        (vec![Answer::NotSeen, Answer::Failed("no".into())], "Stop not_seen"),
+    ] {
+        let mut opening = raised(&[quota("a", [10, 10, 8])]);
+        let asked = play(&mut opening, [settled(), Answer::LetIn].into_iter().chain(answers));
+        assert_eq!(asked.last().map(String::as_str), Some(ending));
+    }
+}
+
+#[test]
+fn a_sweep_goes_by_the_mark() {
+    let live = marked("a", [10, 13, 8], NOW + 1_500);
+    assert_eq!(sweep(&live, NOW, 0), Left::Later(1_500));
+    assert!(matches!(sweep(&live, NOW + 1_000, 0), Left::Now(_)), "whole seconds");
+    let mut over = marked("a", [10, 13, 8], NOW - 1);
+    over.spec_hard.insert("pods".into(), units(4));
+    over.status_hard.insert("pods".into(), units(4));
+    let Left::Now(restore) = sweep(&over, NOW, 0) else { panic!("it is over") };
+    assert_eq!((restore.keys, restore.unmark), (amounts(10), true), "pods stay as they are");
+    let unmarked = quota("a", [10, 13, 8]);
+    assert_eq!(sweep(&unmarked, NOW, 300), Left::Later(700), "kube-controller-manager is usually quicker");
+    assert!(matches!(sweep(&unmarked, NOW, 1_000), Left::Now(restore) if !restore.unmark));
+    assert_eq!(
+        sweep(&quota("a", [10, 9, 8]), NOW, 5_000),
+        Left::Nothing,
+        "a status below the spec is no raise"
+    );
+    let mut own_limit = marked("a", [10, 10, 8], 5);
+    own_limit.spec_hard.insert(MARK.into(), units(5));
+    assert_eq!(sweep(&own_limit, NOW, 5_000), Left::Nothing, "a limit on the key itself");
+}

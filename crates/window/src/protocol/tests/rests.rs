@@ -1,0 +1,81 @@
+//! How long a namespace is left alone.
+
+use super::*;
+
+/// Locks and unlocks a namespace.
+fn lock(rests: &mut Rests, at: u64, for_ms: u64, helped: bool) {
+    rests.see(&"ns".into(), Some(8), 1, at);
+    rests.see(&"ns".into(), Some(if helped { 13 } else { 8 }), 1, at + for_ms);
+    rests.see(&"ns".into(), None, 1, at + for_ms);
+}
+
+#[test]
+fn a_lock_in_vain_rests_its_namespace_longer_each_time_until_one_helps() {
+    let mut rests = Rests::default();
+    lock(&mut rests, 0, 10, false);
+    assert!(rests.is_resting("ns", 1, 1_009) && !rests.is_resting("ns", 1, 1_011));
+    assert!(!rests.is_resting("ns", 2, 20), "an administrator has changed what the outcome depends on");
+    assert!(!rests.is_resting("other", 1, 20));
+    lock(&mut rests, 2_000, 10, false);
+    assert!(rests.is_resting("ns", 1, 4_009) && !rests.is_resting("ns", 1, 4_011));
+    lock(&mut rests, 5_000, 10, true);
+    assert!(!rests.is_resting("ns", 1, 5_011));
+    lock(&mut rests, 6_000, 300, false);
+    assert!(
+        rests.is_resting("ns", 1, 9_299) && !rests.is_resting("ns", 1, 9_400),
+        "ten times as long as it was locked"
+    );
+}
+
+/// Whatever a tenant does: locks that help or not, as often as they are allowed.
+#[test]
+fn a_namespace_is_locked_for_a_tenth_of_the_time_at_most() {
+    for (length, helps) in
+        [(5, true), (20, true), (100, true), (250, true), (20, false), (400, false), (3_000, false)]
+    {
+        let (mut rests, mut now, mut locked, end) = (Rests::default(), 0, 0, 120_000);
+        while now < end {
+            if rests.is_resting("ns", 1, now) {
+                now += 1;
+                continue;
+            }
+            lock(&mut rests, now, length, helps);
+            locked += length;
+            now += length + 1;
+        }
+        assert!(locked * 10 <= end, "{locked} ms of {end} in locks of {length} ms that help: {helps}");
+    }
+}
+
+#[test]
+fn thefts_rest_a_namespace_longer_each_time() {
+    let (mut rests, mut now, mut thefts) = (Rests::default(), 0, 0);
+    while now < 3_600_000 {
+        if rests.is_resting("ns", 1, now) {
+            now += 10;
+            continue;
+        }
+        // The room is charged, so the lock seems to help; only later is it known that the target did not come.
+        lock(&mut rests, now, 25, true);
+        rests.taken(&"ns".into(), 1, now + 2_000);
+        now += 2_010;
+        thefts += 1;
+    }
+    assert!(thefts < 80, "{thefts} in an hour");
+}
+
+#[test]
+fn a_lock_that_a_dead_process_left_costs_its_namespace_a_second() {
+    let mut rests = Rests::default();
+    lock(&mut rests, 0, 10_000, false);
+    assert!(rests.is_resting("ns", 1, 10_900) && !rests.is_resting("ns", 1, 11_001));
+}
+
+#[test]
+fn a_lock_that_waits_for_another_webhook_and_helps_counts_little() {
+    let mut rests = Rests::default();
+    for round in 0..5 {
+        lock(&mut rests, round * 3_001, 3_000, true);
+        assert!(!rests.is_resting("ns", 1, (round + 1) * 3_001), "drains go on");
+    }
+}

@@ -1,0 +1,88 @@
+//! Ends raises: of an opening that is over, and of those that were left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::headroom::restore;
+use sluice_index::headroom::NativeRecord;
+use sluice_kube_ext::retry::Backoff;
+use tokio::time::{Instant, sleep};
+
+use crate::patches;
+use crate::protocol::{Left, QuotaRef, sweep};
+use crate::requests::Requests;
+use crate::status_writer::{StatusWriter, Written};
+
+/// Waits between tries.
+const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+/// Puts quotas back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restorer<'r> {
+    pub(crate) requests: &'r Requests,
+    pub(crate) writer: &'r StatusWriter,
+    pub(crate) namespace: &'r str,
+}
+
+impl Restorer<'_> {
+    /// Ends the raise of a quota that has a mark for which `is_own` holds, whatever else has changed, until `end` at most.
+    /// `known` is the quota as it was last seen.
+    pub(crate) async fn end(
+        &self,
+        quota: &QuotaRef,
+        mut known: Option<Arc<NativeRecord>>,
+        is_own: impl Fn(i64) -> bool,
+        end: Instant,
+    ) -> Written {
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1, 0);
+        loop {
+            let record = match known.take() {
+                Some(record) => record,
+                None => match self.read(quota).await {
+                    Ok(Some(record)) => record,
+                    Ok(None) => return Written::Conflict,
+                    Err(why) if Instant::now() >= end => return Written::Failed(why),
+                    Err(_) => {
+                        sleep(backoff.failed()).await;
+                        continue;
+                    }
+                },
+            };
+            let native = record.native();
+            // Without our mark the raise is over: kube-controller-manager drops both together.
+            let Some(write) = restore(&native).filter(|_| native.mark().is_some_and(&is_own)) else {
+                return Written::Conflict;
+            };
+            let patch = patches::restore(&record, &write);
+            match self.writer.write(self.namespace, &quota.name, &patch).await {
+                Written::Conflict if backoff.failures() == 0 => _ = backoff.failed(),
+                Written::Conflict | Written::Unanswered(_) | Written::Failed(_) if Instant::now() < end => {
+                    sleep(backoff.failed()).await;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Restores a quota that is left raised, if it still is. `now_ms` and `raised_ms` as [`sweep`] takes them.
+    pub(crate) async fn sweep(&self, quota: &QuotaRef, now_ms: i64, raised_ms: u64) -> Written {
+        let record = match self.read(quota).await {
+            Ok(Some(record)) => record,
+            Ok(None) => return Written::Conflict,
+            Err(why) => return Written::Failed(why),
+        };
+        match sweep(&record.native(), now_ms, raised_ms) {
+            Left::Now(write) => {
+                self.writer.write(self.namespace, &quota.name, &patches::restore(&record, &write)).await
+            }
+            Left::Nothing | Left::Later(_) => Written::Conflict,
+        }
+    }
+
+    async fn read(&self, quota: &QuotaRef) -> Result<Option<Arc<NativeRecord>>, Arc<str>> {
+        let wire = self.requests.quota(self.namespace, &quota.name).await;
+        let wire =
+            wire.map_err(|error| Arc::<str>::from(format!("reading quota {}: {error}", quota.name)))?;
+        Ok(wire.as_ref().map(NativeRecord::read).filter(|record| record.uid == quota.uid).map(Arc::new))
+    }
+}

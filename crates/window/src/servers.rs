@@ -1,0 +1,162 @@
+//! The API servers of the cluster, each by its own address.
+//!
+//! A mark that one API server knows says nothing of another one, so each is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use futures::future::try_join_all;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use parking_lot::Mutex;
+use sluice_kube_ext::client::{ClientError, ClientOptions, Server, connect};
+use tokio::sync::watch as signal;
+
+/// One API server.
+#[derive(Clone)]
+pub struct Peer {
+    /// Its address, for people.
+    pub name: Arc<str>,
+    /// Asks this one and no other.
+    pub client: Client,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Peer").field(&self.name).finish()
+    }
+}
+
+/// An API server's Lease counts for so long after it was renewed, which happens every 10 s.
+const LEASE_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// All API servers.
+#[derive(Debug)]
+pub struct Servers {
+    options: ClientOptions,
+    any: Peer,
+    known: ArcSwap<(Vec<Server>, Vec<Peer>)>,
+    /// By name of the Lease with which an API server announces itself, when it was renewed.
+    renewed: Mutex<BTreeMap<String, Timestamp>>,
+    /// Each address is asked so often; more than once where it is that of a balancer.
+    proofs: u32,
+    changed: signal::Sender<u64>,
+}
+
+impl Servers {
+    /// Starts with the address that `client` was made for. `options` are those of `client`.
+    #[must_use]
+    pub fn new(client: Client, options: ClientOptions) -> Self {
+        let any = Peer { name: "the configured address".into(), client };
+        Self {
+            options,
+            any,
+            known: ArcSwap::default(),
+            renewed: Mutex::default(),
+            proofs: 0,
+            changed: signal::Sender::new(0),
+        }
+    }
+
+    /// Behind some address there are several API servers: each address is asked `proofs` times, and that is trusted.
+    #[must_use]
+    pub const fn trusting_balancers(mut self, proofs: u32) -> Self {
+        self.proofs = proofs;
+        self
+    }
+
+    /// How often each address is to be asked.
+    #[must_use]
+    pub fn proofs(&self) -> u32 {
+        self.proofs.max(1)
+    }
+
+    /// Changes whenever the API servers do.
+    #[must_use]
+    pub fn changes(&self) -> signal::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// An API server has renewed its Lease, or its Lease is gone.
+    pub fn announced(&self, lease: &str, renewed: Option<Timestamp>) {
+        let mut known = self.renewed.lock();
+        match renewed {
+            Some(at) => known.insert(lease.to_owned(), at),
+            None => known.remove(lease),
+        };
+    }
+
+    /// If there are more API servers than addresses, and that was not declared to be fine: what is wrong. `now` is the API
+    /// servers' clock.
+    #[must_use]
+    pub fn hidden(&self, now: Timestamp) -> Option<String> {
+        let (addresses, known) = (self.each().len(), self.renewed.lock());
+        let alive = known.values().filter(|at| now.duration_since(**at) < LEASE_TIME).count();
+        (self.proofs == 0 && alive > addresses).then(|| {
+            format!(
+                "{alive} API servers have a current Lease in kube-system, but only {addresses} can be addressed: \
+                 name each with --api-server, or set --balancer-proofs"
+            )
+        })
+    }
+
+    /// Whom to ask: every API server, or whoever answers at the configured address while there is only one.
+    #[must_use]
+    pub fn each(&self) -> Vec<Peer> {
+        let known = self.known.load();
+        if known.1.len() > 1 { known.1.clone() } else { vec![self.any.clone()] }
+    }
+
+    /// These are all API servers now. Connections to those that stay are kept.
+    ///
+    /// # Errors
+    /// When an address cannot be used; the servers known before stay then.
+    pub async fn set(&self, servers: Vec<Server>) -> Result<(), ClientError> {
+        let known = self.known.load_full();
+        if known.0 == servers {
+            return Ok(());
+        }
+        let peers = servers.iter().map(|server| {
+            let old = known.0.iter().position(|other| other == server).and_then(|at| known.1.get(at));
+            let old = old.cloned();
+            async move {
+                match old {
+                    Some(peer) => Ok(peer),
+                    None => self.connect(server).await,
+                }
+            }
+        });
+        let peers = try_join_all(peers).await?;
+        self.known.store(Arc::new((servers, peers)));
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        Ok(())
+    }
+
+    async fn connect(&self, server: &Server) -> Result<Peer, ClientError> {
+        let options = ClientOptions { server: Some(server.clone()), ..self.options.clone() };
+        Ok(Peer { name: server.url.to_string().into(), client: connect(&options).await? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn more_leases_than_addresses_are_told_unless_balancers_are_trusted() {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let options = ClientOptions::default();
+        let client = sluice_kube_ext::client::client_from(config, &options).unwrap();
+        let servers = Servers::new(client, options);
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        servers.announced("a", Some(now));
+        servers.announced("gone", "2026-01-01T00:08:00Z".parse().ok());
+        assert_eq!(servers.hidden(now), None);
+        servers.announced("b", Some(now));
+        assert!(servers.hidden(now).unwrap().starts_with("2 API servers"));
+        let servers = servers.trusting_balancers(5);
+        assert_eq!((servers.hidden(now), servers.proofs()), (None, 5));
+        servers.announced("b", None);
+    }
+}

@@ -1,0 +1,319 @@
+//! How the commands of the production machine are carried out, as `executor.rs` and `restore.rs` do it.
+
+use std::sync::Arc;
+
+use sluice_engine::headroom::{Budget, Grant, NativeQuota};
+use sluice_window::protocol::{Answer, Command, Ending, Look, Opening, QuotaRef, RENEWAL_MS, Sight};
+
+use crate::rules::{Rules, Without};
+use crate::world::{
+    Quota, RaiseWrite, Run, Stage, World, Wrong, additional, count, key, native, natives, need, position,
+};
+
+/// So long a lock holds; milliseconds.
+const LOCK_MS: i64 = 10_000;
+
+impl Rules {
+    /// The webhook is asked about a target.
+    pub fn open(&self, world: &mut World, target: usize) {
+        let id = world.openings;
+        let tries = world.targets[target].tries;
+        if let Some(earlier) = world.runs.iter_mut().rfind(|run| run.target == target) {
+            if earlier.let_in_at.is_some() && earlier.attempts.1.is_none() {
+                return join(world, target, self.need);
+            }
+            // A later attempt tells that this one failed.
+            earlier.denied = true;
+        }
+        world.openings += 1;
+        world.runs.push(Run {
+            id,
+            target,
+            machine: Opening::new(need(self.need), true),
+            records: Vec::new(),
+            fresh: None,
+            granted: world.granted,
+            locked_at: 0,
+            let_in_at: None,
+            attempts: (tries, None),
+            renewed: false,
+            denied: false,
+            delayed: false,
+        });
+    }
+
+    pub fn budget(&self, world: &World, process: usize, namespace: usize) -> Budget {
+        let view = &world.processes[process];
+        if !view.granted {
+            return Budget::default();
+        }
+        let (source, granted) = (Arc::from("model"), additional(self.additional));
+        if !self.is_pool {
+            return Budget { grants: vec![Grant::Amounts { source, additional: granted }] };
+        }
+        let others = view.quotas.iter().enumerate().filter(|(other, _)| *other != namespace);
+        let taken = others.map(|(_, quotas)| quotas.iter().map(Quota::overdraft).max().unwrap_or(0)).sum();
+        Budget {
+            grants: vec![Grant::Pool { source, additional: granted, taken_elsewhere: additional(taken) }],
+        }
+    }
+
+    fn sight(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>) -> Sight {
+        let target = &world.targets[run.target];
+        let draw = if self.lacks(Without::UniqueMark) { 0 } else { i64::from(run.id) };
+        Sight {
+            quotas,
+            budget: self.budget(world, target.process, target.namespace),
+            now_ms: world.now_ms(),
+            mark: world.now_ms() + LOCK_MS + 1 + 2 * draw,
+        }
+    }
+
+    /// Whether an earlier opening of this process holds the lane of the namespace.
+    pub fn is_queued(world: &World, index: usize) -> bool {
+        let place = |run: &Run| (world.targets[run.target].process, world.targets[run.target].namespace);
+        world.runs[..index].iter().any(|run| place(run) == place(&world.runs[index]))
+    }
+
+    pub fn can_step(&self, world: &World, index: usize) -> bool {
+        let run = &world.runs[index];
+        if Self::is_queued(world, index) {
+            return false;
+        }
+        let target = &world.targets[run.target];
+        match run.machine.command() {
+            Command::WaitForOther => {
+                let view = &world.processes[target.process].quotas[target.namespace];
+                !view.iter().filter_map(|quota| quota.mark).any(|mark| !run.machine.is_own(mark))
+            }
+            Command::Settle(mark) => self.is_settled(world, run, mark),
+            Command::Await => self.awaited(world, run).is_some(),
+            Command::Confirm => is_seen(world, run),
+            _ => true,
+        }
+    }
+
+    fn is_settled(&self, world: &World, run: &Run, mark: i64) -> bool {
+        let target = &world.targets[run.target];
+        let knows =
+            |cache: &Vec<Vec<Quota>>| cache[target.namespace].iter().any(|quota| quota.mark == Some(mark));
+        let first = if self.lacks(Without::SettleEverywhere) { 1 } else { 0 };
+        let is_known = self.lacks(Without::Settle) || world.caches[first..].iter().all(knows);
+        let view = &world.processes[target.process].quotas[target.namespace];
+        let shown = |quota: &QuotaRef| {
+            let position = position(&quota.name);
+            view[position].version >= run.records[position].version
+        };
+        is_known && (self.lacks(Without::ShownRaise) || run.machine.raised().iter().all(shown))
+    }
+
+    fn awaited(&self, world: &World, run: &Run) -> Option<Answer> {
+        let target = &world.targets[run.target];
+        let process = &world.processes[target.process];
+        let (view, raised) = (&process.quotas[target.namespace], run.machine.raised());
+        if is_seen(world, run) {
+            return Some(Answer::Exists);
+        }
+        let shown = |quota: &QuotaRef| native(position(&quota.name), &view[position(&quota.name)]);
+        // Quotas that are only marked do not tell.
+        let mut charged = raised.iter().filter_map(|quota| shown(quota).is_charged()).peekable();
+        if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
+            return Some(if self.lacks(Without::Seeing) { Answer::Exists } else { Answer::Charged });
+        }
+        let own = |quota: &QuotaRef| shown(quota).mark().is_some_and(|mark| run.machine.is_own(mark));
+        if !raised.iter().any(own) {
+            return Some(Answer::NotSeen);
+        }
+        run.denied.then_some(Answer::Denied)
+    }
+
+    /// What a wait that is over comes to; `None` if it is not.
+    pub fn time_up(&self, world: &World, index: usize) -> Option<Answer> {
+        let run = &world.runs[index];
+        match run.machine.command() {
+            Command::WaitForOther => Some(Answer::TimeUp),
+            Command::Settle(_) if world.budget.impatience > 0 => Some(Answer::Unproven("slow".into())),
+            Command::Confirm => Some(Answer::NotSeen),
+            Command::Await => self.hold_over(world, run),
+            _ => None,
+        }
+    }
+
+    /// The API server gives up webhooks after 10 s, and a little later the target is not waited for any more.
+    fn hold_over(&self, world: &World, run: &Run) -> Option<Answer> {
+        if self.lacks(Without::HoldForSiblings) {
+            return Some(Answer::NotSeen);
+        }
+        let is_pending = matches!(world.targets[run.target].stage, Stage::Asking { .. } | Stage::Quota);
+        let passed = world.clock - run.let_in_at.unwrap_or(world.clock);
+        if !run.renewed {
+            let closing = if self.lacks(Without::Renewal) { Answer::NotSeen } else { Answer::Closing };
+            return (world.clock > run.locked_at).then_some(closing);
+        }
+        (passed > 1 || (passed > 0 && !is_pending)).then_some(Answer::NotSeen)
+    }
+
+    pub fn step(&self, world: &mut World, index: usize, answer: Option<Answer>) {
+        let mut run = world.runs[index].clone();
+        let answer = answer.or_else(|| self.carry_out(world, &mut run));
+        if let Some(answer) = answer {
+            take(world, &mut run, self.need, answer);
+        }
+        // What needs no request, or only reads, is done at once.
+        while let Command::Look(Look::Memory | Look::Grants) | Command::LetIn = run.machine.command() {
+            if let Some(answer) = self.carry_out(world, &mut run) {
+                take(world, &mut run, self.need, answer);
+            }
+        }
+        let Command::Stop(ending) = run.machine.command() else {
+            world.runs[index] = run;
+            return;
+        };
+        if ending == Ending::Entered && world.targets[run.target].stage != Stage::In {
+            world.blame(Wrong::EnteredUnseen);
+        }
+        world.runs.remove(index);
+    }
+
+    fn carry_out(&self, world: &mut World, run: &mut Run) -> Option<Answer> {
+        let namespace = world.targets[run.target].namespace;
+        match run.machine.command() {
+            Command::Look(look) => Some(self.look(world, run, look)),
+            Command::WaitForOther => Some(Answer::Free),
+            Command::Clear(quota) => self.end(world, run, &quota, |world, _, mark| world.is_over(mark)),
+            Command::Raise { .. } => {
+                let write = self.raise_write(run, namespace)?;
+                if !self.raise(world, &write) {
+                    return Some(Answer::Conflict);
+                }
+                run.records[write.quota] = world.quotas[namespace][write.quota];
+                run.locked_at = world.clock;
+                Some(Answer::Written)
+            }
+            Command::Settle(_) => Some(Answer::Settled(self.settled(world, run))),
+            Command::LetIn => Some(Answer::LetIn),
+            Command::Await => self.awaited(world, run),
+            Command::Renew(quota) => Some(Self::renewed(world, run, &quota)),
+            Command::Restore(quota) => {
+                let any = self.lacks(Without::OwnMark);
+                self.end(world, run, &quota, move |_, run, mark| any || run.machine.is_own(mark))
+            }
+            Command::Confirm => Some(Answer::Exists),
+            Command::Stop(_) => None,
+        }
+    }
+
+    fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Answer {
+        let target = world.targets[run.target];
+        let process = &mut world.processes[target.process];
+        if look != Look::Memory && !self.lacks(Without::LiveGrants) {
+            process.granted = world.granted;
+        }
+        run.records = match look {
+            Look::Memory | Look::Grants => process.quotas[target.namespace].clone(),
+            Look::Quotas | Look::All => world.quotas[target.namespace].clone(),
+        };
+        let quotas = natives(&run.records);
+        Answer::Seen(self.sight(world, run, quotas))
+    }
+
+    /// The raise that is the next command.
+    pub fn raise_write(&self, run: &Run, namespace: usize) -> Option<RaiseWrite> {
+        let Command::Raise { raise, mark } = run.machine.command() else { return None };
+        let quota = position(&raise.quota);
+        let (version, to) = (run.records[quota].version, count(raise.hard.get(&key())?));
+        Some(RaiseWrite { namespace, quota, version, to, mark, granted: run.granted })
+    }
+
+    fn settled(&self, world: &World, run: &Run) -> Sight {
+        let target = &world.targets[run.target];
+        let quotas = natives(&world.processes[target.process].quotas[target.namespace]);
+        let mut sight = self.sight(world, run, quotas);
+        if self.lacks(Without::PoolAfterRaise) {
+            let (source, additional) = (Arc::from("model"), additional(self.additional));
+            sight.budget = Budget { grants: vec![Grant::Amounts { source, additional }] };
+        }
+        sight
+    }
+
+    fn renewed(world: &mut World, run: &mut Run, quota: &QuotaRef) -> Answer {
+        let at = (world.targets[run.target].namespace, position(&quota.name));
+        run.renewed = true;
+        let known = newest(world, run, at);
+        let Some(own) = known.mark.filter(|mark| run.machine.is_own(*mark)) else { return Answer::Conflict };
+        if !Self::renew(world, at, known.version, own + RENEWAL_MS) {
+            return Answer::Conflict;
+        }
+        run.records[at.1] = world.quotas[at.0][at.1];
+        run.locked_at = world.clock;
+        Answer::Written
+    }
+
+    /// Ends a raise whatever else has changed: after a conflict the quota is read, and written in the next step.
+    fn end(
+        &self,
+        world: &mut World,
+        run: &mut Run,
+        quota: &QuotaRef,
+        is_own: impl Fn(&World, &Run, i64) -> bool,
+    ) -> Option<Answer> {
+        let at = (world.targets[run.target].namespace, position(&quota.name));
+        let known = run.fresh.take().unwrap_or_else(|| newest(world, run, at));
+        if !known.mark.is_some_and(|mark| is_own(world, run, mark)) {
+            return Some(Answer::Conflict);
+        }
+        if self.restore(world, at, &known) {
+            return Some(Answer::Written);
+        }
+        run.fresh = Some(world.quotas[at.0][at.1]);
+        None
+    }
+}
+
+/// The quota as it was written, read or shown last.
+fn newest(world: &World, run: &Run, (namespace, position): (usize, usize)) -> Quota {
+    let shown = world.processes[world.targets[run.target].process].quotas[namespace][position];
+    let known = run.records.get(position).copied();
+    known.filter(|known| known.version > shown.version).unwrap_or(shown)
+}
+
+fn take(world: &mut World, run: &mut Run, need: u8, answer: Answer) {
+    let lets_in = run.machine.command() == Command::LetIn && answer == Answer::LetIn;
+    run.machine.take(answer);
+    if !lets_in {
+        return;
+    }
+    run.let_in_at = Some(world.clock);
+    let is_due = run.machine.command() == Command::Await && !run.delayed;
+    let promised = is_due && has_room(world, run.target, need);
+    let target = &mut world.targets[run.target];
+    if run.is_for(target) && target.stage.is_asking() {
+        target.promised = promised;
+        target.stage = target.stage.answered();
+    }
+}
+
+/// The attempt uses the raise that was made for the one before it, as long as that is held.
+fn join(world: &mut World, target: usize, need: u8) {
+    let (clock, tries) = (world.clock, world.targets[target].tries);
+    let Some(earlier) = world.runs.iter_mut().rfind(|run| run.target == target) else { return };
+    earlier.attempts.1 = Some(tries);
+    // What is left of the waiting time may be less than another webhook takes.
+    let is_held = earlier.machine.command() == Command::Await && earlier.let_in_at == Some(clock);
+    let is_due = is_held && !earlier.delayed && !earlier.denied;
+    let promised = is_due && has_room(world, target, need);
+    let target = &mut world.targets[target];
+    target.stage = target.stage.answered();
+    target.promised = promised;
+}
+
+fn is_seen(world: &World, run: &Run) -> bool {
+    let target = &world.targets[run.target];
+    world.processes[target.process].seen[run.target] && run.is_for(target)
+}
+
+/// Another pod of the same size may have been charged before.
+fn has_room(world: &World, target: usize, need: u8) -> bool {
+    let quotas = &world.quotas[world.targets[target].namespace];
+    quotas.iter().all(|quota| quota.used + need <= quota.hard)
+}

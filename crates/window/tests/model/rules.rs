@@ -1,0 +1,109 @@
+//! What is modelled: amounts, how often something may happen, and which guard is taken away.
+
+use crate::ends::EndWell;
+use crate::world::{Budget, Flight, Process, Quota, Stage, Target, Thief, World};
+
+/// A guard that is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Without {
+    /// The policy on charges accepts only the target's charge.
+    ChargeGuard,
+    /// The policy on charges ends by the clock.
+    ChargeClock,
+    /// `status.hard` of a marked quota is changed by Sluice alone.
+    HardGuard,
+    /// The policy on pods.
+    Lock,
+    /// API servers are asked whether they know of the raise.
+    Settle,
+    SettleEverywhere,
+    /// The watch of quotas has shown the raise before the target is let in.
+    ShownRaise,
+    /// The pool is looked at once more after the raise.
+    PoolAfterRaise,
+    /// A raise holds for one version of the quota.
+    Swap,
+    SwapOfRestore,
+    ExactFit,
+    /// Only keys that were raised are put back.
+    RaisedKeysOnly,
+    /// An opening ends only its own raise.
+    OwnMark,
+    /// The sweep leaves marks alone that are not over.
+    EndOfMark,
+    Sweep,
+    /// The target is waited for as long as the API server may wait for other webhooks.
+    HoldForSiblings,
+    /// A mark is set anew before its end.
+    Renewal,
+    /// A charge is not taken for the target.
+    Seeing,
+    /// Grants are read before the raise.
+    LiveGrants,
+    UniqueMark,
+}
+
+/// A model of head-room.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// `spec.hard` and usage, by namespace and quota.
+    pub quotas: Vec<Vec<(u8, u8)>>,
+    /// Namespace and process of each target.
+    pub targets: Vec<(usize, usize)>,
+    pub need: u8,
+    /// What is granted above each quota; 0 is no grant at all.
+    pub additional: u8,
+    /// All namespaces share what is granted.
+    pub is_pool: bool,
+    pub servers: usize,
+    pub tries: u8,
+    /// Namespace and size of each pod of tenants.
+    pub thieves: Vec<(usize, u8)>,
+    /// The other webhook takes up to 10 s.
+    pub slow_sibling: bool,
+    pub ticks: u8,
+    pub budget: Budget,
+    /// What the administrator changes a spec to.
+    pub edit: u8,
+    /// Every refusal of a target by the quota counts, also where no room was promised.
+    pub no_refusal: bool,
+    pub without: Option<Without>,
+    pub ends: EndWell,
+}
+
+impl Rules {
+    pub fn lacks(&self, guard: Without) -> bool {
+        self.without == Some(guard)
+    }
+
+    pub fn init(&self) -> World {
+        let namespace = |quotas: &Vec<(u8, u8)>| {
+            quotas.iter().map(|(spec, used)| Quota::new(*spec, *used)).collect::<Vec<_>>()
+        };
+        let quotas: Vec<Vec<Quota>> = self.quotas.iter().map(namespace).collect();
+        let target = |&(namespace, process): &(usize, usize)| {
+            let (stage, tries) = (Stage::Idle, self.tries);
+            Target { namespace, process, stage, posted_at: 0, tries, promised: false }
+        };
+        let thief = |&(namespace, size): &(usize, u8)| Thief { namespace, size, flight: Flight::Idle };
+        let processes = self.targets.iter().map(|(_, process)| process + 1).max().unwrap_or(0);
+        let (seen, granted) = (vec![false; self.targets.len()], self.additional > 0);
+        World {
+            clock: 0,
+            caches: vec![quotas.clone(); self.servers],
+            processes: vec![Process { quotas: quotas.clone(), seen, granted }; processes],
+            targets: self.targets.iter().map(target).collect(),
+            thieves: self.thieves.iter().map(thief).collect(),
+            actual: self.quotas.iter().map(|quotas| quotas.first().map_or(0, |(_, used)| *used)).collect(),
+            quotas,
+            runs: Vec::new(),
+            sweeping: None,
+            orphans: Vec::new(),
+            granted,
+            budget: self.budget,
+            openings: 0,
+            taken: 0,
+            wrong: None,
+        }
+    }
+}

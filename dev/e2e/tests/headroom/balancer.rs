@@ -1,0 +1,79 @@
+//! API servers that cannot be addressed one by one: behind a balancer a proof says nothing of the others.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use sluice_api::names;
+use sluice_e2e::tenant::{SOON, Tenant};
+use sluice_engine::headroom::MARK;
+use sluice_testbed::wait;
+
+use crate::context::{Alone, MEMORY, alone, metric, rejected};
+use crate::trail::{Trail, text, until_refused};
+
+const HIDDEN: &str = "sluice_headroom_api_servers_hidden";
+const NAME: &str = "apiserver-behind-a-balancer";
+
+/// The Leases with which API servers announce themselves.
+fn leases(alone: &Alone) -> Api<Lease> {
+    Api::namespaced(alone.bed.admin().unwrap(), "kube-system")
+}
+
+/// Another API server renews its Lease.
+async fn renew(alone: &Alone) {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": NAME, "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" } },
+        "spec": {
+            "holderIdentity": NAME, "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now()),
+        },
+    });
+    leases(alone).patch(NAME, &PatchParams::apply("test").force(), &Patch::Apply(lease)).await.unwrap();
+}
+
+/// Probes that quota admission refused because the mark was known.
+async fn denied_probes(tenant: &Tenant<'_>) -> usize {
+    let events = tenant.bed.audit_events_with(tenant.name()).await.unwrap();
+    let is_denied = |event: &&serde_json::Value| {
+        text(event, "/objectRef/resource") == names::HEADROOM_PROBES
+            && text(event, "/objectRef/namespace") == tenant.name()
+            && text(event, "/responseStatus/message").contains(&format!("limited: {MARK}="))
+    };
+    events.iter().filter(is_denied).count()
+}
+
+/// The Leases of API servers count for the whole cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers_are_trusted() {
+    let alone = alone().await;
+    renew(&alone).await;
+    let tenant = Tenant::on(alone.bed, "balancer").await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let webhook = alone.webhook(&[]).await;
+    let hidden = || async {
+        renew(&alone).await;
+        (metric(&webhook.admin, HIDDEN).await > 0.5).then_some(())
+    };
+    wait::eventually(SOON, hidden, "the webhook to miss an API server").await.unwrap();
+    let blocked = rejected(&vm).await;
+    until_refused(&tenant, 3).await;
+    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0);
+    blocked.abort().await.unwrap();
+    drop(webhook);
+
+    let webhook = alone.webhook(&["--balancer-proofs=3"]).await;
+    webhook.until_proven().await.unwrap();
+    renew(&alone).await;
+    assert!(metric(&webhook.admin, HIDDEN).await < 0.5);
+    let refused = tenant.rejected_attempts().await;
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    assert_eq!(tenant.rejected_attempts().await, refused);
+    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1);
+    assert_eq!(denied_probes(&tenant).await, 3, "the one address is asked three times");
+    leases(&alone).delete(NAME, &DeleteParams::default()).await.unwrap();
+}

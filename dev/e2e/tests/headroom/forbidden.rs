@@ -1,0 +1,120 @@
+//! An admission step that keeps Sluice from writing the status of quotas is named, and is not asked all the time.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use sluice_api::{HeadroomPolicy, names};
+use sluice_e2e::tenant::{SOON, Tenant};
+use sluice_testbed::wait;
+
+use crate::context::{MEMORY, crowded, rejected, set_limit, shared_metric, until_told};
+use crate::trail::{Trail, is_by, is_done, received, until_refused};
+
+/// The least time between two tries of the webhook and of the controller; waits are spread by a tenth.
+const WEBHOOK_REST: SignedDuration = SignedDuration::from_secs(9);
+const CONTROLLER_REST: SignedDuration = SignedDuration::from_secs(30);
+
+/// Forbids to write the status of quotas in one namespace to Sluice's accounts.
+fn fence(namespace: &str) -> [Value; 2] {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": namespace },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["resourcequotas/status"],
+            }] },
+            "validations": [{
+                "expression": "!request.userInfo.username.startsWith('system:serviceaccount:sluice')",
+                "message": "status is immutable", "reason": "Forbidden",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": namespace },
+        "spec": {
+            "policyName": namespace, "validationActions": ["Deny"],
+            "matchResources": { "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } } },
+        },
+    });
+    [policy, binding]
+}
+
+/// Policies take a moment to be in force.
+async fn until_fenced(tenant: &Tenant<'_>) {
+    let user = format!("system:serviceaccount:{}:probe", names::INSTALL_NAMESPACE);
+    let probe = tenant.bed.client_as_user(&user, &["system:masters"]).unwrap().client().unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(probe, tenant.name());
+    let denied = || async {
+        let change = Patch::Merge(json!({ "status": { "hard": { MEMORY: "701Mi" } } }));
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        quotas.patch_status("rq", &params, &change).await.err().map(drop)
+    };
+    wait::eventually(SOON, denied, "the fence to be in force").await.unwrap();
+}
+
+/// Tries of one account to write the status, all refused, with at least `rest` between two.
+fn rested(trail: &Trail, account: &str, rest: SignedDuration) -> usize {
+    let tries: Vec<_> = trail.status_writes().filter(|event| is_by(event, account)).collect();
+    assert!(tries.iter().all(|event| !is_done(event)));
+    for two in tries.windows(2) {
+        let pause = received(two[1]).duration_since(received(two[0]));
+        assert!(pause >= rest, "{account} tried again after {pause}");
+    }
+    tries.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_told_on_policy_migration_and_machine_and_backed_off() {
+    let (tenant, vm) = crowded("fenced").await;
+    tenant.bed.apply_objects(fence(tenant.name())).await.unwrap();
+    until_fenced(&tenant).await;
+    tenant.unlimited().await;
+    let _migration = rejected(&vm).await;
+    for kind in ["VirtualMachineInstanceMigration", "VirtualMachineInstance", "ResourceQuota"] {
+        let event = until_told(&tenant, kind, "HeadroomForbidden").await;
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
+        let said = event.message.unwrap();
+        assert!(said.contains("status is immutable"), "{kind}: {said}");
+    }
+    let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
+    let said = |policy: Option<&HeadroomPolicy>| {
+        let conditions = policy.and_then(|policy| Some(policy.status.as_ref()?.conditions.clone()));
+        conditions.into_iter().flatten().any(|condition| {
+            (&*condition.type_, &*condition.status, &*condition.reason)
+                == ("Ready", "False", "StatusForbidden")
+                && condition.message.contains("status is immutable")
+        })
+    };
+    wait::wait_for(&policies, tenant.name(), SOON, "the condition of the policy", said).await.unwrap();
+    assert!(shared_metric("sluice_headroom_forbidden_namespaces").await >= 1.0);
+    assert!(shared_metric("sluice_headroom_forbidden_total").await >= 1.0);
+
+    // KubeVirt's controller tries again at every change of a quota.
+    for attempt in 1..=5 {
+        set_limit(&tenant, &format!("{}Ki", 700 * 1024 + attempt)).await;
+        until_refused(&tenant, 1 + attempt).await;
+    }
+    let trail = Trail::of_tenant(&tenant).await;
+    assert!(rested(&trail, names::WEBHOOK, WEBHOOK_REST) >= 1);
+    assert!(rested(&trail, names::CONTROLLER, CONTROLLER_REST) >= 1);
+}
+
+/// Where nothing is forbidden, everything goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_in_one_namespace_does_not_concern_another() {
+    let ((fenced, blocked), (free, vm)) = tokio::join!(crowded("shut"), crowded("free"));
+    fenced.bed.apply_objects(fence(fenced.name())).await.unwrap();
+    until_fenced(&fenced).await;
+    fenced.unlimited().await;
+    free.unlimited().await;
+    let _blocked = rejected(&blocked).await;
+    let migration = vm.migrate().await.unwrap();
+    migration.until_succeeded().await.unwrap();
+    free.until_clear().await;
+    assert_eq!(free.rejected_attempts().await, 0);
+}

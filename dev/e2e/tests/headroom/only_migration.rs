@@ -1,0 +1,152 @@
+//! Head-room is for machines that move within their namespace: what comes in or grows on purpose has to fit the quota.
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
+use sluice_testbed::kubevirt::Vm;
+use sluice_testbed::wait;
+
+use crate::context::{MEMORY, MI, alone, rejected, set_limit, used_memory};
+use crate::trail::{Trail, text, until_refused};
+
+fn api(tenant: &Tenant<'_>, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("kubevirt.io", "v1", kind), plural);
+    Api::namespaced_with(tenant.client.clone(), tenant.name(), &kind)
+}
+
+async fn until(api: &Api<DynamicObject>, name: &str, pointer: &str, wanted: impl Fn(&Value) -> bool) {
+    let is = |object: Option<&DynamicObject>| {
+        object.and_then(|object| object.data.pointer(pointer)).is_some_and(&wanted)
+    };
+    wait::wait_for(api, name, SOON, pointer, is).await.unwrap();
+}
+
+/// A machine that waits to come from elsewhere, up to the moment at which its first pod here is to be created.
+async fn receive(tenant: &Tenant<'_>, name: &str) {
+    let vm =
+        tenant.kubevirt.vm(tenant.name(), name).annotation("kubevirt.io/create-migration-target", "true");
+    vm.create().await.unwrap();
+    let machines = api(tenant, "VirtualMachineInstance", "virtualmachineinstances");
+    until(&machines, name, "/status/phase", |phase| phase == "WaitingForSync").await;
+    let migrations = api(tenant, "VirtualMachineInstanceMigration", "virtualmachineinstancemigrations");
+    let migration = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+        "metadata": {
+            "name": "receiving", "labels": { "kubevirt.io/vmi-name": name },
+            "finalizers": ["kubevirt.io/migrationJobFinalize"],
+        },
+        "spec": { "vmiName": name, "receive": { "migrationID": "from-elsewhere" } },
+    });
+    migrations.create(&PostParams::default(), &serde_json::from_value(migration).unwrap()).await.unwrap();
+    until(&machines, name, "/status/migrationState/targetState", Value::is_object).await;
+    // What the other cluster's source would say.
+    let source = json!({
+        "migrationUID": "a-migration-there", "pod": "source", "node": "elsewhere", "nodeSelectors": {},
+        "selinuxContext": "none", "virtualMachineInstanceUID": "a-machine-there",
+    });
+    let told = Patch::Merge(json!({ "status": { "migrationState": { "sourceState": source } } }));
+    machines.patch(name, &PatchParams::default(), &told).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_comes_from_elsewhere_gets_no_room() {
+    let tenant = Tenant::on(shared().await.bed, "receive").await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    receive(&tenant, "guest").await;
+    until_refused(&tenant, 3).await;
+    let trail = Trail::of_tenant(&tenant).await;
+    assert_eq!(trail.raises().len(), 0);
+    let said: Vec<&str> = trail.attempts().map(|event| text(event, "/responseStatus/message")).collect();
+    assert!(said.last().unwrap().contains("exceeded quota: rq"), "{said:#?}");
+    // A machine that moves within the namespace has its room at the same time.
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1);
+}
+
+/// What the last refused target asked for.
+async fn requested(tenant: &Tenant<'_>) -> i128 {
+    let trail = Trail::of_tenant(tenant).await;
+    let last = trail.attempts().last().unwrap();
+    let said = text(last, "/responseStatus/message").split("requested: requests.memory=").nth(1).unwrap();
+    said.split(',').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_grows_by_hot_plug_has_to_fit_the_quota_afterwards() {
+    let tenant = Tenant::on(shared().await.bed, "hotplug").await;
+    let vm = tenant.kubevirt.vm(tenant.name(), "web").hotplug(8, "4Gi").start().await.unwrap();
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let before = used_memory(&tenant).await;
+    let migration = vm.hotplug_memory("1Gi").await.unwrap();
+    migration.until_rejected().await.unwrap();
+    let wanted = requested(&tenant).await;
+    assert!(wanted > before + 512 * MI, "{wanted}, {before} before");
+    set_limit(&tenant, &(wanted - 1).to_string()).await;
+    let refused = Trail::of_tenant(&tenant).await.refused();
+    until_refused(&tenant, refused + 2).await;
+    assert_eq!(
+        Trail::of_tenant(&tenant).await.raises().len(),
+        0,
+        "one byte of it would stay above the quota"
+    );
+    set_limit(&tenant, &wanted.to_string()).await;
+    migration.until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1, "for the time of the migration");
+    vm.until_alone().await.unwrap();
+    let full = |quota: &_| amount(&used(quota), MEMORY) == amount(&spec_hard(quota), MEMORY);
+    tenant.until_quota("rq", "to be full and not exceeded", full).await;
+}
+
+/// Sets KubeVirt's ratio of memory overhead; `None` removes it.
+async fn overhead_ratio(tenant: &Tenant<'_>, ratio: Option<&str>) {
+    tenant.kubevirt.configure(json!({ "additionalGuestMemoryOverheadRatio": ratio })).await.unwrap();
+}
+
+async fn migrate_with_new_ratio(tenant: &Tenant<'_>, vm: &Vm) {
+    overhead_ratio(tenant, Some("3.0")).await;
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    vm.until_alone().await.unwrap();
+}
+
+/// KubeVirt's configuration counts for the whole cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_grows_by_a_new_overhead_ratio_passes() {
+    let alone = alone().await;
+    let webhook = alone.webhook(&[]).await;
+    webhook.until_proven().await.unwrap();
+    let tenant = Tenant::on(alone.bed, "ratio").await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let before = used_memory(&tenant).await;
+    migrate_with_new_ratio(&tenant, &vm).await;
+    let grown = |quota: &_| amount(&used(quota), MEMORY) > amount(&spec_hard(quota), MEMORY);
+    tenant.until_quota("rq", "the larger pod to be counted", grown).await;
+    assert!(used_memory(&tenant).await > before);
+    assert_eq!(tenant.rejected_attempts().await, 0);
+    // Above its quota already, it moves on.
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    assert_eq!(tenant.rejected_attempts().await, 0);
+    overhead_ratio(&tenant, None).await;
+}
+
+/// A machine whose quota is not granted anything stays as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_grant_no_quota_is_ever_touched() {
+    let tenant = Tenant::on(shared().await.bed, "none").await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    let migration = rejected(&vm).await;
+    until_refused(&tenant, 5).await;
+    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
+    migration.abort().await.unwrap();
+}
