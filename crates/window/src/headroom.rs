@@ -1,6 +1,6 @@
 //! Lets target pods in: the machine of [`crate::protocol`] with its I/O.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +114,8 @@ pub struct Headroom {
     /// Of namespaces in which nothing was found to be granted, what was known when it was looked for: what is granted later
     /// is shown by the watches.
     listed: Mutex<HashMap<Arc<str>, u64>>,
+    /// Targets that have left the budget to others once: when those do not come, it is theirs.
+    gave_way: Mutex<HashMap<Arc<str>, HashSet<Uid>>>,
     /// No writes.
     forbidden: Waits,
     started: Instant,
@@ -145,6 +147,7 @@ impl Headroom {
             lanes: Lanes::default(),
             attempts: Attempts::default(),
             listed: Mutex::default(),
+            gave_way: Mutex::default(),
             forbidden: Mutex::default(),
             started: Instant::now(),
             told: Box::new(told),
@@ -215,7 +218,8 @@ impl Headroom {
         let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
         let listed = self.listed.lock().get(&namespace).copied();
         let mut opening =
-            Opening::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)));
+            Opening::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)))
+                .behind(self.ahead_of(&target));
         let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
             Ok(_) if self.observed.is_resting(&namespace) => None,
@@ -243,6 +247,18 @@ impl Headroom {
         });
     }
 
+    /// How many migrations that a quota keeps waiting are to be served before this one, which leaves it to them only once.
+    fn ahead_of(&self, target: &Target) -> usize {
+        let uid = &target.migration.uid;
+        if self.gave_way.lock().get(&target.namespace).is_some_and(|uids| uids.contains(uid)) {
+            return 0;
+        }
+        self.observed.read(|index| {
+            let record = index.migrations.by_uid(uid);
+            record.map_or(0, |record| index.migrations.ahead_of(record))
+        })
+    }
+
     fn report(&self, outcome: Outcome) {
         let Outcome { target, ending, raises, raised_for } = &outcome;
         self.metrics.ended(ending.word());
@@ -253,8 +269,16 @@ impl Headroom {
             }
             Ending::Forbidden(_) => self.wait(&self.forbidden, &target.namespace, FORBIDDEN),
             Ending::Taken => self.observed.taken(&target.namespace),
+            Ending::Behind => {
+                let mut gave_way = self.gave_way.lock();
+                gave_way
+                    .entry(Arc::clone(&target.namespace))
+                    .or_default()
+                    .insert(target.migration.uid.clone());
+            }
             _ => {
                 self.listed.lock().remove(&target.namespace);
+                self.gave_way.lock().remove(&target.namespace);
                 self.forbidden.lock().remove(&target.namespace);
             }
         }

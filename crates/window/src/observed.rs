@@ -11,8 +11,9 @@ use kube::{Api, Client, Resource};
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
+use sluice_engine::Uid;
 use sluice_engine::headroom::{Amounts, MARK};
-use sluice_index::headroom::{HeadroomIndex, Sighting, Watched};
+use sluice_index::headroom::{HeadroomIndex, Phase, Sighting, Watched};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
@@ -190,6 +191,14 @@ impl Observed {
                 let usage = (!marked.is_empty()).then(|| hash(&marked));
                 if usage.is_some() || rests.knows(namespace) {
                     rests.see(namespace, usage, situation(index, namespace), self.now_ms());
+                }
+                if rests.awaits_migrations(namespace) {
+                    let all = index.migrations.in_namespace(namespace).iter();
+                    let unfinished = all.filter(|one| !one.is_final()).map(|one| one.uid.clone()).collect();
+                    let succeeded = |uid: &Uid| {
+                        index.migrations.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded)
+                    };
+                    rests.see_migrations(namespace, unfinished, succeeded, self.now_ms());
                 }
             });
         }

@@ -30,6 +30,16 @@ impl Need {
         Self { charge, facts, unspecified: None, grows_from: None }
     }
 
+    /// The need of so many pods like this one together.
+    #[must_use]
+    pub fn times(&self, pods: usize) -> Self {
+        let pods = i128::try_from(pods).unwrap_or(i128::MAX);
+        let all = self.charge.iter().map(|(resource, amount)| {
+            (resource.clone(), Amount::from_nanos(amount.nanos().saturating_mul(pods)))
+        });
+        Self { charge: Charge::from_pairs(all), ..self.clone() }
+    }
+
     /// How much of `resource` the pod adds; `None` if nothing, which quota admission does not compare.
     pub(super) fn of(&self, resource: &Resource) -> Option<Amount> {
         self.charge.get(resource).filter(|amount| !amount.is_zero())

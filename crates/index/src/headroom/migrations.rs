@@ -132,6 +132,13 @@ impl Migrations {
         self.store.in_namespace(namespace)
     }
 
+    /// How many a quota keeps waiting that are to be served before this one of the same namespace.
+    #[must_use]
+    pub fn ahead_of(&self, record: &MigrationRecord) -> usize {
+        let waiting = self.in_namespace(&record.namespace).iter().filter(|other| other.is_waiting());
+        waiting.filter(|other| rank(other) < rank(record)).count()
+    }
+
     /// Those that a quota keeps waiting, in the order they are to be served: priority, then age, then name.
     pub fn rejected(&self) -> impl Iterator<Item = &Arc<MigrationRecord>> {
         self.waiting.iter().filter_map(|(.., key)| self.store.get(&key.namespace, &key.name))

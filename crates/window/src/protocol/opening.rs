@@ -37,6 +37,8 @@ pub struct Opening {
     need: Need,
     /// What could grant something may be listed, should memory not know enough.
     may_list: bool,
+    /// How many targets come before this one.
+    ahead: usize,
     phase: Phase,
     /// The mark of this opening, once a raise was sent.
     mark: Option<i64>,
@@ -57,6 +59,7 @@ impl Opening {
         Self {
             need,
             may_list,
+            ahead: 0,
             phase: Phase::Looking(Look::Memory),
             mark: None,
             raised: Vec::new(),
@@ -66,6 +69,12 @@ impl Opening {
             let_in: false,
             ending: Ending::NotSeen,
         }
+    }
+
+    /// So many targets of the namespace, taken to need the same, have the budget first.
+    #[must_use]
+    pub fn behind(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
     }
 
     /// What to do next.
@@ -171,11 +180,20 @@ impl Opening {
             Ok(wanted) => wanted,
             Err(phase) => return phase,
         };
+        if self.raised.is_empty() && self.is_behind(sight) {
+            return self.give_up(Ending::Behind);
+        }
         if look == Look::Memory {
             return Phase::Looking(Look::Grants);
         }
         self.mark.get_or_insert(sight.mark);
         self.raising(wanted)
+    }
+
+    /// The budget is not enough for this target and for those that come before it, should they need the same.
+    fn is_behind(&self, sight: &Sight) -> bool {
+        let all = self.need.times(self.ahead + 1);
+        self.ahead > 0 && matches!(plan(&all, &sight.quotas, &sight.budget), Plan::NotEnough(_))
     }
 
     /// The raises that are still to be written, or where to go on without any.

@@ -2,15 +2,18 @@
 //!
 //! Everything rests on what the watch of quotas shows, so that all replicas come to the same result.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+use sluice_engine::Uid;
 
 /// Locked time that may be used at once; milliseconds.
 const BURST_MS: u64 = 600;
 /// Of each second, so many milliseconds may be locked in the long run.
 const REFILL_MS_PER_S: u64 = 60;
-/// A lock that let its target in counts for no more: what takes longer is another webhook that the API server waits for, or an
-/// API server that has more to do than it can.
+/// A lock that let its target in counts only once a migration ends without success, for tenants may ask for migrations and
+/// abort them; one of a migration that succeeds was no waste. It counts for no more than this: what takes longer is another
+/// webhook that the API server waits for, or an API server that has more to do than it can.
 const MOST_HELPFUL_MS: u64 = 250;
 /// After a lock in vain, its namespace rests for so many times as long as it was locked, at least.
 const REST_FACTOR: u64 = 10;
@@ -64,6 +67,10 @@ struct Rest {
     charged: bool,
     debt_ms: u64,
     debt_at: u64,
+    /// Locks that let a target in, the oldest first, whose migrations may be under way.
+    helpful: VecDeque<u64>,
+    /// The migrations that had not ended when they were last looked at.
+    unfinished: Vec<Uid>,
     backoff: Backoff,
     /// As it was before the last lock that seemed to help.
     previous: Backoff,
@@ -78,24 +85,25 @@ impl Rest {
 
     fn unlocked(&mut self, since: u64, now_ms: u64) {
         let locked = now_ms.saturating_sub(since);
-        let is_left = !self.charged && locked >= LEFT_MS;
-        let counted = match self.charged {
-            true => locked.min(MOST_HELPFUL_MS),
-            false if is_left => 0,
-            false => locked,
-        };
-        self.debt_ms = self.debt(now_ms).saturating_add(counted);
-        self.debt_at = now_ms;
         if self.charged {
+            self.helpful.push_back(locked.min(MOST_HELPFUL_MS));
             self.previous = std::mem::take(&mut self.backoff);
+        } else if locked >= LEFT_MS {
+            self.backoff.failed(now_ms, 0, REST_MS);
         } else {
-            let least = if is_left { 0 } else { locked.saturating_mul(REST_FACTOR) };
-            self.backoff.failed(now_ms, least, REST_MS);
+            self.count(locked, now_ms);
+            self.backoff.failed(now_ms, locked.saturating_mul(REST_FACTOR), REST_MS);
         }
     }
 
+    fn count(&mut self, locked: u64, now_ms: u64) {
+        self.debt_ms = self.debt(now_ms).saturating_add(locked);
+        self.debt_at = now_ms;
+    }
+
     fn is_idle(&self, now_ms: u64) -> bool {
-        self.locked.is_none() && self.debt(now_ms) == 0 && !self.backoff.is_waiting(now_ms)
+        let is_settled = self.locked.is_none() && self.helpful.is_empty();
+        is_settled && self.debt(now_ms) == 0 && !self.backoff.is_waiting(now_ms)
     }
 }
 
@@ -115,6 +123,38 @@ impl Rests {
             if self.namespaces.len() > MANY {
                 self.namespaces.retain(|_, rest| !rest.is_idle(now_ms));
             }
+        }
+    }
+
+    /// Whether it matters which migrations of the namespace have ended.
+    #[must_use]
+    pub fn awaits_migrations(&self, namespace: &str) -> bool {
+        self.namespaces.get(namespace).is_some_and(|rest| rest.locked.is_some() || !rest.helpful.is_empty())
+    }
+
+    /// The migrations of the namespace were looked at: those that have not ended, and whether one that has ended succeeded.
+    /// Which lock was whose does not matter: one is settled for each migration that ends.
+    pub fn see_migrations(
+        &mut self,
+        namespace: &str,
+        unfinished: Vec<Uid>,
+        succeeded: impl Fn(&Uid) -> bool,
+        now_ms: u64,
+    ) {
+        let Some(rest) = self.namespaces.get_mut(namespace) else { return };
+        let ended: Vec<Uid> = rest.unfinished.drain(..).filter(|uid| !unfinished.contains(uid)).collect();
+        rest.unfinished = unfinished;
+        for uid in ended {
+            let Some(locked) = rest.helpful.pop_front() else { break };
+            if !succeeded(&uid) {
+                rest.count(locked, now_ms);
+            }
+        }
+        // No migration can have needed more than one: others took the room, or it was over before it was looked at.
+        while rest.helpful.len() > rest.unfinished.len()
+            && let Some(locked) = rest.helpful.pop_front()
+        {
+            rest.count(locked, now_ms);
         }
     }
 

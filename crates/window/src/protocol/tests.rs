@@ -125,6 +125,21 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
 }
 
 #[test]
+fn a_budget_for_one_is_left_to_the_target_that_comes_before() {
+    let full = [quota("a", [10, 10, 10])];
+    let granted = |additional: i64| Budget {
+        grants: vec![Grant::Amounts { source: "some".into(), additional: amounts(additional) }],
+    };
+    for (additional, ahead, word) in
+        [(5, 0, "Look Grants"), (5, 1, "LetIn"), (10, 1, "Look Grants"), (10, 2, "LetIn")]
+    {
+        let mut opening = Opening::new(need(5), true).behind(ahead);
+        let asked = play(&mut opening, [Answer::Seen(sight(&full, granted(additional)))]);
+        assert_eq!(asked, ["Look Memory", word], "{additional} with {ahead} ahead");
+    }
+}
+
+#[test]
 fn nothing_is_written_where_it_does_not_help() {
     let stop = |answers: Vec<Answer>, may_list: bool| {
         let mut opening = Opening::new(need(5), may_list);

@@ -122,6 +122,8 @@ pub enum Ending {
     NotEnough(Vec<Shortage>),
     /// Head-room cannot help: the quota refuses the target for another reason.
     Refused(Vec<Refusal>),
+    /// The budget is for migrations that come before this one.
+    Behind,
     /// Another opening of the namespace took too long.
     Busy,
     /// An API server does not enforce the policies, or cannot be asked.
@@ -149,6 +151,7 @@ impl Ending {
             Self::NotNeeded => "not_needed",
             Self::NotEnough(_) => "not_enough",
             Self::Refused(_) => "refused",
+            Self::Behind => "behind",
             Self::Busy => "busy",
             Self::Unproven(_) => "unproven",
             Self::Denied => "denied",

@@ -11,11 +11,12 @@ const PAUSE_MS: u64 = 5;
 /// How long an opening looks for its target after the room was taken; milliseconds.
 const CONFIRM_MS: u64 = 2_000;
 
-/// What the watch of quotas shows of one lock.
+/// What the watches show of one lock, whose migration is aborted if it got its target.
 fn lock(rests: &mut Rests, namespace: &Arc<str>, (begin, length): (u64, u64), charged: bool) {
     rests.see(namespace, Some(4), 7, begin);
     rests.see(namespace, Some(if charged { 6 } else { 4 }), 7, begin + length);
     rests.see(namespace, None, 7, begin + length);
+    rests.see_migrations(namespace, vec![], |_| false, begin + length);
 }
 
 /// Openings of which each locks for so long and is charged or not, in turn. The share of an hour that is locked, in percent.

@@ -1,13 +1,14 @@
 //! Migrations that a quota rejected get through when something changes: the controller wakes KubeVirt's controller, whose
 //! next attempt finds the webhook.
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_api::HeadroomPolicy;
 use sluice_e2e::objects;
-use sluice_e2e::tenant::{SOON, Tenant, shared, used};
+use sluice_e2e::tenant::{SOON, Tenant, amount, shared, used};
 use sluice_testbed::kubevirt::Migration;
 use sluice_testbed::wait;
 
@@ -85,6 +86,28 @@ async fn a_quota_that_is_enlarged_or_deleted_lets_it_through() {
     tenant.quotas.delete("rq", &DeleteParams::default()).await.unwrap();
     through(&tenant, &migration).await;
     assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0, "there was room without a raise");
+}
+
+/// Of a budget for one, the others have it when the urgent one is through.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_budget_for_one_the_urgent_migration_has_it_first() {
+    let tenant = Tenant::on(shared().await.bed, "urgent").await;
+    let vms = join_all(["a", "b", "c"].map(|name| tenant.vm(name))).await;
+    let full = tenant.full_quota("rq", &[MEMORY]).await;
+    let need = amount(&used(&full), MEMORY).nanos() / 3 / 1_000_000_000;
+    let first = rejected(&vms[0]).await;
+    let urgent = vms[1].migrate().await.unwrap();
+    urgent.set_priority("system-critical").await.unwrap();
+    urgent.until_rejected().await.unwrap();
+    let last = rejected(&vms[2]).await;
+    grant(&tenant, &need.to_string()).await;
+    for migration in [&first, &urgent, &last] {
+        migration.until_succeeded().await.unwrap();
+    }
+    let trail = Trail::of_tenant(&tenant).await;
+    let targets: Vec<&str> = trail.targets().collect();
+    assert_eq!(targets.len(), 3);
+    assert_eq!(targets[0], urgent.object().await.unwrap().uid().unwrap(), "{targets:?}");
 }
 
 fn limits(storage: &str) -> Value {

@@ -17,10 +17,12 @@ use tokio::task::JoinHandle;
 use crate::context::{MEMORY, MI, crowded, rejected, set_limit, used_memory};
 use crate::trail::{Trail, until_refused};
 
-/// Locked time that may be used at once before the share is bounded, with the lock that exceeds it.
-const BURST: SignedDuration = SignedDuration::from_millis(700);
+/// Locked time that may be used at once before the share is bounded.
+const BURST: SignedDuration = SignedDuration::from_millis(600);
 /// Of the time, so much may be locked.
 const SHARE: f64 = 0.10;
+/// No lock that lets its target in counts for more: what takes longer is an API server that has more to do than it can.
+const MOST_COUNTED: SignedDuration = SignedDuration::from_millis(250);
 
 /// A tenant who creates and deletes small pods as fast as that goes.
 struct Pods {
@@ -104,11 +106,15 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     let created = pods.end().await;
     tenant.until_clear().await;
     let locks = Trail::of_tenant(&tenant).await.locks("rq");
-    let locked = locks.iter().fold(SignedDuration::ZERO, |sum, lock| sum + lock.duration());
+    let counted: Vec<_> = locks.iter().map(|lock| lock.duration().min(MOST_COUNTED)).collect();
+    let locked = counted.iter().fold(SignedDuration::ZERO, |sum, lock| sum + *lock);
+    let longest = *counted.iter().max().unwrap();
     let time = locks.last().unwrap().to.duration_since(locks[0].from);
     let share = locked.as_secs_f64() / time.as_secs_f64();
     println!("{} locks, {locked:#} of {time:#}: {share:.3}; {created} small pods", locks.len());
-    let most = SHARE * time.as_secs_f64() + BURST.as_secs_f64();
+    // Locks of migrations under way count when those end: one for each machine, and the one that is held.
+    let under_way = longest * i32::try_from(vms.len() + 1).unwrap();
+    let most = SHARE * time.as_secs_f64() + (BURST + under_way).as_secs_f64();
     assert!(locked.as_secs_f64() <= most, "{locked:#} of {time:#}: {locks:#?}");
     assert!(locks.len() > 5, "the loop ran: {locks:#?}");
 }

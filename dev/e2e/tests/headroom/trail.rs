@@ -100,6 +100,14 @@ impl Trail {
         })
     }
 
+    /// The uids of migrations in the order in which their targets were created.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        let uid = format!("/requestObject/metadata/labels/{}", names::MIGRATION_JOB_LABEL.replace('/', "~1"));
+        let done = self.attempts().filter(|event| is_done(event)).map(move |event| text(event, &uid));
+        // Launchers of machines that start are for no migration.
+        done.filter(|uid| !uid.is_empty())
+    }
+
     /// How many of them were refused.
     pub fn refused(&self) -> usize {
         self.attempts().filter(|event| !is_done(event)).count()

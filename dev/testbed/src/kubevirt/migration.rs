@@ -120,6 +120,16 @@ impl Migration {
         Ok(MigrationPhase::of(&self.object().await?))
     }
 
+    /// Says how urgent it is: `system-critical`, `user-triggered` or `system-maintenance`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn set_priority(&self, priority: &str) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"priority": priority}}));
+        let patched = self.api().patch(&self.name, &PatchParams::default(), &patch).await;
+        patched.map(drop).with_context(|| format!("setting the priority of migration {}", self.name))
+    }
+
     /// Waits until the phase is reached or passed.
     ///
     /// # Errors
@@ -211,11 +221,15 @@ impl Migration {
     /// When the deadline passes.
     pub async fn abort(&self) -> anyhow::Result<()> {
         self.keep_until_ended().await?;
+        let targets = ListParams::default().labels(&self.target_selector().await?);
         self.api().delete(&self.name, &DeleteParams::default()).await.context("deleting the migration")?;
         let what = format!("migration {} to be gone", self.namespace);
-        wait::wait_for(&self.api(), &self.name, DEADLINE, &what, |migration| migration.is_none())
-            .await
-            .map(drop)
+        wait::wait_for(&self.api(), &self.name, DEADLINE, &what, |migration| migration.is_none()).await?;
+        // virt-controller forgets a target whose creation it has not seen yet when the migration is aborted, and starts no
+        // other one beside it. A real launcher ends when no guest has come for some minutes.
+        let now = DeleteParams::default().grace_period(0);
+        self.pod_api().delete_collection(&now, &targets).await.context("deleting left targets")?;
+        Ok(())
     }
 
     /// Without the finalizer, which those of virt-controller lack here, virt-controller would

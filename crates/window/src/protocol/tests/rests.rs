@@ -7,6 +7,24 @@ fn lock(rests: &mut Rests, at: u64, for_ms: u64, helped: bool) {
     rests.see(&"ns".into(), Some(8), 1, at);
     rests.see(&"ns".into(), Some(if helped { 13 } else { 8 }), 1, at + for_ms);
     rests.see(&"ns".into(), None, 1, at + for_ms);
+    rests.see_migrations("ns", vec![], |_| false, at + for_ms);
+}
+
+/// Migrates `count` machines at the same time, each with a lock of `for_ms`; all end then.
+fn migrate(rests: &mut Rests, (at, for_ms): (u64, u64), count: u64, succeeded: bool) -> u64 {
+    let all: Vec<Uid> = (0..count).map(|n| Uid::parse(&format!("migration-{at}-{n}"))).collect();
+    let mut now = at;
+    rests.see(&"ns".into(), Some(8), 1, now);
+    rests.see_migrations("ns", all.clone(), |_| false, now);
+    for _ in &all {
+        rests.see(&"ns".into(), Some(8), 1, now);
+        rests.see(&"ns".into(), Some(13), 1, now + for_ms);
+        rests.see(&"ns".into(), None, 1, now + for_ms);
+        rests.see_migrations("ns", all.clone(), |_| false, now + for_ms);
+        now += for_ms + 1;
+    }
+    rests.see_migrations("ns", vec![], |_| succeeded, now);
+    now
 }
 
 #[test]
@@ -72,10 +90,19 @@ fn a_lock_that_a_dead_process_left_costs_its_namespace_a_second() {
 }
 
 #[test]
-fn a_lock_that_waits_for_another_webhook_and_helps_counts_little() {
-    let mut rests = Rests::default();
-    for round in 0..5 {
-        lock(&mut rests, round * 3_001, 3_000, true);
-        assert!(!rests.is_resting("ns", 1, (round + 1) * 3_001), "drains go on");
+fn migrations_that_succeed_cost_their_namespace_nothing() {
+    let (mut rests, mut now) = (Rests::default(), 0);
+    for _ in 0..5 {
+        now = migrate(&mut rests, (now, 200), 20, true);
+        assert!(!rests.is_resting("ns", 1, now), "drains go on");
     }
+    now = migrate(&mut rests, (now, 200), 20, false);
+    assert!(rests.is_resting("ns", 1, now + 30_000), "4 s in vain are a minute of rest");
+}
+
+#[test]
+fn a_lock_that_waits_for_another_webhook_counts_little() {
+    let mut rests = Rests::default();
+    let now = migrate(&mut rests, (0, 3_000), 2, false);
+    assert!(!rests.is_resting("ns", 1, now));
 }
