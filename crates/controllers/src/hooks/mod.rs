@@ -1,6 +1,6 @@
 //! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
-//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the policy of migration
-//! windows and its binding. What somebody deletes or edits is put back, as long as the installation itself is there.
+//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies, those
+//! that gate with the same namespaces, and their bindings. What somebody deletes or edits is put back, as long as the installation itself is there.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
 //! server refuses what it would have to review (fail closed, design §7). Entries that are not ours are left alone.
@@ -10,6 +10,7 @@ mod compare;
 mod observe;
 mod pace;
 mod plan;
+mod policies;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_kube_ext::retry::{Backoff, process_seed};
-use sluice_operator::InstallOptions;
+use sluice_operator::{InstallOptions, admission_policies};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,9 +40,10 @@ pub async fn run(
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World::default());
     let sources = Sources::new(client.clone(), &options.namespace, seen);
+    let policies = admission_policies(&options);
     tokio::select! {
         result = keep(&client, world, &options, may_write) => result,
-        () = sources.follow(shutdown) => Ok(()),
+        () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
 
