@@ -2,6 +2,8 @@
 
 use sluice_api::names;
 
+use crate::options::InstallOptions;
+
 /// Fills in names: `GATE`, `STAMP` and `MIRROR`.
 fn named(text: &str) -> String {
     text.replace("GATE", names::GATE)
@@ -54,6 +56,11 @@ pub(crate) fn mirror() -> String {
          && '{}' in request.userInfo.groups && request.userInfo.username == 'system:node:' + object.spec.nodeName)",
         names::NODES_GROUP
     ))
+}
+
+/// Whoever makes the request may take the gate from a pod.
+pub(crate) fn removes_gates(options: &InstallOptions) -> String {
+    format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
 }
 
 /// The request is not about the namespace of the installation: what Sluice itself needs to run must not wait for it.

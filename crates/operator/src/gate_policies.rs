@@ -12,8 +12,8 @@ use sluice_api::names;
 
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
 use crate::expressions::{
-    bound, elsewhere, gated as has_gate, has_stamp, mirror, stamp as stamp_of, stamp_kept, stamped_falsely,
-    stamped_truly,
+    bound, elsewhere, gated as has_gate, has_stamp, mirror, removes_gates, stamp as stamp_of, stamp_kept,
+    stamped_falsely, stamped_truly,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -118,7 +118,6 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
 /// Who may take the gate from a pod, and that stamps are true and stay, in every namespace and by every way that carries
 /// annotations to a pod.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
-    let removers = json!(options.gate_removers());
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
     };
@@ -126,8 +125,9 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let validations = json!([
         {
             "expression": format!(
-                "!({}) || !({removed}) || request.userInfo.username in {removers}",
-                is("pods", "UPDATE")
+                "!({}) || !({removed}) || {}",
+                is("pods", "UPDATE"),
+                removes_gates(options)
             ),
             "message": GATE_REMOVED,
             "reason": "Forbidden",

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::admission_policies::rule;
-use crate::expressions::{bound, elsewhere, gated, mirror, stamp_kept, stamped_falsely, stamped_truly};
+use crate::expressions::{
+    bound, elsewhere, gated, mirror, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
+};
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set};
 
@@ -68,10 +70,7 @@ pub fn validating(options: &InstallOptions) -> Value {
             // Where the admission policy is in force it has refused all that would come here.
             conditions: vec![
                 ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
-                ("not-by-the-controller", {
-                    let controller = names::controller_username(&options.namespace);
-                    format!("request.userInfo.username != '{controller}'")
-                }),
+                ("not-by-a-remover", format!("!{}", removes_gates(options))),
             ],
         },
         Hook {

@@ -254,9 +254,9 @@ fn only_the_controller_and_who_is_named_remove_gates() {
     };
     let mut options = InstallOptions::default();
     let account = "system:serviceaccount:sluice-system:sluice-controller";
-    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\"]")));
+    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\"])")));
     options.further_gate_removers.push("other".to_owned());
-    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\",\"other\"]")));
+    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\",\"other\"])")));
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub struct ControllerArgs {
     /// Who gates pods. Before Kubernetes 1.36 it is always the webhook
     #[arg(long, value_enum, value_name = "WHO", default_value_t = GatedBy::Policy)]
     gating: GatedBy,
-    /// A further username that may remove the gate from pods, also for the webhook's flag of this name; repeatable
+    /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
     #[command(flatten)]

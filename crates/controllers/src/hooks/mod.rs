@@ -27,6 +27,9 @@ use crate::certificates::LoopError;
 use observe::{Sources, World};
 use pace::Pace;
 
+/// An API server puts a changed admission policy in force within a second.
+const FOLLOWED: Duration = Duration::from_secs(2);
+
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
 ///
@@ -57,13 +60,17 @@ async fn keep(
     let mut pace = Pace::default();
     loop {
         let world = seen.borrow_and_update().clone();
-        let mut failed = false;
+        let (mut failed, mut selected) = (false, false);
         for step in plan::plan(&world, options) {
+            selected |= step.selects_for_gates();
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
             failed |= !apply::apply(client, &options.namespace, step).await;
             pace.wrote(Instant::now());
+        }
+        if selected {
+            tokio::time::sleep(FOLLOWED).await;
         }
         let retry = failed.then(|| backoff.failed());
         if retry.is_none() {

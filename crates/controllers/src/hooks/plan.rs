@@ -36,6 +36,18 @@ pub(super) enum Step {
     },
 }
 
+impl Step {
+    /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
+    pub(super) fn selects_for_gates(&self) -> bool {
+        let Self::Patch { kind, operations } = self else { return false };
+        let selects = |operation: &Value| {
+            let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+            path.ends_with("/namespaceSelector")
+        };
+        !policies::is_last(*kind) && operations.as_array().is_some_and(|all| all.iter().any(selects))
+    }
+}
+
 /// What is known and counts for every entry.
 struct Wanted<'a> {
     bundle: Option<&'a [u8]>,

@@ -73,7 +73,8 @@ impl Selectors {
     }
 }
 
-fn is_last(kind: Kind) -> bool {
+/// What refuses pods that are not gated.
+pub(super) fn is_last(kind: Kind) -> bool {
     [GATED, GATED_BINDING].contains(&kind)
 }
 

@@ -211,6 +211,8 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
                 })
                 .collect();
             assert_eq!(found, expected, "{wanted}");
+            let gates = expected.iter().any(|(kind, _)| *kind == GATE);
+            assert_eq!(steps.iter().any(Step::selects_for_gates), gates);
             carry_out(&mut world, &steps);
         }
         assert_eq!(planned(&world), [], "{wanted}");

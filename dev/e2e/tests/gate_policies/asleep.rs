@@ -255,7 +255,9 @@ async fn a_killed_api_server_lets_no_pod_in_without_a_gate() {
                             created.fetch_add(1, Ordering::SeqCst);
                             free.fetch_add(usize::from(!is_held(&pod)), Ordering::SeqCst);
                         }
-                        Err(kube::Error::Api(status)) if status.code == 403 => panic!("{status:?}"),
+                        Err(kube::Error::Api(status)) if status.message.contains("sluice") => {
+                            panic!("{status:?}")
+                        }
                         // It is gone for the moment.
                         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
                     }
