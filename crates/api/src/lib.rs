@@ -3,6 +3,7 @@
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
 mod aaq;
+mod gate_probe;
 mod headroom_policy;
 mod headroom_probe;
 mod job_queue_config;
@@ -21,6 +22,7 @@ pub use aaq::{
     CustomTlsProfile, ImagePullPolicy, NamedTlsProfile, NodePlacement, TlsProfileType, TlsSecurityProfile,
     TlsVersion, VmiCalculator, VmiCalculatorConfiguration,
 };
+pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,
 };
@@ -45,6 +47,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         VirtualMachineMigrationResourceQuota::crd(),
         HeadroomProbe::crd(),
         HeadroomPolicy::crd(),
+        GateProbe::crd(),
     ];
     crds.into_iter().map(schema::finish).collect()
 }

@@ -44,7 +44,13 @@ pub const OWN_VERSION: &str = "v1alpha1";
 pub const HEADROOM_PROBES: &str = "headroomprobes";
 /// Resource name of [`crate::HeadroomPolicy`].
 pub const HEADROOM_POLICIES: &str = "headroompolicies";
-/// Name of the [`crate::HeadroomProbe`]s that are asked for.
+/// Kind of [`crate::GateProbe`].
+pub const GATE_PROBE: &str = "GateProbe";
+/// Resource name of [`crate::GateProbe`].
+pub const GATE_PROBES: &str = "gateprobes";
+/// What [`crate::GateProbeSpec::gated_by`] says when the webhook has set the gate.
+pub const GATED_BY_WEBHOOK: &str = "webhook";
+/// Name of the [`crate::HeadroomProbe`]s and [`crate::GateProbe`]s that are asked for.
 pub const PROBE_NAME: &str = "probe";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps pods away from marked quotas.
 pub const LOCK_POLICY: &str = "sluice-headroom-lock";
@@ -57,11 +63,23 @@ pub const CHARGE_DENIED: &str = "guarded by Sluice";
 /// Name of the ResourceQuota in the namespace of the installation on which both policies are asked whether they are in force.
 pub const PROOF_QUOTA: &str = "sluice-headroom-proof";
 
+/// Name of the MutatingAdmissionPolicy, and of its binding, that gates and stamps pods.
+pub const GATE_POLICY: &str = "sluice-gate";
+/// Name of the MutatingAdmissionPolicy, and of its binding, that corrects a wrong stamp and restores a lost one.
+pub const STAMP_POLICY: &str = "sluice-stamp";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards gate and stamp of existing pods.
+pub const GUARD_POLICY: &str = "sluice-guard";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no pod of a targeted namespace in without gate and
+/// stamp.
+pub const GATED_POLICY: &str = "sluice-gated";
+/// Most scheduling gates of a pod in a targeted namespace, ours included: 30,000 double the time of a creation.
+pub const MOST_GATES: usize = 64;
+
 /// The scheduling gate that a pod waits behind.
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 /// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise (`aaq.md` §2.1).
 pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
-/// Annotation on a pod: who created it, as the API server saw it at admission. Nobody can set or change it.
+/// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.
 pub const CREATED_BY_ANNOTATION: &str = "quota.sluice.dev/created-by";
 
 /// Namespace that `deploy/install.yaml` installs into.
@@ -119,6 +137,12 @@ pub const WEBHOOK_GATER: &str = "gater.cqo.kubevirt.io";
 pub const WEBHOOK_QUOTA: &str = "application.resource.quota.validator";
 /// Webhook of [`VALIDATING_CONFIG`] that guards the removal of [`GATE`].
 pub const WEBHOOK_GATE_GUARD: &str = "remove.pod.gate.validator";
+/// Webhook of [`VALIDATING_CONFIG`] that refuses pods which name their node, where [`GATED_POLICY`] does not.
+pub const WEBHOOK_BOUND: &str = "bound.pod.validator";
+/// Annotation of a static pod's object, set by its kubelet.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Group of all kubelets.
+pub const NODES_GROUP: &str = "system:nodes";
 /// Webhook of [`VALIDATING_CONFIG`] that allows one `AAQ` only.
 pub const WEBHOOK_AAQ: &str = "aaq.cr.validator";
 /// Webhook of [`VALIDATING_CONFIG`] that guards [`CREATED_BY_ANNOTATION`].

@@ -2,5 +2,6 @@
 
 pub mod certificates;
 pub mod gate;
+pub mod gating;
 pub mod headroom;
 pub mod hooks;

@@ -18,11 +18,13 @@ use tokio_util::sync::CancellationToken;
 pub type CheckResult = Result<(), String>;
 
 type Check = Arc<dyn Fn() -> CheckResult + Send + Sync>;
+type Detail = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Named checks. Cheap to clone; clones share the checks.
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<BTreeMap<String, Check>>>,
+    details: Arc<RwLock<BTreeMap<String, Detail>>>,
 }
 
 impl std::fmt::Debug for Checks {
@@ -35,6 +37,11 @@ impl Checks {
     /// Adds a check, or replaces the one with this name. It runs on each probe, so it must be quick and must not block.
     pub fn add(&self, name: impl Into<String>, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
         self.named.write().insert(name.into(), Arc::new(check));
+    }
+
+    /// Adds something that is shown and never fails. It runs on each probe, so it must be quick and must not block.
+    pub fn tell(&self, name: impl Into<String>, detail: impl Fn() -> String + Send + Sync + 'static) {
+        self.details.write().insert(name.into(), Arc::new(detail));
     }
 
     /// All that fail now, as `(name, what is missing)`.
@@ -52,6 +59,11 @@ impl Checks {
                 None => writeln!(text, "[+] {name} ok"),
                 Some(missing) => writeln!(text, "[-] {name}: {missing}"),
             };
+        }
+        let details: Vec<_> =
+            self.details.read().iter().map(|(name, detail)| (name.clone(), Arc::clone(detail))).collect();
+        for (name, detail) in details {
+            let _ = writeln!(text, "[i] {name}: {}", detail());
         }
         if failing.is_empty() {
             text.push_str("ok\n");
@@ -132,7 +144,10 @@ mod tests {
         assert_eq!(text, "[+] certificate ok\n[-] pods: first list not finished\nnot ready\n");
         assert_eq!(get_text(&admin, "/healthz").await.0, StatusCode::OK, "not ready is not dead");
         synced.store(true, Ordering::Relaxed);
-        assert_eq!(get_text(&admin, "/readyz").await.0, StatusCode::OK);
+        admin.ready.tell("gate", || "fine".to_owned());
+        let (status, text) = get_text(&admin, "/readyz").await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(text, "[+] certificate ok\n[+] pods ok\n[i] gate: fine\nok\n");
     }
 
     #[tokio::test]

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
+use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 use crate::options::InstallOptions;
-use crate::render::cluster_metadata;
 
-const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+/// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
+/// both policies deny.
+const FAILURE_POLICY: &str = "Ignore";
 /// A mark is set for no longer than this; seconds. One more for the API server's times, which are whole seconds.
 const LONGEST_LOCK_SECONDS: u32 = 11;
 
@@ -38,10 +40,7 @@ fn cel(text: &str) -> String {
 }
 
 /// Keeps pods away from namespaces with a marked quota, but for the target of a migration; answers probes.
-///
-/// Fields that the API server would set to a default are written out, so that an object that was edited differs
-/// from this one, and one that was not does not.
-pub fn lock_policy() -> Value {
+pub(crate) fn lock() -> AdmissionPolicy {
     let validations = json!([
         {
             "expression":
@@ -57,27 +56,27 @@ pub fn lock_policy() -> Value {
             "reason": "Forbidden",
         },
     ]);
-    let rules = [rule("", "CREATE", "pods"), rule(names::OWN_GROUP, "CREATE", names::HEADROOM_PROBES)];
-    let mut policy = policy(names::LOCK_POLICY, json!(rules), validations);
+    let rules = [
+        rule("", &["CREATE"], &["pods"], "Namespaced"),
+        rule(names::OWN_GROUP, &["CREATE"], &[names::HEADROOM_PROBES], "Namespaced"),
+    ];
+    let mut policy = policy(VALIDATING, names::LOCK_POLICY, FAILURE_POLICY, &rules);
+    crate::render::set_in(&mut policy, "spec", "validations", validations);
     crate::render::set_in(
         &mut policy,
         "spec",
         "paramKind",
         json!({ "apiVersion": "v1", "kind": "ResourceQuota" }),
     );
-    policy
-}
-
-/// The quotas of the namespace that a request is in are the parameters of the lock; without any nothing is asked.
-pub fn lock_binding() -> Value {
-    let mut binding = binding(names::LOCK_POLICY);
+    // The quotas of the namespace that a request is in are the parameters; without any nothing is asked.
+    let mut binding = binding(VALIDATING, names::LOCK_POLICY);
     let params = json!({ "selector": {}, "parameterNotFoundAction": "Allow" });
     crate::render::set_in(&mut binding, "spec", "paramRef", params);
-    binding
+    AdmissionPolicy { name: names::LOCK_POLICY, mutates: false, policy, binding }
 }
 
 /// Guards the status of marked quotas: who writes which limits, and which charge is accepted.
-pub fn charge_policy(options: &InstallOptions) -> Value {
+pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let accounts =
         [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)];
     let ours = format!(
@@ -138,54 +137,12 @@ pub fn charge_policy(options: &InstallOptions) -> Value {
             "reason": "Forbidden",
         },
     ]);
-    let rules = json!([rule("", "UPDATE", "resourcequotas/status")]);
-    let mut policy = policy(names::CHARGE_POLICY, rules, validations);
+    let rules = [rule("", &["UPDATE"], &["resourcequotas/status"], "Namespaced")];
+    let mut policy = policy(VALIDATING, names::CHARGE_POLICY, FAILURE_POLICY, &rules);
+    crate::render::set_in(&mut policy, "spec", "validations", validations);
     crate::render::set_in(&mut policy, "spec", "variables", variables);
-    policy
-}
-
-/// Puts the policy on charges in force everywhere.
-pub fn charge_binding() -> Value {
-    binding(names::CHARGE_POLICY)
-}
-
-fn rule(group: &str, operation: &str, resource: &str) -> Value {
-    json!({
-        "apiGroups": [group],
-        "apiVersions": ["*"],
-        "operations": [operation],
-        "resources": [resource],
-        "scope": "Namespaced",
-    })
-}
-
-fn policy(name: &str, rules: Value, validations: Value) -> Value {
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": cluster_metadata(name),
-        "spec": {
-            // A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it
-            // has not seen both policies deny.
-            "failurePolicy": "Ignore",
-            "matchConstraints": {
-                "matchPolicy": "Equivalent",
-                "namespaceSelector": {},
-                "objectSelector": {},
-                "resourceRules": rules,
-            },
-            "validations": validations,
-        },
-    })
-}
-
-fn binding(name: &str) -> Value {
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": cluster_metadata(name),
-        "spec": { "policyName": name, "validationActions": ["Deny"] },
-    })
+    let binding = binding(VALIDATING, names::CHARGE_POLICY);
+    AdmissionPolicy { name: names::CHARGE_POLICY, mutates: false, policy, binding }
 }
 
 /// A quota in the namespace of the installation that limits nothing that matters (its amount is stored as it is written): on it the policies are asked, in dry runs,

@@ -3,7 +3,10 @@
 //! Everything here is data in, data out. `deploy/` is written from [`render`] (`make gen`), and tests install
 //! exactly what is shipped.
 
+mod admission_policies;
 pub mod certificates;
+mod expressions;
+mod gate_policies;
 mod headroom_policies;
 mod options;
 mod rbac;
@@ -11,8 +14,8 @@ mod render;
 mod webhooks;
 mod workload;
 
-pub use headroom_policies::{charge_binding, charge_policy, lock_binding, lock_policy};
-pub use options::{InstallOptions, WebhookClient, default_namespace_selector};
+pub use admission_policies::{AdmissionPolicy, admission_policies};
+pub use options::{Gating, InstallOptions, WebhookClient, default_namespace_selector};
 pub use rbac::rancher_objects;
 pub use render::render;
-pub use webhooks::{CREATOR_CHANGED, GATE_REMOVED, mutating, validating};
+pub use webhooks::{mutating, validating};

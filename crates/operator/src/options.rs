@@ -12,6 +12,16 @@ pub enum WebhookClient {
     Url(String),
 }
 
+/// Who gates pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gating {
+    /// The API server by an admission policy, and behind it the webhook (Kubernetes 1.36).
+    #[default]
+    Policy,
+    /// The webhook alone.
+    Webhook,
+}
+
 /// What may differ between installations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstallOptions {
@@ -28,6 +38,10 @@ pub struct InstallOptions {
     pub ca_bundle: Option<String>,
     /// Namespaces whose pods are gated.
     pub namespace_selector: LabelSelector,
+    /// Who gates pods.
+    pub gating: Gating,
+    /// Usernames that may take the gate from a pod, besides the controller's.
+    pub further_gate_removers: Vec<String>,
     /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
     /// some clusters ask for one.
     pub priority_class: Option<String>,
@@ -42,8 +56,19 @@ impl Default for InstallOptions {
             webhook_client: WebhookClient::Service,
             ca_bundle: None,
             namespace_selector: default_namespace_selector(),
+            gating: Gating::default(),
+            further_gate_removers: Vec::new(),
             priority_class: Some("system-cluster-critical".to_owned()),
         }
+    }
+}
+
+impl InstallOptions {
+    /// Usernames that may take the gate from a pod.
+    #[must_use]
+    pub fn gate_removers(&self) -> Vec<String> {
+        let further = self.further_gate_removers.iter().cloned();
+        std::iter::once(names::controller_username(&self.namespace)).chain(further).collect()
     }
 }
 

@@ -94,6 +94,8 @@ fn controller_cluster_rules() -> Value {
         rule("", &["resourcequotas"], &["patch"]),
         rule(ADMISSION, &["validatingwebhookconfigurations"], &["get", "list", "watch", "delete"]),
         rule("coordination.k8s.io", &["leases"], &["list"]),
+        // To learn, in dry runs, who gates pods at an API server.
+        rule(names::OWN_GROUP, &[names::GATE_PROBES], &["create"]),
     ];
     rules.extend(headroom_rules());
     rules.extend(own_admission_rules());
@@ -108,10 +110,18 @@ fn own_admission_rules() -> Vec<Value> {
     let own = [
         ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
         ("validatingwebhookconfigurations", names::VALIDATING_CONFIG),
+        ("mutatingadmissionpolicies", names::GATE_POLICY),
+        ("mutatingadmissionpolicies", names::STAMP_POLICY),
+        ("mutatingadmissionpolicybindings", names::GATE_POLICY),
+        ("mutatingadmissionpolicybindings", names::STAMP_POLICY),
         ("validatingadmissionpolicies", names::CHARGE_POLICY),
         ("validatingadmissionpolicies", names::LOCK_POLICY),
+        ("validatingadmissionpolicies", names::GUARD_POLICY),
+        ("validatingadmissionpolicies", names::GATED_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
+        ("validatingadmissionpolicybindings", names::GUARD_POLICY),
+        ("validatingadmissionpolicybindings", names::GATED_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();

@@ -3,24 +3,26 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::admission_policies::admission_policies;
 use crate::options::InstallOptions;
 use crate::{headroom_policies, rbac, webhooks, workload};
 
 /// All objects of an installation, in the order they have to be applied.
 ///
-/// The webhook configurations come last: from then on the API server refuses what it cannot have reviewed.
+/// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
+/// have reviewed. The policy that refuses pods without a gate is last.
 pub fn render(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options)];
     objects.extend(crds());
     objects.extend(rbac::objects(options));
     objects.extend(workload::objects(options));
     objects.push(headroom_policies::proof_quota(options));
-    objects.push(headroom_policies::charge_policy(options));
-    objects.push(headroom_policies::charge_binding());
-    objects.push(headroom_policies::lock_policy());
-    objects.push(headroom_policies::lock_binding());
+    let mut policies = admission_policies(options);
+    let last = policies.pop();
+    objects.extend(policies.into_iter().flat_map(|each| [each.policy, each.binding]));
     objects.push(webhooks::mutating(options));
     objects.push(webhooks::validating(options));
+    objects.extend(last.into_iter().flat_map(|each| [each.policy, each.binding]));
     objects
 }
 

@@ -3,6 +3,10 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::admission_policies::rule;
+use crate::expressions::{
+    bound, elsewhere, gated, mirror, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
+};
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set};
 
@@ -11,21 +15,6 @@ const TIMEOUT_SECONDS: u32 = 5;
 /// The same while a migration is let in: quotas are raised and seen to be raised before the answer.
 const HEADROOM_TIMEOUT_SECONDS: u32 = 10;
 
-/// CEL: the update takes the gate from the pod.
-pub const GATE_REMOVED: &str = "has(oldObject.spec.schedulingGates) \
-    && oldObject.spec.schedulingGates.exists(g, g.name == 'ApplicationAwareQuotaGate') \
-    && !(has(object.spec.schedulingGates) \
-    && object.spec.schedulingGates.exists(g, g.name == 'ApplicationAwareQuotaGate'))";
-
-/// CEL: the pod is created with a creator's stamp, or an update adds, removes or changes it.
-pub const CREATOR_CHANGED: &str = "request.operation == 'CREATE' \
-    ? has(object.metadata.annotations) && 'quota.sluice.dev/created-by' in object.metadata.annotations \
-    : (has(object.metadata.annotations) && 'quota.sluice.dev/created-by' in object.metadata.annotations) \
-    != (has(oldObject.metadata.annotations) && 'quota.sluice.dev/created-by' in oldObject.metadata.annotations) \
-    || (has(object.metadata.annotations) && 'quota.sluice.dev/created-by' in object.metadata.annotations \
-    && object.metadata.annotations['quota.sluice.dev/created-by'] \
-    != oldObject.metadata.annotations['quota.sluice.dev/created-by'])";
-
 /// What differs between the webhooks.
 struct Hook<'a> {
     name: &'a str,
@@ -33,7 +22,7 @@ struct Hook<'a> {
     operations: &'a [&'a str],
     resource: &'a str,
     scope: &'a str,
-    condition: Option<(&'a str, String)>,
+    conditions: Vec<(&'a str, String)>,
 }
 
 /// The MutatingWebhookConfiguration.
@@ -46,14 +35,16 @@ pub fn mutating(options: &InstallOptions) -> Value {
             operations: &["CREATE"],
             resource: "pods",
             scope: "Namespaced",
-            // Whatever Sluice itself needs to run must not wait for Sluice.
-            condition: Some((
-                "not-the-own-namespace",
-                format!("request.namespace != '{}'", options.namespace),
-            )),
+            // Called only for pods that no admission policy has gated and stamped.
+            conditions: vec![
+                ("not-the-own-namespace", elsewhere(&options.namespace)),
+                ("not-bound", format!("!{}", bound())),
+                ("not-gated-and-stamped", format!("!({} && {})", gated("object"), stamped_truly())),
+            ],
         },
     );
     set(&mut gater, "namespaceSelector", json!(options.namespace_selector));
+    add_probes(&mut gater);
     // A webhook that runs later may replace the list of gates; adding ours again does no harm.
     set(&mut gater, "reinvocationPolicy", json!("IfNeeded"));
     configuration("MutatingWebhookConfiguration", names::MUTATING_CONFIG, vec![gater])
@@ -68,7 +59,7 @@ pub fn validating(options: &InstallOptions) -> Value {
             operations: &["CREATE", "UPDATE"],
             resource: names::ARQS,
             scope: "Namespaced",
-            condition: None,
+            conditions: Vec::new(),
         },
         Hook {
             name: names::WEBHOOK_GATE_GUARD,
@@ -76,7 +67,11 @@ pub fn validating(options: &InstallOptions) -> Value {
             operations: &["UPDATE"],
             resource: "pods",
             scope: "Namespaced",
-            condition: Some(("gate-removed", GATE_REMOVED.to_owned())),
+            // Where the admission policy is in force it has refused all that would come here.
+            conditions: vec![
+                ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
+                ("not-by-a-remover", format!("!{}", removes_gates(options))),
+            ],
         },
         Hook {
             name: names::WEBHOOK_AAQ,
@@ -84,7 +79,7 @@ pub fn validating(options: &InstallOptions) -> Value {
             operations: &["CREATE"],
             resource: names::AAQS,
             scope: "Cluster",
-            condition: None,
+            conditions: Vec::new(),
         },
         Hook {
             name: names::WEBHOOK_POD_IDENTITY,
@@ -92,12 +87,44 @@ pub fn validating(options: &InstallOptions) -> Value {
             operations: &["CREATE", "UPDATE"],
             resource: "pods",
             scope: "Namespaced",
-            condition: Some(("creator-changed", CREATOR_CHANGED.to_owned())),
+            conditions: vec![(
+                "creator-changed",
+                format!("request.operation == 'CREATE' ? {} : !{}", stamped_falsely(), stamp_kept()),
+            )],
         },
     ];
     let mut hooks: Vec<Value> = hooks.into_iter().map(|each| hook(options, each)).collect();
+    hooks.push(bound_pods(options));
     hooks.push(headroom(options));
     configuration("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, hooks)
+}
+
+/// Pods of targeted namespaces that name their node, should the admission policy that refuses them not be in force.
+fn bound_pods(options: &InstallOptions) -> Value {
+    let mut rendered = hook(
+        options,
+        Hook {
+            name: names::WEBHOOK_BOUND,
+            path: names::PATH_SERVE,
+            operations: &["CREATE"],
+            resource: "pods",
+            scope: "Namespaced",
+            conditions: vec![
+                ("not-the-own-namespace", elsewhere(&options.namespace)),
+                ("bound", format!("{} && !{}", bound(), mirror())),
+            ],
+        },
+    );
+    set(&mut rendered, "namespaceSelector", json!(options.namespace_selector));
+    add_probes(&mut rendered);
+    rendered
+}
+
+/// What API servers are asked for to learn who gates pods.
+fn add_probes(entry: &mut Value) {
+    if let Some(rules) = entry.get_mut("rules").and_then(Value::as_array_mut) {
+        rules.push(rule(names::OWN_GROUP, &["CREATE"], &[names::GATE_PROBES], "Cluster"));
+    }
 }
 
 /// Target pods of live migrations only. Room for them is a service: without it they are created as if Sluice were
@@ -111,7 +138,7 @@ fn headroom(options: &InstallOptions) -> Value {
             operations: &["CREATE"],
             resource: "pods",
             scope: "Namespaced",
-            condition: None,
+            conditions: Vec::new(),
         },
     );
     let targets =
@@ -155,8 +182,9 @@ fn hook(options: &InstallOptions, hook: Hook<'_>) -> Value {
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
     });
-    if let Some((name, expression)) = hook.condition {
-        set(&mut rendered, "matchConditions", json!([{ "name": name, "expression": expression }]));
+    if !hook.conditions.is_empty() {
+        let named = |(name, expression): &(&str, String)| json!({ "name": name, "expression": expression });
+        set(&mut rendered, "matchConditions", hook.conditions.iter().map(named).collect());
     }
     rendered
 }

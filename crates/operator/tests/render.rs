@@ -1,7 +1,10 @@
 //! Rules that every installation keeps, whatever its options. The whole text is compared by `xtask gen --check`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, WebhookClient, rancher_objects, render};
+use sluice_operator::{
+    AdmissionPolicy, Gating, InstallOptions, WebhookClient, admission_policies, rancher_objects, render,
+};
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
@@ -12,18 +15,34 @@ fn list(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn objects_come_after_what_they_need_and_webhooks_last() {
+fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
     let objects = render(&InstallOptions::default());
     let kinds: Vec<_> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
     assert_eq!(kinds[0], "Namespace");
-    assert_eq!(kinds[1..8], ["CustomResourceDefinition"; 7]);
-    let last = [
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
+    assert_eq!(kinds[1..9], ["CustomResourceDefinition"; 8]);
+    let from = kinds.iter().position(|kind| kind.contains("AdmissionPolicy")).expect("policies");
+    let named = |object: &Value| {
+        let kind = object["kind"].as_str().expect("a kind").replace("AdmissionPolicy", "");
+        format!("{kind} {}", object["metadata"]["name"].as_str().expect("a name"))
+    };
+    let last: Vec<String> = objects[from..].iter().map(named).collect();
+    let expected = [
+        "Validating sluice-headroom-charge",
+        "ValidatingBinding sluice-headroom-charge",
+        "Validating sluice-headroom-lock",
+        "ValidatingBinding sluice-headroom-lock",
+        "Validating sluice-guard",
+        "ValidatingBinding sluice-guard",
+        "Mutating sluice-stamp",
+        "MutatingBinding sluice-stamp",
+        "Mutating sluice-gate",
+        "MutatingBinding sluice-gate",
+        "MutatingWebhookConfiguration gating-mutator",
+        "ValidatingWebhookConfiguration aaq-validator",
+        "Validating sluice-gated",
+        "ValidatingBinding sluice-gated",
     ];
-    assert_eq!(kinds[kinds.len() - 4..], last);
+    assert_eq!(last, expected);
     for object in &objects {
         let namespace = object["metadata"]["namespace"].as_str();
         // The addresses and the Leases of the API servers are nowhere else.
@@ -89,6 +108,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "remove.pod.gate.validator",
             "aaq.cr.validator",
             "pod.identity.validator",
+            "bound.pod.validator",
             "headroom.quota.sluice.dev"
         ]
     );
@@ -120,7 +140,8 @@ fn a_webhook_outside_of_the_cluster_is_called_by_its_address() {
         gater["clientConfig"],
         json!({ "url": "https://127.0.0.1:8443/serve-path", "caBundle": "UEVN" })
     );
-    assert_eq!(gater["matchConditions"][0]["expression"], "request.namespace != 'elsewhere'");
+    let not_own = "!has(request.namespace) || request.namespace != 'elsewhere'";
+    assert_eq!(gater["matchConditions"][0]["expression"], not_own);
     let service = of_kind(&objects, "Service")[0];
     assert_eq!(service["metadata"]["namespace"], "elsewhere");
 }
@@ -129,7 +150,7 @@ fn a_webhook_outside_of_the_cluster_is_called_by_its_address() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions::default());
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][4];
+    let headroom = &validating[0]["webhooks"][5];
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -143,34 +164,99 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
 
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
-    let objects = render(&InstallOptions::default());
-    let policies = of_kind(&objects, "ValidatingAdmissionPolicy");
-    let bindings = of_kind(&objects, "ValidatingAdmissionPolicyBinding");
-    assert_eq!((policies.len(), bindings.len()), (2, 2));
-    for (policy, binding) in policies.iter().zip(&bindings) {
-        assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    let policies = admission_policies(&InstallOptions::default());
+    assert_eq!(policies.len(), 6);
+    for AdmissionPolicy { name, mutates, policy, binding } in &policies {
+        let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
+        assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
+        assert_eq!(binding["kind"], format!("{kind}Binding"));
+        assert_eq!(
+            (&binding["spec"]["policyName"], &binding["metadata"]["name"]),
+            (&json!(name), &json!(name))
+        );
         assert_eq!(policy["spec"].get("paramKind").is_some(), binding["spec"].get("paramRef").is_some());
-        // What a tenant's controller is told has to make it try again.
-        let denials = policy["spec"]["validations"][0]["message"].as_str().expect("a message");
-        assert!(denials.starts_with("exceeded quota: "), "{denials}");
-        for validation in policy["spec"]["validations"].as_array().expect("validations") {
+        let headroom = name.starts_with("sluice-headroom");
+        assert_eq!(policy["spec"]["failurePolicy"], if headroom { "Ignore" } else { "Fail" }, "{name}");
+        for validation in policy["spec"]["validations"].as_array().into_iter().flatten() {
             assert_eq!(validation["reason"], "Forbidden");
             let expression = validation["expression"].as_str().expect("an expression");
             assert!(!expression.contains("MARK") && !expression.contains("END"), "{expression}");
         }
     }
-    let [charge, lock] = [policies[0], policies[1]];
-    let matched = |policy: &Value| -> Vec<Value> {
-        let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
-        rules.iter().map(|rule| rule["resources"][0].clone()).collect()
-    };
-    assert_eq!(matched(charge), ["resourcequotas/status"]);
+}
+
+fn resources(policy: &Value) -> Vec<Value> {
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
+    rules.iter().flat_map(|rule| rule["resources"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+#[test]
+fn the_policies_of_headroom_deny_in_quotas_words_and_the_mark_counts_probes() {
+    let objects = render(&InstallOptions::default());
+    let policies = admission_policies(&InstallOptions::default());
+    let [charge, lock] = [&policies[0].policy, &policies[1].policy];
+    for policy in [charge, lock] {
+        // What a tenant's controller is told has to make it try again.
+        let denials = policy["spec"]["validations"][0]["message"].as_str().expect("a message");
+        assert!(denials.starts_with("exceeded quota: "), "{denials}");
+    }
+    assert_eq!(resources(charge), ["resourcequotas/status"]);
     let crds = of_kind(&objects, "CustomResourceDefinition");
     let probe = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "HeadroomProbe").expect("a CRD");
-    assert_eq!(matched(lock), [json!("pods"), probe["spec"]["names"]["plural"].clone()]);
+    assert_eq!(resources(lock), [json!("pods"), probe["spec"]["names"]["plural"].clone()]);
     let mark = format!("count/{}", probe["metadata"]["name"].as_str().expect("a name"));
     assert_eq!(mark, sluice_engine::headroom::MARK, "the mark counts probes");
     assert!(lock["spec"]["validations"][0]["expression"].to_string().contains(&mark));
+}
+
+/// What gates and what refuses hold for the same pods: those of the namespaces that the webhook gates.
+#[test]
+fn policies_and_webhook_gate_the_same_namespaces() {
+    let chosen: LabelSelector =
+        serde_json::from_value(json!({ "matchLabels": { "team": "a" } })).expect("a selector");
+    let options = InstallOptions {
+        namespace: "elsewhere".to_owned(),
+        namespace_selector: chosen.clone(),
+        ..InstallOptions::default()
+    };
+    let following: Vec<_> =
+        admission_policies(&options).into_iter().filter(AdmissionPolicy::follows_selector).collect();
+    assert_eq!(following.iter().map(|each| each.name).collect::<Vec<_>>(), ["sluice-gate", "sluice-gated"]);
+    let objects = render(&options);
+    let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
+    assert_eq!(gater["namespaceSelector"], json!(chosen));
+    for each in &following {
+        assert_eq!(each.policy["spec"]["matchConstraints"]["namespaceSelector"], json!(chosen));
+        assert_eq!(
+            each.policy["spec"]["matchConditions"][0], gater["matchConditions"][0],
+            "not the own namespace"
+        );
+        assert_eq!(resources(&each.policy), ["pods", "gateprobes"]);
+    }
+    assert_eq!(following[1].binding["spec"]["matchResources"]["namespaceSelector"], json!(chosen));
+}
+
+#[test]
+fn where_the_webhook_alone_gates_no_policy_changes_objects() {
+    let options = InstallOptions { gating: Gating::Webhook, ..InstallOptions::default() };
+    let objects = render(&options);
+    assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
+    assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 4);
+}
+
+#[test]
+fn only_the_controller_and_who_is_named_remove_gates() {
+    let guard = |options: &InstallOptions| {
+        let policies = admission_policies(options);
+        let guard = policies.iter().find(|each| each.name == "sluice-guard").expect("a policy");
+        guard.policy["spec"]["validations"][0]["expression"].as_str().expect("an expression").to_owned()
+    };
+    let mut options = InstallOptions::default();
+    let account = "system:serviceaccount:sluice-system:sluice-controller";
+    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\"])")));
+    options.further_gate_removers.push("other".to_owned());
+    assert!(guard(&options).ends_with(&format!("request.userInfo.username in [\"{account}\",\"other\"])")));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::certificates::{self, CertificateSettings};
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
+use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
     BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Leftovers, LeftoversEnvironment,
     Reporter, Sources, Sweep, SweepMetrics, granted, reports,
@@ -26,7 +27,8 @@ use sluice_kube_ext::lease::plan::Timings;
 use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_operator::{InstallOptions, WebhookClient};
+use sluice_operator::{Gating, InstallOptions, WebhookClient};
+use sluice_window::Servers;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -80,6 +82,12 @@ pub struct ControllerArgs {
     /// Leave certificates, webhook configurations and the admission policies alone
     #[arg(long)]
     no_webhook_setup: bool,
+    /// Who gates pods. Before Kubernetes 1.36 it is always the webhook
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = GatedBy::Policy)]
+    gating: GatedBy,
+    /// A further username that may remove the gate from pods; repeatable
+    #[arg(long, value_name = "USERNAME")]
+    allowed_gate_remover: Vec<String>,
     #[command(flatten)]
     headroom: HeadroomArgs,
     /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
@@ -88,6 +96,17 @@ pub struct ControllerArgs {
     /// How old a lock of managed-tenant-quota has to be before it counts as left behind, such as `60s`
     #[arg(long, value_name = "TIME", default_value = "60s")]
     mtq_lock_age: SignedDuration,
+}
+
+/// The first minor version of Kubernetes 1 whose API server gates by a policy.
+const FIRST_WITH_MUTATING_POLICIES: u32 = 36;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum GatedBy {
+    /// The API server, by an admission policy, and behind it the webhook
+    Policy,
+    /// The webhook alone
+    Webhook,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -168,7 +187,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     };
     let recorder = events.clone();
     let tell = move |outcome| granted(&outcome).into_iter().for_each(|report| recorder.report(report));
-    let headroom = args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), tell).await?;
+    let (headroom, servers) =
+        args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), tell).await?;
     let (sources, rules) = (Sources::default(), ChargeRules::for_minor(version.minor));
     let recorder = events.clone();
     let tell = move |tell| reports(&tell).into_iter().for_each(|report| recorder.report(report));
@@ -177,7 +197,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, rules, tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.state())));
 
+    let install = args.install_options(&version);
+    let gating = watch_gating(&mut tasks, servers, &install, &mut registry, (&events, &token), &cancel);
     let ready = Checks::default();
+    ready.tell("gate", move || gating.summary());
     let watches =
         gate.watches().into_iter().chain(headroom.observed().watches()).chain(sources.watches().to_vec());
     for watch in watches {
@@ -209,9 +232,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         settings.names.extend(args.webhook_san.iter().cloned());
         let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
         tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-        let mut options = InstallOptions { namespace: args.namespace.clone(), ..InstallOptions::default() };
-        options.webhook_client = args.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url);
-        let hooks = hooks::run(client.clone(), options, may_write(&token), cancel.clone());
+        let hooks = hooks::run(client.clone(), install, may_write(&token), cancel.clone());
         tasks.spawn("hooks", once_leading(leadership.clone(), cancel.clone(), hooks));
     }
     tasks.spawn("head-room sights", fallible(sources.clone().observe(client.clone(), stopped.clone())));
@@ -245,6 +266,60 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     );
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
+}
+
+impl ControllerArgs {
+    /// What is kept in force in this cluster.
+    fn install_options(&self, version: &ServerVersion) -> InstallOptions {
+        let by_policy = self.gating == GatedBy::Policy
+            && (version.major, version.minor) >= (1, FIRST_WITH_MUTATING_POLICIES);
+        InstallOptions {
+            namespace: self.namespace.clone(),
+            webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
+            gating: if by_policy { Gating::Policy } else { Gating::Webhook },
+            further_gate_removers: self.allowed_gate_remover.clone(),
+            ..InstallOptions::default()
+        }
+    }
+}
+
+/// Keeps asking who gates pods; the leader tells of what is wrong.
+fn watch_gating(
+    tasks: &mut Tasks,
+    servers: Arc<Servers>,
+    install: &InstallOptions,
+    registry: &mut Registry,
+    (events, token): (&Recorder, &WriteToken),
+    cancel: &CancellationToken,
+) -> Arc<GatingWatch> {
+    let metrics = GatingMetrics::default();
+    metrics.register(registry.sub_registry_with_prefix("sluice"));
+    let gating = GatingWatch::new(servers, install.gating, metrics);
+    let (events, token, namespace) = (events.clone(), token.clone(), install.namespace.clone());
+    let tell = move |alarm: Alarm| {
+        if token.is_held() {
+            events.report(alarmed(&namespace, alarm));
+        }
+    };
+    tasks.spawn("who gates", fallible(Arc::clone(&gating).run(tell, cancel.clone())));
+    gating
+}
+
+/// About the namespace of the installation: there is no other object that all of it is about.
+fn alarmed(namespace: &str, alarm: Alarm) -> Report {
+    Report {
+        regarding: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(namespace.to_owned()),
+            ..ObjectReference::default()
+        },
+        related: None,
+        severity: Severity::Warning,
+        reason: alarm.reason.to_owned(),
+        action: "Gate".to_owned(),
+        note: alarm.note,
+    }
 }
 
 fn time(flag: &str, value: SignedDuration) -> anyhow::Result<Duration> {

@@ -48,8 +48,8 @@ pub struct Setup<'s> {
 }
 
 impl HeadroomArgs {
-    /// Starts the watches and proofs. Metrics are registered as `headroom_*`. `told` hears of each opening that raised
-    /// something.
+    /// Starts the watches and proofs; returns the API servers too. Metrics are registered as `headroom_*`. `told` hears of
+    /// each opening that raised something.
     ///
     /// # Errors
     /// When an address of [`Self::api_server`] cannot be used.
@@ -58,7 +58,7 @@ impl HeadroomArgs {
         setup: Setup<'_>,
         registry: &mut Registry,
         told: impl Fn(Outcome) + Send + Sync + 'static,
-    ) -> anyhow::Result<Arc<Headroom>> {
+    ) -> anyhow::Result<(Arc<Headroom>, Arc<Servers>)> {
         let Setup { tasks, client, options, namespace, writes, remember_dirty, stopped } = setup;
         let servers = Servers::new(client.clone(), options.clone()).trusting_balancers(self.balancer_proofs);
         let servers = Arc::new(servers);
@@ -81,10 +81,11 @@ impl HeadroomArgs {
         let impersonating = connect(&ClientOptions { impersonate, ..options }).await?;
         let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
         let requests = Requests::new(client, clock);
-        let headroom = Headroom::new(Parts { observed, requests, writer, servers, metrics }, told);
+        let parts = Parts { observed, requests, writer, servers: Arc::clone(&servers), metrics };
+        let headroom = Headroom::new(parts, told);
         let proofs = Arc::clone(&headroom).keep_proving(namespace, stopped);
         tasks.spawn("head-room proofs", infallible(proofs));
-        Ok(headroom)
+        Ok((headroom, servers))
     }
 }
 

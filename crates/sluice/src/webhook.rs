@@ -126,7 +126,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         remember_dirty: false,
         stopped: stopped.clone(),
     };
-    let headroom = args.headroom.start(setup, ours, tell).await?;
+    let (headroom, _) = args.headroom.start(setup, ours, tell).await?;
     tasks.spawn("events", end_with(writer.run(stopped.clone())));
     tasks.spawn(
         "KubeVirt's controller",

@@ -11,9 +11,6 @@ use sluice_api::names;
 use crate::review::nullable;
 use crate::verdict::Verdict;
 
-/// Set by a kubelet on the API object of a static pod.
-pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-
 /// A pod, narrowed.
 #[derive(Debug, Deserialize)]
 pub struct PodView<'a> {
@@ -117,7 +114,7 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
                 found.created_by = Some(value.into_owned());
                 continue;
             }
-            found.mirror |= key == MIRROR_ANNOTATION;
+            found.mirror |= key == names::MIRROR_ANNOTATION;
             found.other_bytes = found.other_bytes.saturating_add(key.len()).saturating_add(value.len());
         }
         Ok(found)

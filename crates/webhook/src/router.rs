@@ -104,7 +104,7 @@ type Endpoint = (&'static str, fn(&Review<'_>, &Settings) -> Verdict);
 /// Upstream's dispatch: on `request.kind.kind` alone, and for pods on the operation.
 fn choose_by_kind(review: &Review<'_>) -> Endpoint {
     match (review.kind.as_str(), &review.operation) {
-        ("Pod", Operation::Create) => ("pod_gate", pod_gate),
+        ("Pod" | names::GATE_PROBE, Operation::Create) => ("pod_gate", pod_gate),
         ("Pod", _) => ("pod_guard", pod_guard),
         ("ApplicationAwareResourceQuota", _) => ("quota_validate", quota_validate),
         ("AAQ", _) => ("aaq_single", aaq_single),

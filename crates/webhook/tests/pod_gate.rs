@@ -116,8 +116,23 @@ fn a_pod_that_names_its_node_is_refused_with_a_remedy(
 fn a_mirror_pod_of_the_node_itself_is_left_alone() {
     let annotations = json!({"kubernetes.io/config.mirror": "hash", "kubernetes.io/config.source": "file"});
     let pod = json!({"metadata": {"annotations": annotations}, "spec": {"nodeName": "node-1"}});
-    let verdict = judge(pod_gate, &pod_create("system:node:node-1", &pod));
+    let mut review = pod_create("system:node:node-1", &pod);
+    assert!(!judge(pod_gate, &review).allowed, "the name alone is no kubelet");
+    review["request"]["userInfo"]["groups"] = json!(["system:nodes", "system:authenticated"]);
+    let verdict = judge(pod_gate, &review);
     assert_eq!((verdict.allowed, verdict.code, verdict.patch.len()), (true, 202, 0));
+}
+
+#[test]
+fn a_probe_is_gated_as_a_pod_is_and_says_by_whom() {
+    let probe = json!({"metadata": {"name": "probe"}, "spec": {}});
+    let mut review = pod_create(TENANT, &probe);
+    review["request"]["kind"]["kind"] = json!("GateProbe");
+    review["request"]["namespace"] = json!("");
+    let after = patched(&probe, &judge(pod_gate, &review));
+    assert_eq!(after["spec"]["schedulingGates"], gates(&[GATE]));
+    assert_eq!(after["spec"]["gatedBy"], "webhook");
+    assert_eq!(after["metadata"]["annotations"][STAMP], TENANT);
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Benches: what the engine, the index, the gate, the webhook and head-room cost. Prints tables, writes JSON.
+//! Benches: what the engine, the index, the gate, admission, the webhook and head-room cost. Prints tables, writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all            # or: engine, memory, gate, webhook, headroom; --quick for a short look
+//! target/release/sluice-bench all            # or: engine, memory, gate, admission, webhook, headroom; --quick for a short look
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
-//! missing in the file that it wrote. `gate`, `webhook`
-//! and `headroom` drive the `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
+//! missing in the file that it wrote. `gate`, `admission`,
+//! `webhook` and `headroom` drive the `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
 
+mod admission;
 mod engine;
 mod gate;
 mod headroom;
@@ -55,6 +56,8 @@ enum Bench {
     Memory,
     /// Releases on a real control plane, beside raw PATCHes
     Gate,
+    /// Creating pods, gated by policy and by webhook, beside pods that are not gated
+    Admission,
     /// Admission at 1,000 requests a second on one core
     Webhook,
     /// Live migrations under a full quota, beside such under one with room
@@ -64,13 +67,15 @@ enum Bench {
 }
 
 impl Bench {
-    const EACH: [Self; 5] = [Self::Engine, Self::Memory, Self::Webhook, Self::Gate, Self::Headroom];
+    const EACH: [Self; 6] =
+        [Self::Engine, Self::Memory, Self::Webhook, Self::Gate, Self::Admission, Self::Headroom];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
             Self::Memory => "memory",
             Self::Gate => "gate",
+            Self::Admission => "admission",
             Self::Webhook => "webhook",
             Self::Headroom => "headroom",
             Self::All => "all",
@@ -109,7 +114,7 @@ fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     if cli.quick {
         command.arg("--quick");
     }
-    if matches!(bench, Bench::Gate | Bench::Webhook | Bench::Headroom) {
+    if matches!(bench, Bench::Gate | Bench::Admission | Bench::Webhook | Bench::Headroom) {
         command.env(SLUICE_BINARY, sluice_program(&own)?);
         // What a user runs with: logs of every release would be measured too.
         command.env("SLUICE_LOG", "info");
@@ -137,6 +142,7 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
         Bench::Engine => engine::run(quick, out),
         Bench::Memory => memory::run(quick, out),
         Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
+        Bench::Admission => runtime()?.block_on(admission::run(quick, out)),
         Bench::Webhook => webhook::run(quick, out),
         Bench::Headroom => runtime()?.block_on(headroom::run(quick, out)),
         Bench::All => Ok(()),

@@ -49,6 +49,17 @@ const GATE: &[&str] = &[
     "4/p99_ms",
     "5/p99_ms",
 ];
+const ADMISSION: &[&str] = &[
+    "creations",
+    "policy/untargeted_p50_ms",
+    "policy/targeted_p50_ms",
+    "policy/added_p50_ms",
+    "policy/targeted_p99_ms",
+    "webhook/untargeted_p50_ms",
+    "webhook/targeted_p50_ms",
+    "webhook/added_p50_ms",
+    "webhook/targeted_p99_ms",
+];
 const HEADROOM: &[&str] = &[
     "migrations",
     "vmim_to_target_p50_ms",
@@ -79,6 +90,7 @@ impl Bench {
             Self::Memory => MEMORY,
             Self::Webhook => WEBHOOK,
             Self::Gate => GATE,
+            Self::Admission => ADMISSION,
             Self::Headroom => HEADROOM,
             Self::All => &[],
         }

@@ -12,9 +12,10 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::{Value, json};
-use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
+use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{InstallOptions, WebhookClient, render};
+use sluice_operator::{Gating, InstallOptions, WebhookClient, render};
+use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
@@ -29,8 +30,24 @@ const READY: Duration = Duration::from_secs(20);
 pub struct Setup {
     /// Further arguments of every controller.
     pub controller_args: Vec<String>,
-    /// Leave the webhook configurations out: pods are created with the gate by whoever tests the controller.
+    /// Leave the webhook configurations and the policies about pods out: pods are created with the gate by whoever tests the
+    /// controller.
     pub without_webhook: bool,
+    /// No admission policy gates pods; also for all suites with `SLUICE_GATING=webhook` in the environment, and on an older
+    /// Kubernetes.
+    pub webhook_alone: bool,
+}
+
+impl Setup {
+    /// Who gates pods.
+    #[must_use]
+    pub fn gating(&self) -> Gating {
+        let by_environment = std::env::var("SLUICE_GATING").is_ok_and(|gating| gating == "webhook");
+        let version = std::env::var(KUBERNETES_VERSION).ok();
+        let minor = version.and_then(|version| version.strip_prefix("1.")?.parse::<u32>().ok());
+        let is_old = minor.is_some_and(|minor| minor < 36);
+        if self.webhook_alone || by_environment || is_old { Gating::Webhook } else { Gating::Policy }
+    }
 }
 
 /// A running Sluice that the tests of a suite share.
@@ -109,18 +126,13 @@ impl<'b> Installation<'b> {
         let webhook_port = free_port()?;
         let options = InstallOptions {
             webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{webhook_port}")),
+            gating: setup.gating(),
             ..InstallOptions::default()
         };
-        let objects = render(&options);
-        // Webhook configurations come last: before the webhook answers they refuse every pod.
-        let (hooks, others): (Vec<Value>, Vec<Value>) =
-            objects.into_iter().filter(|object| object["kind"] != "Deployment").partition(|object| {
-                object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
-            });
-        bed.apply_objects(others).await?;
-        if !setup.without_webhook {
-            bed.apply_objects(hooks).await?;
-        }
+        let objects = render(&options).into_iter().filter(|object| object["kind"] != "Deployment");
+        // Before the webhook answers, its configurations refuse every pod.
+        let objects = objects.filter(|object| !(setup.without_webhook && is_about_pods(object)));
+        bed.apply_objects(objects.collect::<Vec<_>>()).await?;
         Ok(Self { bed, setup, webhook_port, started: AtomicU32::new(0) })
     }
 
@@ -171,6 +183,9 @@ impl<'b> Installation<'b> {
         let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
         all.extend(["--webhook-san".into(), "127.0.0.1".into()]);
+        if self.setup.gating() == Gating::Webhook {
+            all.push("--gating=webhook".into());
+        }
         all.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));
@@ -208,8 +223,8 @@ impl<'b> Installation<'b> {
         format!("127.0.0.1:{}", self.webhook_port)
     }
 
-    /// Waits until a pod created in a targeted namespace is gated: certificate, trust bundle and selector are
-    /// all in force in the API server.
+    /// Waits until a pod created in a targeted namespace is gated: certificate, trust bundle, selector and policies are all
+    /// in force in the API server.
     ///
     /// # Errors
     /// When that does not happen.
@@ -223,7 +238,27 @@ impl<'b> Installation<'b> {
             let created = pods.create(&dry, &probe).await.ok()?;
             crate::objects::is_held(&created).then_some(())
         };
-        wait::eventually(READY, gated, "new pods to be gated").await
+        wait::eventually(LOCKING, gated, "new pods to be gated").await?;
+        self.until_gated_by(&self.bed.admin()?, self.setup.gating()).await
+    }
+
+    /// Waits until the API server of `client` gates by policy or by webhook, and refuses what is not gated.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_gated_by(&self, client: &kube::Client, gating: Gating) -> anyhow::Result<()> {
+        let probes: kube::Api<GateProbe> = kube::Api::all(client.clone());
+        let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+        let by = (gating == Gating::Webhook).then(|| names::GATED_BY_WEBHOOK.to_owned());
+        let gated = || async {
+            let plain = GateProbe::new(names::PROBE_NAME, GateProbeSpec::default());
+            let answer = probes.create(&dry, &plain).await.ok()?;
+            let bound = GateProbeSpec { node_name: Some("none".to_owned()), ..GateProbeSpec::default() };
+            let refused = probes.create(&dry, &GateProbe::new(names::PROBE_NAME, bound)).await.err()?;
+            let last_word = refused.to_string().contains(&format!("'{}'", names::GATED_POLICY));
+            (last_word && answer.spec.scheduling_gates.is_some() && answer.spec.gated_by == by).then_some(())
+        };
+        wait::eventually(LOCKING, gated, &format!("pods to be gated by {gating:?}")).await
     }
 
     /// Waits until the API server enforces the admission policies of head-room.
@@ -254,6 +289,14 @@ impl<'b> Installation<'b> {
     fn name(&self, program: &str) -> String {
         format!("sluice-{program}-{}", self.started.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// Whether it judges or changes pods, apart from head-room.
+fn is_about_pods(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let policies = [names::GATE_POLICY, names::STAMP_POLICY, names::GUARD_POLICY, names::GATED_POLICY];
+    let kind = object["kind"].as_str().unwrap_or_default();
+    kind.ends_with("WebhookConfiguration") || (kind.contains("AdmissionPolicy") && policies.contains(&name))
 }
 
 fn log_settings() -> Vec<(String, String)> {

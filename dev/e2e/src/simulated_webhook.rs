@@ -1,4 +1,4 @@
-//! A validating webhook beside Sluice's: it answers late, or refuses, as a plain function says.
+//! A webhook beside Sluice's: it answers late, refuses or, if it is mutating, changes, as a plain function says.
 //!
 //! The server runs in the test's process, over TLS with a certificate of the bed's authority. The API server calls it for
 //! the given namespaces only, so that tests of one bed do not disturb each other.
@@ -16,8 +16,10 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Client};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -79,6 +81,7 @@ impl<'r> Review<'r> {
 pub struct Verdict {
     delay: Duration,
     denial: Option<(u16, String)>,
+    patch: Option<Value>,
 }
 
 impl Verdict {
@@ -92,6 +95,12 @@ impl Verdict {
     #[must_use]
     pub fn deny(code: u16, message: &str) -> Self {
         Self { denial: Some((code, message.to_owned())), ..Self::default() }
+    }
+
+    /// The request may pass, changed by this JSON patch.
+    #[must_use]
+    pub fn patch(operations: Value) -> Self {
+        Self { patch: Some(operations), ..Self::default() }
     }
 
     /// The same answer, so much later.
@@ -113,6 +122,10 @@ impl Verdict {
             let status = json!({ "status": "Failure", "message": message, "reason": reason, "code": code });
             fields.insert("status".to_owned(), status);
         }
+        if let (Some(patch), Some(fields)) = (&self.patch, response.as_object_mut()) {
+            fields.insert("patchType".to_owned(), json!("JSONPatch"));
+            fields.insert("patch".to_owned(), json!(ByteString(patch.to_string().into_bytes())));
+        }
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
     }
 }
@@ -130,6 +143,8 @@ pub struct WebhookOptions {
     pub failure_policy: &'static str,
     /// `Equivalent` or `Exact`.
     pub match_policy: &'static str,
+    /// It may change requests.
+    pub mutates: bool,
 }
 
 impl WebhookOptions {
@@ -142,6 +157,15 @@ impl WebhookOptions {
             rules,
             failure_policy: "Fail",
             match_policy: "Equivalent",
+            mutates: false,
+        }
+    }
+
+    fn resource(&self) -> ApiResource {
+        if self.mutates {
+            ApiResource::erase::<MutatingWebhookConfiguration>(&())
+        } else {
+            ApiResource::erase::<ValidatingWebhookConfiguration>(&())
         }
     }
 
@@ -158,15 +182,20 @@ impl WebhookOptions {
                 "timeoutSeconds": TIMEOUT_SECONDS, "sideEffects": "None", "admissionReviewVersions": ["v1"],
             })
         };
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        let mut configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": self.resource().kind,
             "metadata": { "name": object },
             "webhooks": [
                 webhook(&self.name, REVIEW, &self.rules, self.failure_policy),
                 // In force exactly when the other one is; a dry run of a ConfigMap tells.
                 webhook("probe.simulated.test", PROBE, &[rule(&["CREATE"], &["configmaps"])], "Ignore"),
             ],
-        })
+        });
+        if self.mutates {
+            // It has the last of all mutating words.
+            configuration["webhooks"][0]["reinvocationPolicy"] = json!("IfNeeded");
+        }
+        configuration
     }
 }
 
@@ -218,7 +247,7 @@ impl SimulatedWebhook {
         let object = format!("simulated-{:016x}", sluice_testbed::ports::random());
         let configuration = serde_json::from_value(options.configuration(&object, &url, bed.ca_pem()))?;
         let client = bed.admin()?;
-        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+        let configurations: Api<DynamicObject> = Api::all_with(client.clone(), &options.resource());
         let created = configurations.create(&PostParams::default(), &configuration).await;
         created.with_context(|| format!("registering webhook {}", options.name))?;
         let admin = bed.admin_identity().clone();
@@ -272,7 +301,8 @@ impl SimulatedWebhook {
     /// When the API server refuses, or goes on asking.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(name) = self.configuration.take() {
-            let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+            let resource = self.options.resource();
+            let configurations: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             configurations.delete(&name, &DeleteParams::default()).await.context("removing a webhook")?;
         }
         let ignored = || async { (!self.is_asked().await).then_some(()) };
@@ -283,19 +313,19 @@ impl SimulatedWebhook {
 impl Drop for SimulatedWebhook {
     fn drop(&mut self) {
         if let Some(name) = self.configuration.take() {
-            let admin = self.admin.clone();
+            let (admin, resource) = (self.admin.clone(), self.options.resource());
             // A runtime of its own: the one of the test may be ending.
-            let removed = std::thread::spawn(move || remove(&admin, &name));
+            let removed = std::thread::spawn(move || remove(&admin, &resource, &name));
             let _ = removed.join();
         }
         self.serving.abort();
     }
 }
 
-fn remove(admin: &Identity, name: &str) -> anyhow::Result<()> {
+fn remove(admin: &Identity, resource: &ApiResource, name: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(admin.client()?);
+        let configurations: Api<DynamicObject> = Api::all_with(admin.client()?, resource);
         let removal = DeleteParams::default();
         tokio::time::timeout(Duration::from_secs(5), configurations.delete(name, &removal)).await??;
         Ok(())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -19,12 +19,11 @@ use super::plan::Step;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Mutating => names::MUTATING_CONFIG,
             Self::Validating => names::VALIDATING_CONFIG,
-            Self::Lock | Self::LockBinding => names::LOCK_POLICY,
-            Self::Charge | Self::ChargeBinding => names::CHARGE_POLICY,
+            Self::Policy { name, .. } | Self::Binding { name, .. } => name,
         }
     }
 
@@ -32,8 +31,10 @@ impl Kind {
         match self {
             Self::Mutating => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
-            Self::Lock | Self::Charge => ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
-            Self::LockBinding | Self::ChargeBinding => {
+            Self::Policy { mutates: true, .. } => ApiResource::erase::<MutatingAdmissionPolicy>(&()),
+            Self::Policy { mutates: false, .. } => ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
+            Self::Binding { mutates: true, .. } => ApiResource::erase::<MutatingAdmissionPolicyBinding>(&()),
+            Self::Binding { mutates: false, .. } => {
                 ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&())
             }
         }

@@ -2,14 +2,18 @@
 
 use serde_json::{Map, Value};
 
+/// Of a selector.
+const LABELS: &str = "matchLabels";
+
 /// Equal but for fields that say nothing: null, or an empty text, list or object.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             let fields_of = |object: &Map<String, Value>, than: &Map<String, Value>| {
                 object.iter().all(|(key, value)| match than.get(key) {
+                    Some(other) if key == LABELS => same_labels(value, other),
                     Some(other) => same(value, other),
-                    None => says_nothing(value),
+                    None => is_nothing(key, value),
                 })
             };
             fields_of(one, other) && fields_of(other, one)
@@ -21,12 +25,25 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
+/// Here an empty text says something: a label without a value.
+fn same_labels(one: &Value, other: &Value) -> bool {
+    one == other || (is_nothing(LABELS, one) && is_nothing(LABELS, other))
+}
+
+/// Whether the field `key` says nothing.
+fn is_nothing(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Object(labels) if key == LABELS => labels.is_empty(),
+        value => says_nothing(value),
+    }
+}
+
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(says_nothing),
+        Value::Object(fields) => fields.iter().all(|(key, value)| is_nothing(key, value)),
         Value::Bool(_) | Value::Number(_) => false,
     }
 }

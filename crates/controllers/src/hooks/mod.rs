@@ -1,6 +1,6 @@
 //! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
-//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the policy of migration
-//! windows and its binding. What somebody deletes or edits is put back, as long as the installation itself is there.
+//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies, those
+//! that gate with the same namespaces, and their bindings. What somebody deletes or edits is put back, as long as the installation itself is there.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
 //! server refuses what it would have to review (fail closed, design §7). Entries that are not ours are left alone.
@@ -10,6 +10,7 @@ mod compare;
 mod observe;
 mod pace;
 mod plan;
+mod policies;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_kube_ext::retry::{Backoff, process_seed};
-use sluice_operator::InstallOptions;
+use sluice_operator::{InstallOptions, admission_policies};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates::LoopError;
 use observe::{Sources, World};
 use pace::Pace;
+
+/// An API server puts a changed admission policy in force within a second.
+const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
@@ -39,9 +43,10 @@ pub async fn run(
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World::default());
     let sources = Sources::new(client.clone(), &options.namespace, seen);
+    let policies = admission_policies(&options);
     tokio::select! {
         result = keep(&client, world, &options, may_write) => result,
-        () = sources.follow(shutdown) => Ok(()),
+        () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
 
@@ -55,13 +60,17 @@ async fn keep(
     let mut pace = Pace::default();
     loop {
         let world = seen.borrow_and_update().clone();
-        let mut failed = false;
+        let (mut failed, mut selected) = (false, false);
         for step in plan::plan(&world, options) {
+            selected |= step.selects_for_gates();
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
             failed |= !apply::apply(client, &options.namespace, step).await;
             pace.wrote(Instant::now());
+        }
+        if selected {
+            tokio::time::sleep(FOLLOWED).await;
         }
         let retry = failed.then(|| backoff.failed());
         if retry.is_none() {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use futures::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -16,22 +17,45 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch as watch_kind};
+use sluice_operator::AdmissionPolicy;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::observe::{Seen, follow_one};
 
 /// Which of our admission objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
+    /// The MutatingWebhookConfiguration.
     Mutating,
+    /// The ValidatingWebhookConfiguration.
     Validating,
-    /// The policy that keeps pods away from marked quotas.
-    Lock,
-    LockBinding,
-    /// The policy that guards the status of marked quotas.
-    Charge,
-    ChargeBinding,
+    /// An admission policy.
+    Policy {
+        /// Also of its binding.
+        name: &'static str,
+        /// Else it validates.
+        mutates: bool,
+    },
+    /// The binding of a policy.
+    Binding {
+        /// Also of its policy.
+        name: &'static str,
+        /// Else it validates.
+        mutates: bool,
+    },
+}
+
+impl Kind {
+    /// Of a policy.
+    pub(super) const fn policy(of: &AdmissionPolicy) -> Self {
+        Self::Policy { name: of.name, mutates: of.mutates }
+    }
+
+    /// Of its binding.
+    pub(super) const fn binding(of: &AdmissionPolicy) -> Self {
+        Self::Binding { name: of.name, mutates: of.mutates }
+    }
 }
 
 /// An object as it is. What is watched for is known once it was looked for: `Some(None)` says that there is none.
@@ -57,10 +81,8 @@ pub(super) struct Fixed {
 pub(super) struct World {
     pub(super) mutating: Looked<Configuration>,
     pub(super) validating: Looked<Configuration>,
-    pub(super) lock: Looked<Fixed>,
-    pub(super) lock_binding: Looked<Fixed>,
-    pub(super) charge: Looked<Fixed>,
-    pub(super) charge_binding: Looked<Fixed>,
+    /// Policies and bindings that were looked for.
+    pub(super) fixed: BTreeMap<Kind, Option<Fixed>>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
@@ -81,8 +103,8 @@ impl Sources {
         Self { client, namespace: namespace.to_owned(), seen }
     }
 
-    /// Follows all of it until `cancel`.
-    pub(super) async fn follow(self, cancel: CancellationToken) {
+    /// Follows all of it, with these policies, until `cancel`.
+    pub(super) async fn follow(self, policies: &[AdmissionPolicy], cancel: CancellationToken) {
         let client = || self.client.clone();
         let secrets: Api<Secret> = Api::namespaced(client(), &self.namespace);
         tokio::join!(
@@ -92,18 +114,7 @@ impl Sources {
             self.follow_into(Api::all(client()), names::VALIDATING_CONFIG, &cancel, |world, object| {
                 world.validating = Some(object.map(validating));
             }),
-            self.follow_into(Api::all(client()), names::LOCK_POLICY, &cancel, |world, object| {
-                world.lock = Some(object.map(policy));
-            }),
-            self.follow_into(Api::all(client()), names::LOCK_POLICY, &cancel, |world, object| {
-                world.lock_binding = Some(object.map(binding));
-            }),
-            self.follow_into(Api::all(client()), names::CHARGE_POLICY, &cancel, |world, object| {
-                world.charge = Some(object.map(policy));
-            }),
-            self.follow_into(Api::all(client()), names::CHARGE_POLICY, &cancel, |world, object| {
-                world.charge_binding = Some(object.map(binding));
-            }),
+            join_all(policies.iter().map(|policy| self.follow_policy(policy, &cancel))),
             self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
                 // An authority that is missing is about to be made; until then the old ones stay trusted.
                 world.bundle = secret.and_then(bundle);
@@ -119,6 +130,37 @@ impl Sources {
             ),
             self.follow_aaqs(cancel.clone()),
         );
+    }
+
+    async fn follow_policy(&self, of: &AdmissionPolicy, cancel: &CancellationToken) {
+        let (policy, binding) = (Kind::policy(of), Kind::binding(of));
+        if of.mutates {
+            tokio::join!(
+                self.follow_fixed(policy, cancel, |object: &MutatingAdmissionPolicy| json(&object.spec)),
+                self.follow_fixed(binding, cancel, |object: &MutatingAdmissionPolicyBinding| {
+                    json(&object.spec)
+                }),
+            );
+        } else {
+            tokio::join!(
+                self.follow_fixed(policy, cancel, |object: &ValidatingAdmissionPolicy| json(&object.spec)),
+                self.follow_fixed(binding, cancel, |object: &ValidatingAdmissionPolicyBinding| {
+                    json(&object.spec)
+                }),
+            );
+        }
+    }
+
+    async fn follow_fixed<K>(&self, kind: Kind, cancel: &CancellationToken, spec: impl Fn(&K) -> Value)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        self.follow_into(Api::all(self.client.clone()), kind.name(), cancel, |world, object: Option<&K>| {
+            let found =
+                object.map(|object| Fixed { resource_version: version(object.meta()), spec: spec(object) });
+            world.fixed.insert(kind, found);
+        })
+        .await;
     }
 
     async fn follow_into<K>(
@@ -213,16 +255,4 @@ fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
     let webhooks = object.webhooks.iter().flatten();
     let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
     Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
-}
-
-fn policy(object: &ValidatingAdmissionPolicy) -> Fixed {
-    fixed(&object.metadata, &object.spec)
-}
-
-fn binding(object: &ValidatingAdmissionPolicyBinding) -> Fixed {
-    fixed(&object.metadata, &object.spec)
-}
-
-fn fixed(metadata: &ObjectMeta, spec: &impl Serialize) -> Fixed {
-    Fixed { resource_version: version(metadata), spec: json(spec) }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// This many writes may follow each other at once.
-const BURST: usize = 30;
+/// This many writes may follow each other at once: each of our objects may be put back some times.
+const BURST: usize = 60;
 /// In this time.
 const WINDOW: Duration = Duration::from_secs(60);
 

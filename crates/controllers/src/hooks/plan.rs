@@ -4,18 +4,18 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_operator::{
-    InstallOptions, charge_binding, charge_policy, default_namespace_selector, lock_binding, lock_policy,
-    mutating, validating,
-};
+use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
 use super::compare::{same, without};
-use super::observe::{Configuration, Fixed, Kind, World};
+use super::observe::{Configuration, Kind, World};
+use super::policies::{self, Selectors};
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
+/// The entries that follow the `AAQ`; the other webhooks see all namespaces.
+const TARGETED: [&str; 2] = [names::WEBHOOK_GATER, names::WEBHOOK_BOUND];
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,19 +36,35 @@ pub(super) enum Step {
     },
 }
 
+impl Step {
+    /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
+    pub(super) fn selects_for_gates(&self) -> bool {
+        let Self::Patch { kind, operations } = self else { return false };
+        let selects = |operation: &Value| {
+            let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+            path.ends_with("/namespaceSelector")
+        };
+        !policies::is_last(*kind) && operations.as_array().is_some_and(|all| all.iter().any(selects))
+    }
+}
+
 /// What is known and counts for every entry.
 struct Wanted<'a> {
     bundle: Option<&'a [u8]>,
     selector: Option<LabelSelector>,
+    /// Another selector than the one in force may be written.
+    may_select: bool,
     restore: bool,
 }
 
 /// The writes that are needed. What is not known is not touched.
 pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
-    let selector = world.selector.clone();
+    let selector = world.selector.clone().map(|chosen| chosen.unwrap_or_else(default_namespace_selector));
+    let selectors = Selectors::of(world, selector.as_ref());
     let wanted = Wanted {
         bundle: world.bundle.as_deref(),
-        selector: selector.map(|chosen| chosen.unwrap_or_else(default_namespace_selector)),
+        selector,
+        may_select: selectors.may_gate_others(),
         restore: world.installed,
     };
     let mut options = options.clone();
@@ -56,37 +72,14 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
     if let Some(selector) = &wanted.selector {
         options.namespace_selector.clone_from(selector);
     }
-    let policies = [
-        (Kind::Charge, &world.charge, charge_policy(&options)),
-        (Kind::ChargeBinding, &world.charge_binding, charge_binding()),
-        (Kind::Lock, &world.lock, lock_policy()),
-        (Kind::LockBinding, &world.lock_binding, lock_binding()),
-    ];
     let configurations = [
         (Kind::Mutating, &world.mutating, mutating(&options)),
         (Kind::Validating, &world.validating, validating(&options)),
     ];
-    let policies = policies.into_iter().filter_map(|(kind, is, object)| {
-        let is = is.as_ref().filter(|_| wanted.restore)?;
-        fixed(kind, is.as_ref(), object)
-    });
     let configurations = configurations
         .into_iter()
         .filter_map(|(kind, is, object)| configuration(kind, is.as_ref()?.as_ref(), object, &wanted));
-    policies.chain(configurations).collect()
-}
-
-/// Policies and their bindings depend on nothing that is watched.
-fn fixed(kind: Kind, is: Option<&Fixed>, object: Value) -> Option<Step> {
-    let Some(is) = is else {
-        return Some(Step::Create { kind, object });
-    };
-    let spec = object.get("spec")?;
-    if same(&is.spec, spec) {
-        return None;
-    }
-    let replace = json!({ "op": "replace", "path": "/spec", "value": spec });
-    Some(patch(kind, &is.resource_version, vec![replace]))
+    policies::plan(world, &options, &selectors).into_iter().chain(configurations).collect()
 }
 
 fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: &Wanted<'_>) -> Option<Step> {
@@ -115,7 +108,7 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
         );
     }
     // Apart from all else and after it: a selector that the API server refuses must not stop a rotation.
-    if operations.is_empty() {
+    if operations.is_empty() && wanted.may_select {
         operations.extend(gated_namespaces(is, wanted));
     }
     (!operations.is_empty()).then(|| patch(kind, &is.resource_version, operations))
@@ -125,7 +118,7 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
 fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let (name, live) = is.webhooks.get(index)?;
     let mut entry = entry.clone();
-    if name == names::WEBHOOK_GATER {
+    if TARGETED.contains(&name.as_str()) {
         replace(&mut entry, &NAMESPACES, live.pointer("/namespaceSelector"));
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
@@ -143,16 +136,20 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
     })
 }
 
-/// Only the gate follows the `AAQ`; the other webhooks see all namespaces.
-fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Option<Value> {
-    let selector = json!(wanted.selector.as_ref()?);
-    let index = is.webhooks.iter().position(|(name, _)| name == names::WEBHOOK_GATER)?;
-    let (_, live) = is.webhooks.get(index)?;
-    let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
-    (!same(live, &selector)).then(|| {
+/// The entries of targeted namespaces whose selector is another one.
+fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Vec<Value> {
+    let Some(selector) = wanted.selector.as_ref().map(|selector| json!(selector)) else {
+        return Vec::new();
+    };
+    let differs = is.webhooks.iter().enumerate().filter(|(_, (name, live))| {
+        let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+        TARGETED.contains(&name.as_str()) && !same(live, &selector)
+    });
+    let replaced = differs.map(|(index, _)| {
         let path = format!("/webhooks/{index}/namespaceSelector");
         json!({ "op": "add", "path": path, "value": selector })
-    })
+    });
+    replaced.collect()
 }
 
 fn replace(entry: &mut Value, path: &[&str], value: Option<&Value>) {
@@ -167,7 +164,8 @@ fn replace(entry: &mut Value, path: &[&str], value: Option<&Value>) {
     }
 }
 
-fn patch(kind: Kind, resource_version: &str, mut operations: Vec<Value>) -> Step {
+/// A JSON patch of the object's version that was seen.
+pub(super) fn patch(kind: Kind, resource_version: &str, mut operations: Vec<Value>) -> Step {
     let unchanged = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": resource_version });
     operations.insert(0, unchanged);
     Step::Patch { kind, operations: Value::Array(operations) }

@@ -1,9 +1,11 @@
 //! The plan, and that its patches do what they say.
 
 use k8s_openapi::ByteString;
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
@@ -11,9 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
-use sluice_operator::{
-    InstallOptions, charge_binding, charge_policy, lock_binding, lock_policy, mutating, validating,
-};
+use sluice_operator::{AdmissionPolicy, Gating, InstallOptions, admission_policies, mutating, validating};
 
 use super::observe::{Configuration, Fixed, Kind, World, chosen};
 use super::plan::{Step, plan};
@@ -33,8 +33,42 @@ fn configuration(version: &str, object: Value) -> Option<Option<Configuration>> 
     Some(Some(Configuration { resource_version: version.to_owned(), webhooks }))
 }
 
-fn fixed(version: &str, object: &Value) -> Option<Option<Fixed>> {
-    Some(Some(Fixed { resource_version: version.to_owned(), spec: object["spec"].clone() }))
+fn fixed(object: &Value) -> Option<Fixed> {
+    Some(Fixed { resource_version: "3".to_owned(), spec: object["spec"].clone() })
+}
+
+/// Policies and bindings as they come back from the API server.
+fn policies(options: &InstallOptions) -> BTreeMap<Kind, Option<Fixed>> {
+    let both = |each: AdmissionPolicy| {
+        let (policy, binding) = if each.mutates {
+            (
+                through::<MutatingAdmissionPolicy>(each.policy.clone()),
+                through::<MutatingAdmissionPolicyBinding>(each.binding.clone()),
+            )
+        } else {
+            (
+                through::<ValidatingAdmissionPolicy>(each.policy.clone()),
+                through::<ValidatingAdmissionPolicyBinding>(each.binding.clone()),
+            )
+        };
+        [(Kind::policy(&each), fixed(&policy)), (Kind::binding(&each), fixed(&binding))]
+    };
+    admission_policies(options).into_iter().flat_map(both).collect()
+}
+
+const LOCK: Kind = Kind::Policy { name: names::LOCK_POLICY, mutates: false };
+const LOCK_BINDING: Kind = Kind::Binding { name: names::LOCK_POLICY, mutates: false };
+const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
+const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
+const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
+
+fn spec_of(kind: Kind) -> Value {
+    policies(&InstallOptions::default())[&kind].as_ref().expect("a policy").spec.clone()
+}
+
+/// The spec of a policy that was seen.
+fn seen(world: &mut World, kind: Kind) -> &mut Value {
+    &mut world.fixed.get_mut(&kind).expect("looked for").as_mut().expect("there").spec
 }
 
 /// All as it should be.
@@ -43,10 +77,7 @@ fn world() -> World {
     World {
         mutating: configuration("7", through::<MutatingWebhookConfiguration>(mutating(&options))),
         validating: configuration("9", through::<ValidatingWebhookConfiguration>(validating(&options))),
-        lock: fixed("3", &through::<ValidatingAdmissionPolicy>(lock_policy())),
-        lock_binding: fixed("4", &through::<ValidatingAdmissionPolicyBinding>(lock_binding())),
-        charge: fixed("5", &through::<ValidatingAdmissionPolicy>(charge_policy(&options))),
-        charge_binding: fixed("6", &through::<ValidatingAdmissionPolicyBinding>(charge_binding())),
+        fixed: policies(&options),
         bundle: Some(b"bundle".to_vec()),
         selector: Some(None),
         installed: true,
@@ -122,23 +153,118 @@ fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     let value = json!(ByteString(b"two".to_vec()));
     let add = |index: usize| json!({ "op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": value });
     assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
-    let all = json!([version("9"), add(0), add(2), add(3), add(4), add(5)]);
+    let all = json!([version("9"), add(0), add(2), add(3), add(4), add(5), add(6)]);
     assert_eq!(operations(&patches[1]), (Kind::Validating, &all));
 }
 
+/// Carries out the steps of policies that exist and of webhooks, as the API server would.
+fn carry_out(world: &mut World, steps: &[Step]) {
+    for step in steps {
+        let (kind, operations) = operations(step);
+        let patch: json_patch::Patch =
+            serde_json::from_value(operations.as_array().expect("operations")[1..].to_vec().into())
+                .expect("a JSON patch");
+        let mut object = match kind {
+            Kind::Mutating => entries_of(&mut world.mutating),
+            Kind::Validating => entries_of(&mut world.validating),
+            kind => json!({ "spec": seen(world, kind) }),
+        };
+        json_patch::patch(&mut object, &patch).expect("it applies");
+        match kind {
+            Kind::Mutating => world.mutating = configuration("8", object),
+            Kind::Validating => world.validating = configuration("8", object),
+            kind => *seen(world, kind) = object["spec"].clone(),
+        }
+    }
+}
+
+fn entries_of(configuration: &mut Option<Option<Configuration>>) -> Value {
+    json!({ "webhooks": entries(configuration).iter().map(|(_, entry)| entry).collect::<Vec<_>>() })
+}
+
+/// What refuses shrinks first and grows last.
 #[test]
-fn the_gate_follows_the_aaq_and_the_others_do_not() {
+fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
+    for wanted in
+        [json!({ "matchLabels": { "team": "a" } }), json!({}), json!({ "matchLabels": { "team": "" } })]
+    {
+        let mut world = world();
+        world.selector = Some(Some(selector(wanted.clone())));
+        let stages: [Vec<(Kind, Vec<&str>)>; 3] = [
+            vec![(GATED, vec!["/spec/matchConstraints/namespaceSelector"])],
+            vec![
+                (GATE, vec!["/spec/matchConstraints/namespaceSelector"]),
+                (Kind::Mutating, vec!["/webhooks/0/namespaceSelector"]),
+                (Kind::Validating, vec!["/webhooks/4/namespaceSelector"]),
+            ],
+            vec![(GATED_BINDING, vec!["/spec/matchResources/namespaceSelector"])],
+        ];
+        for expected in stages {
+            let steps = planned(&world);
+            let found: Vec<(Kind, Vec<&str>)> = steps
+                .iter()
+                .map(|step| {
+                    let (kind, operations) = operations(step);
+                    let operations = &operations.as_array().expect("operations")[1..];
+                    assert!(operations.iter().all(|each| each["value"] == wanted), "{operations:?}");
+                    (kind, operations.iter().map(|each| each["path"].as_str().expect("a path")).collect())
+                })
+                .collect();
+            assert_eq!(found, expected, "{wanted}");
+            let gates = expected.iter().any(|(kind, _)| *kind == GATE);
+            assert_eq!(steps.iter().any(Step::selects_for_gates), gates);
+            carry_out(&mut world, &steps);
+        }
+        assert_eq!(planned(&world), [], "{wanted}");
+    }
+}
+
+#[test]
+fn a_selector_that_the_api_server_refuses_keeps_no_policy_from_being_repaired() {
     let mut world = world();
-    let wanted = selector(json!({ "matchLabels": { "team": "a" } }));
-    world.selector = Some(Some(wanted.clone()));
-    let patches = planned(&world);
-    assert_eq!(patches.len(), 1, "{patches:?}");
-    let path = "/webhooks/0/namespaceSelector";
-    let add = json!({ "op": "add", "path": path, "value": wanted });
-    assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add])));
-    // Every namespace.
-    world.selector = Some(Some(LabelSelector::default()));
-    assert_eq!(operations(&planned(&world)[0]).1[1]["value"], json!({}));
+    world.selector =
+        Some(Some(selector(json!({ "matchExpressions": [{ "key": "a", "operator": "Sometimes" }] }))));
+    seen(&mut world, GATE)["failurePolicy"] = json!("Ignore");
+    let steps = planned(&world);
+    let repaired = steps.iter().map(operations).find(|(kind, _)| *kind == GATE).expect("a repair").1;
+    assert!(!repaired.to_string().contains("Sometimes"), "{repaired}");
+    assert_eq!(repaired[1]["value"]["failurePolicy"], json!("Fail"));
+}
+
+#[test]
+fn where_the_webhook_alone_gates_the_selector_gets_through_all_the_same() {
+    let options = InstallOptions { gating: Gating::Webhook, ..InstallOptions::default() };
+    let mut world = world();
+    world.fixed = policies(&options);
+    world.selector = Some(Some(selector(json!({ "matchLabels": { "team": "a" } }))));
+    for _ in 0..3 {
+        let steps = plan(&world, &options);
+        assert!(steps.iter().all(|step| operations(step).0 != GATE));
+        carry_out(&mut world, &steps);
+    }
+    assert_eq!(plan(&world, &options), []);
+    assert_eq!(
+        seen(&mut world, GATED_BINDING)["matchResources"]["namespaceSelector"]["matchLabels"]["team"],
+        "a"
+    );
+}
+
+#[test]
+fn what_refuses_is_created_when_all_that_gates_is_there() {
+    let mut world = world();
+    world.fixed.insert(GATED, None);
+    world.fixed.insert(GATE, None);
+    let kinds = |world: &World| -> Vec<Kind> {
+        let kind = |step: &Step| match step {
+            Step::Create { kind, .. } | Step::Patch { kind, .. } => *kind,
+        };
+        planned(world).iter().map(kind).collect()
+    };
+    assert_eq!(kinds(&world), [GATE]);
+    world.fixed.insert(GATE, policies(&InstallOptions::default())[&GATE].clone());
+    assert_eq!(kinds(&world), [GATED]);
+    world.mutating = Some(None);
+    assert_eq!(kinds(&world), [Kind::Mutating]);
 }
 
 #[test]
@@ -162,15 +288,14 @@ fn the_bundle_does_not_wait_for_a_selector_that_may_be_refused() {
     world.bundle = Some(b"two".to_vec());
     let wrong = json!({ "matchExpressions": [{ "key": "a", "operator": "Sometimes" }] });
     world.selector = Some(Some(selector(wrong)));
-    let first = planned(&world);
-    assert!(!operations(&first[0]).1.to_string().contains("Sometimes"), "{first:?}");
-    for configuration in [&mut world.mutating, &mut world.validating] {
-        for (_, entry) in entries(configuration) {
-            entry["clientConfig"]["caBundle"] = json!(ByteString(b"two".to_vec()));
-        }
-    }
-    let then = planned(&world);
-    assert!(operations(&then[0]).1.to_string().contains("Sometimes"), "{then:?}");
+    // The API server refuses each attempt to narrow what `sluice-gated` holds for.
+    let others = |world: &World| -> Vec<Step> {
+        planned(world).into_iter().filter(|step| operations(step).0 != GATED).collect()
+    };
+    let first = others(&world);
+    assert!(!first.is_empty() && !format!("{first:?}").contains("Sometimes"), "{first:?}");
+    carry_out(&mut world, &first);
+    assert_eq!(others(&world), []);
 }
 
 /// Each way to edit an entry so that it does something else.
@@ -200,7 +325,7 @@ fn an_edited_entry_is_put_back_with_its_bundle_and_namespaces() {
         assert_eq!((steps.len(), kind, operations.as_array().map(Vec::len)), (1, Kind::Validating, Some(2)));
         assert_eq!(
             (&operations[1]["op"], &operations[1]["path"]),
-            (&json!("replace"), &json!("/webhooks/4"))
+            (&json!("replace"), &json!("/webhooks/5"))
         );
         let typed = |entry: &Value| {
             through::<k8s_openapi::api::admissionregistration::v1::ValidatingWebhook>(entry.clone())
@@ -235,42 +360,34 @@ fn a_missing_entry_is_appended_and_a_missing_list_made() {
     entries(&mut world.validating).clear();
     let steps = planned(&world);
     let add = &operations(&steps[0]).1[1];
-    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(5)));
+    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(6)));
 }
 
 #[test]
 fn what_is_gone_is_created_with_all_that_is_known() {
     let chosen = selector(json!({ "matchLabels": { "team": "a" } }));
+    let gone = policies(&InstallOptions::default()).into_keys().map(|kind| (kind, None)).collect();
     let world = World {
         mutating: Some(None),
         validating: Some(None),
-        lock: Some(None),
-        lock_binding: Some(None),
-        charge: Some(None),
-        charge_binding: Some(None),
+        fixed: gone,
         selector: Some(Some(chosen.clone())),
         ..world()
     };
-    let steps = planned(&world);
-    let kinds: Vec<_> = steps
-        .iter()
+    let created: BTreeMap<Kind, Value> = planned(&world)
+        .into_iter()
         .map(|step| match step {
-            Step::Create { kind, object } => (*kind, object["kind"].as_str().expect("a kind")),
+            Step::Create { kind, object } => (kind, object),
             Step::Patch { .. } => panic!("{step:?}"),
         })
         .collect();
-    let expected = [
-        (Kind::Charge, "ValidatingAdmissionPolicy"),
-        (Kind::ChargeBinding, "ValidatingAdmissionPolicyBinding"),
-        (Kind::Lock, "ValidatingAdmissionPolicy"),
-        (Kind::LockBinding, "ValidatingAdmissionPolicyBinding"),
-        (Kind::Mutating, "MutatingWebhookConfiguration"),
-        (Kind::Validating, "ValidatingWebhookConfiguration"),
-    ];
-    assert_eq!(kinds, expected);
-    let Step::Create { object, .. } = &steps[4] else { panic!("{steps:?}") };
-    assert_eq!(object["webhooks"][0]["namespaceSelector"], json!(chosen));
-    assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
+    assert_eq!(created.len(), 12, "all but what has to come last: {created:?}");
+    assert_eq!(created[&GATE]["kind"], "MutatingAdmissionPolicy");
+    assert_eq!(created[&GATE]["spec"]["matchConstraints"]["namespaceSelector"], json!(chosen));
+    assert!(!created.contains_key(&GATED) && !created.contains_key(&GATED_BINDING));
+    let hook = &created[&Kind::Mutating]["webhooks"][0];
+    assert_eq!(hook["namespaceSelector"], json!(chosen));
+    assert_eq!(hook["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
 }
 
 #[test]
@@ -283,24 +400,32 @@ fn an_edited_policy_or_binding_is_put_back() {
         ("/paramKind/kind", json!("ConfigMap")),
     ] {
         let mut world = world();
-        let policy = world.lock.as_mut().expect("seen").as_mut().expect("there");
-        *policy.spec.pointer_mut(path).expect("a field") = value;
-        let replace = json!({ "op": "replace", "path": "/spec", "value": lock_policy()["spec"] });
-        assert_eq!(operations(&planned(&world)[0]), (Kind::Lock, &json!([version("3"), replace])), "{path}");
+        *seen(&mut world, LOCK).pointer_mut(path).expect("a field") = value;
+        let replace = json!({ "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"] });
+        assert_eq!(operations(&planned(&world)[0]), (LOCK, &json!([version("3"), replace])), "{path}");
     }
-    let mut world = world();
-    let binding = world.lock_binding.as_mut().expect("seen").as_mut().expect("there");
-    binding.spec["validationActions"] = json!(["Warn"]);
-    let replace = json!({ "op": "replace", "path": "/spec", "value": lock_binding()["spec"] });
-    assert_eq!(operations(&planned(&world)[0]), (Kind::LockBinding, &json!([version("4"), replace])));
+    for (kind, path, value) in [
+        (LOCK_BINDING, "/validationActions", json!(["Warn"])),
+        (GATE, "/mutations/0/applyConfiguration/expression", json!("Object{}")),
+        (GATE, "/reinvocationPolicy", json!("Never")),
+        (GATED, "/matchConditions/0/expression", json!("false")),
+        (GATED_BINDING, "/validationActions", json!(["Audit"])),
+    ] {
+        let mut world = world();
+        *seen(&mut world, kind).pointer_mut(path).expect("a field") = value;
+        let steps = planned(&world);
+        carry_out(&mut world, &steps);
+        let (live, shipped) = (seen(&mut world, kind).pointer(path).cloned(), spec_of(kind));
+        assert_eq!(live.as_ref(), shipped.pointer(path), "{path}");
+    }
 }
 
 #[test]
 fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     let mut world = world();
     world.installed = false;
-    world.lock = Some(None);
-    world.charge_binding = Some(None);
+    world.fixed.insert(LOCK, None);
+    world.fixed.insert(GATE, None);
     world.mutating = Some(None);
     entries(&mut world.validating).truncate(3);
     entries(&mut world.validating)[0].1["failurePolicy"] = json!("Ignore");

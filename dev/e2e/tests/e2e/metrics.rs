@@ -178,19 +178,19 @@ async fn writes_to_the_api_server_are_counted_by_kind_and_code() {
 async fn the_webhook_counts_its_verdicts() {
     let shared = shared().await;
     let team = Team::on(shared.bed, "verdicts").await;
-    let labels = [("endpoint", "pod_gate"), ("allowed", "true"), ("code", "202")];
+    let endpoint = "quota_validate";
+    let labels = [("endpoint", endpoint), ("allowed", "true"), ("code", "202")];
     let count = |s: &Samples| s.sum("sluice_webhook_requests_total", &labels).unwrap_or_default();
     let before = count(&Samples::of(&shared.webhook.admin).await);
-    team.pod("a", &[]).await;
+    team.quota("right", &[("pods", "1")]).await;
     let wrong = objects::quota("q", &[("pods", "-1")]);
     objects::create(&team.client, &team.namespace.name, &wrong).await.unwrap_err();
     let after = Samples::of(&shared.webhook.admin).await;
     assert!(count(&after) >= before + 1.0);
-    let refused = [("endpoint", "quota_validate"), ("allowed", "false"), ("code", "403")];
+    let refused = [("endpoint", endpoint), ("allowed", "false"), ("code", "403")];
     assert!(after.sum("sluice_webhook_requests_total", &refused).unwrap() >= 1.0);
     assert!(
-        after.sum("sluice_webhook_request_duration_seconds_count", &[("endpoint", "pod_gate")]).unwrap()
-            >= 1.0
+        after.sum("sluice_webhook_request_duration_seconds_count", &[("endpoint", endpoint)]).unwrap() >= 1.0
     );
 }
 

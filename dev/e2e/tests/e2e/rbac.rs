@@ -155,6 +155,8 @@ async fn the_webhook_has_exactly_these_rights() {
         "list admissionregistration.k8s.io:validatingwebhookconfigurations",
         "create admissionregistration.k8s.io:validatingwebhookconfigurations",
         "create admissionregistration.k8s.io:validatingadmissionpolicies",
+        "create admissionregistration.k8s.io:mutatingadmissionpolicies",
+        "create quota.sluice.dev:gateprobes",
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-headroom-charge",
         "update admissionregistration.k8s.io:mutatingwebhookconfigurations - gating-mutator",
         "update coordination.k8s.io:leases sluice-system sluice-controller",
@@ -176,6 +178,10 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         "watch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-headroom-charge".to_owned(),
         "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-headroom-lock"
             .to_owned(),
+        "patch admissionregistration.k8s.io:mutatingadmissionpolicies - sluice-gate".to_owned(),
+        "patch admissionregistration.k8s.io:mutatingadmissionpolicybindings - sluice-stamp".to_owned(),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-guard".to_owned(),
+        "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-gated".to_owned(),
         format!("delete {validating} - lock.team-a.com"),
         format!("get {lease} {OWN} sluice-controller"),
         format!("update {lease} {OWN} sluice-controller"),
@@ -190,6 +196,8 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("delete {hooks} - gating-mutator"),
         format!("delete {hooks} - other"),
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - other".to_owned(),
+        "patch admissionregistration.k8s.io:mutatingadmissionpolicies - other".to_owned(),
+        "delete admissionregistration.k8s.io:mutatingadmissionpolicies - sluice-gate".to_owned(),
         "delete admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-headroom-lock"
             .to_owned(),
         "get coordination.k8s.io:leases kube-system other".to_owned(),
@@ -278,6 +286,7 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
         "quota.sluice.dev:headroomprobes",
+        "quota.sluice.dev:gateprobes",
         "quota.sluice.dev:headroompolicies",
         "quota.sluice.dev:headroompolicies/status",
     ];

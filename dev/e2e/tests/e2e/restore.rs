@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
 use sluice_e2e::{Installation, Setup};
+use sluice_operator::{InstallOptions, admission_policies};
 use sluice_testbed::{Bed, BedOptions, Component, wait};
 
 use crate::context::SOON;
@@ -22,10 +23,17 @@ fn binding(name: &str) -> String {
     format!("{ROOT}/validatingadmissionpolicybindings/{name}")
 }
 
-/// The policies of head-room and their bindings.
-fn policies() -> [String; 4] {
-    let (lock, charge) = (names::LOCK_POLICY, names::CHARGE_POLICY);
-    [policy(lock), binding(lock), policy(charge), binding(charge)]
+/// All policies and their bindings, as they are shipped.
+fn policies() -> Vec<String> {
+    let path = |object: &Value| {
+        let kind = object["kind"].as_str().unwrap().to_lowercase();
+        let plural =
+            if kind.ends_with('y') { format!("{}ies", kind.trim_end_matches('y')) } else { kind + "s" };
+        format!("{ROOT}/{plural}/{}", object["metadata"]["name"].as_str().unwrap())
+    };
+    let options = InstallOptions { gating: Setup::default().gating(), ..InstallOptions::default() };
+    let policies = admission_policies(&options);
+    policies.iter().flat_map(|each| [path(&each.policy), path(&each.binding)]).collect()
 }
 
 fn mutating() -> String {
@@ -116,6 +124,16 @@ async fn edits_are_undone(client: &Client, installation: &Installation<'_>) {
         ),
         (binding(names::CHARGE_POLICY), json!({"spec": {"validationActions": ["Audit"]}})),
         (binding(names::LOCK_POLICY), json!({"spec": {"paramRef": {"parameterNotFoundAction": "Deny"}}})),
+        (policy(names::GATED_POLICY), json!({"spec": {"failurePolicy": "Ignore"}})),
+        (
+            policy(names::GATED_POLICY),
+            json!({"spec": {"matchConstraints": {"namespaceSelector": {"matchLabels": {"only": "here"}}}}}),
+        ),
+        (
+            binding(names::GATED_POLICY),
+            json!({"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {"only": "here"}}}}}),
+        ),
+        (policy(names::GUARD_POLICY), json!({"spec": {"validations": [{"expression": "true"}]}})),
     ] {
         let before = content(client, &path).await.unwrap();
         let answer = call(client, Method::PATCH, &path, MERGE, &edit).await.unwrap();

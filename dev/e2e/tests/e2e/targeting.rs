@@ -36,6 +36,8 @@ async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     let aaqs: Api<AAQ> = Api::all(cluster.bed.admin().unwrap());
     aaqs.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
     until_selector(cluster.bed, &default_selector()).await;
+    // The admission policies follow a moment later.
+    until_gated(cluster.bed, "default", false).await;
     (cluster.bed, turn)
 }
 

@@ -188,7 +188,9 @@ async fn light() -> Bed {
 async fn installed(bed: &Bed) -> Installation<'_> {
     let args = ["--no-webhook-setup", "--mtq-lock-age=1s"];
     let controller_args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    Installation::apply(bed, Setup { controller_args, without_webhook: true }).await.unwrap()
+    Installation::apply(bed, Setup { controller_args, without_webhook: true, ..Setup::default() })
+        .await
+        .unwrap()
 }
 
 async fn aftermath() -> &'static Aftermath {

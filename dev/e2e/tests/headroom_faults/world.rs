@@ -109,7 +109,7 @@ async fn equip(bed: &'static Bed, controller_args: &[String]) -> World {
     // The lease outlives the restart of an API server.
     let args = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
     let args = args.into_iter().map(str::to_owned).chain(controller_args.iter().cloned());
-    let setup = Setup { controller_args: args.collect(), without_webhook: true };
+    let setup = Setup { controller_args: args.collect(), without_webhook: true, ..Setup::default() };
     let installation = Installation::apply(bed, setup).await.unwrap();
     let controller = installation.controller().await.unwrap();
     installation.until_guarded().await.unwrap();

@@ -92,7 +92,9 @@ impl Plan<'_> {
             ),
             Component::SecondApiServer => {
                 let etcd = if self.options.etcd_relay { self.ports.relay } else { self.ports.etcd };
-                (self.api_server(self.ports.second, etcd, "audit-2"), Some(&self.options.api_server_args))
+                let mut args = self.api_server(self.ports.second, etcd, "audit-2");
+                args.extend(self.options.api_server_args.iter().cloned());
+                (args, Some(&self.options.second_api_server_args))
             }
             Component::ControllerManager => {
                 (self.controller_manager(), Some(&self.options.controller_manager_args))

@@ -50,6 +50,9 @@ pub struct BedOptions {
     pub etcd_relay: bool,
     /// Additional flags of the API server.
     pub api_server_args: Vec<String>,
+    /// Additional flags of the second API server, after those.
+    #[serde(default)]
+    pub second_api_server_args: Vec<String>,
     /// Additional flags of the controller-manager.
     pub controller_manager_args: Vec<String>,
 }
@@ -65,6 +68,7 @@ impl Default for BedOptions {
             second_api_server: false,
             etcd_relay: false,
             api_server_args: Vec::new(),
+            second_api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
         }
     }

@@ -6,8 +6,10 @@ use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_e2e::Setup;
 use sluice_e2e::call::post;
 use sluice_e2e::objects::{self, is_held};
+use sluice_operator::Gating;
 use sluice_testbed::wait;
 
 use super::{gates, pods_path};
@@ -29,7 +31,8 @@ async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
     team.quota("none", &[("pods", "0")]).await;
     let path = pods_path(&team.namespace.name);
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let many: Vec<String> = (0..100).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
+    let many: Vec<String> =
+        (0..names::MOST_GATES - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
     let cases = [
         (vec![], owned(&[names::GATE])),
         (owned(&["b.example/x", "a.example/y"]), owned(&["b.example/x", "a.example/y", names::GATE])),
@@ -37,16 +40,24 @@ async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
         (owned(&["z/z", names::GATE, "a/a"]), owned(&["z/z", names::GATE, "a/a"])),
         // Names that only look like ours.
         (owned(&["applicationawarequotagate"]), owned(&["applicationawarequotagate", names::GATE])),
-        (many.clone(), [many, owned(&[names::GATE])].concat()),
+        (many.clone(), [many.clone(), owned(&[names::GATE])].concat()),
     ];
     for (index, (given, expected)) in cases.iter().enumerate() {
         let created = post(&team.client, &path, &pod_with(&format!("p{index}"), given)).await.unwrap();
         assert_eq!(created.code, 201, "{given:?}: {created:?}");
         assert_eq!(gates(&created.body), *expected, "{given:?}");
     }
+    let more = [many, owned(&["one.more/gate"])].concat();
+    let refused = post(&team.client, &path, &pod_with("more", &more)).await.unwrap();
+    assert_eq!(refused.code, 403, "{refused:?}");
+    assert!(refused.message().contains("more than 64 items"), "{}", refused.message());
     let twice = pod_with("twice", &owned(&[names::GATE, names::GATE]));
-    let refused = post(&team.client, &path, &twice).await.unwrap();
-    assert_eq!(refused.code, 422, "the API server keeps the names unique: {refused:?}");
+    let answer = post(&team.client, &path, &twice).await.unwrap();
+    if Setup::default().gating() == Gating::Policy {
+        assert_eq!(gates(&answer.body), [names::GATE], "the policy makes it one: {answer:?}");
+    } else {
+        assert_eq!(answer.code, 422, "the API server keeps the names unique: {answer:?}");
+    }
 }
 
 #[tokio::test]
@@ -170,7 +181,7 @@ async fn a_pod_that_names_its_node_is_refused_with_a_way_out() {
     for client in [&team.client, &tenant] {
         let refused = post(client, &pods_path(&team.namespace.name), &pod).await.unwrap();
         assert_eq!(refused.code, 403, "{refused:?}");
-        for words in [names::WEBHOOK_GATER, "spec.nodeName to \"node-1\"", names::GATE, "spec.nodeSelector"] {
+        for words in [names::GATED_POLICY, "spec.nodeName to \"node-1\"", names::GATE, "spec.nodeSelector"] {
             assert!(refused.message().contains(words), "{words}: {}", refused.message());
         }
     }

@@ -33,6 +33,9 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "create admissionregistration.k8s.io:mutatingwebhookconfigurations",
     "create admissionregistration.k8s.io:validatingadmissionpolicies",
     "create admissionregistration.k8s.io:validatingadmissionpolicybindings",
+    "create admissionregistration.k8s.io:mutatingadmissionpolicies",
+    "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
+    "create quota.sluice.dev:gateprobes",
 ];
 
 /// What both components need to make room for migrations.

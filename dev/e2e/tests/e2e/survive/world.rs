@@ -30,7 +30,9 @@ pub async fn bed() -> Bed {
 pub async fn installed(bed: &Bed) -> Installation<'_> {
     let mut controller_args: Vec<String> = LEASE.iter().map(|arg| (*arg).to_owned()).collect();
     controller_args.extend(["--in-flight-grace=4".to_owned(), "--no-webhook-setup".to_owned()]);
-    Installation::apply(bed, Setup { controller_args, without_webhook: true }).await.unwrap()
+    Installation::apply(bed, Setup { controller_args, without_webhook: true, ..Setup::default() })
+        .await
+        .unwrap()
 }
 
 pub async fn controller_identity(bed: &Bed) -> Identity {

@@ -1,0 +1,87 @@
+//! CEL about pods, shared by webhook configurations and admission policies: one rule, one text.
+
+use sluice_api::names;
+
+use crate::options::InstallOptions;
+
+/// Fills in names: `GATE`, `STAMP` and `MIRROR`.
+fn named(text: &str) -> String {
+    text.replace("GATE", names::GATE)
+        .replace("STAMP", names::CREATED_BY_ANNOTATION)
+        .replace("MIRROR", names::MIRROR_ANNOTATION)
+}
+
+/// `pod` (`object` or `oldObject`) carries our gate.
+pub(crate) fn gated(pod: &str) -> String {
+    named(&format!(
+        "(has({pod}.spec.schedulingGates) && {pod}.spec.schedulingGates.exists(g, g.name == 'GATE'))"
+    ))
+}
+
+/// `object` has a creator's stamp.
+pub(crate) fn has_stamp(object: &str) -> String {
+    named(&format!("(has({object}.metadata.annotations) && 'STAMP' in {object}.metadata.annotations)"))
+}
+
+/// The creator's stamp of `object`, which has one.
+pub(crate) fn stamp(object: &str) -> String {
+    named(&format!("{object}.metadata.annotations['STAMP']"))
+}
+
+/// The new object is stamped with the name of whoever makes the request.
+pub(crate) fn stamped_truly() -> String {
+    format!("({} && {} == request.userInfo.username)", has_stamp("object"), stamp("object"))
+}
+
+/// The new object is stamped with another name.
+pub(crate) fn stamped_falsely() -> String {
+    format!("({} && {} != request.userInfo.username)", has_stamp("object"), stamp("object"))
+}
+
+/// The stamp is as it was.
+pub(crate) fn stamp_kept() -> String {
+    let (now, before) = (has_stamp("object"), has_stamp("oldObject"));
+    format!("({now} ? {before} && {} == {} : !{before})", stamp("object"), stamp("oldObject"))
+}
+
+/// The new pod names its node. Core refuses gates on it before any validating policy could say why, so it is left without.
+pub(crate) fn bound() -> &'static str {
+    "(has(object.spec.nodeName) && object.spec.nodeName != '')"
+}
+
+/// The new pod is what a kubelet shows of a static pod of its node.
+pub(crate) fn mirror() -> String {
+    named(&format!(
+        "(has(object.metadata.annotations) && 'MIRROR' in object.metadata.annotations \
+         && '{}' in request.userInfo.groups && request.userInfo.username == 'system:node:' + object.spec.nodeName)",
+        names::NODES_GROUP
+    ))
+}
+
+/// Whoever makes the request may take the gate from a pod.
+pub(crate) fn removes_gates(options: &InstallOptions) -> String {
+    format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
+}
+
+/// The request is not about the namespace of the installation: what Sluice itself needs to run must not wait for it.
+pub(crate) fn elsewhere(namespace: &str) -> String {
+    // A probe has no namespace.
+    format!("!has(request.namespace) || request.namespace != '{namespace}'")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_placeholder_is_left() {
+        let all = [
+            super::gated("object"),
+            super::stamp_kept(),
+            super::stamped_truly(),
+            super::stamped_falsely(),
+            super::mirror(),
+        ];
+        for text in all {
+            assert!(!["GATE", "STAMP", "MIRROR"].iter().any(|word| text.contains(word)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The admission policies that hold pods back without any process of Sluice: pods are gated and stamped by the API server
+//! itself, and wait.
+//!
+//! `sluice-gate` gates and stamps new pods of targeted namespaces. Behind it the webhook does the same for pods that no policy
+//! has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and stamp it is
+//! refused. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not
+//! count when the namespace is targeted tomorrow. `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup
+//! or a replaced object.
+
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
+use crate::expressions::{
+    bound, elsewhere, gated as has_gate, has_stamp, mirror, removes_gates, stamp as stamp_of, stamp_kept,
+    stamped_falsely, stamped_truly,
+};
+use crate::options::InstallOptions;
+use crate::render::{set, set_in};
+
+const NOT_GATED: &str = "the pod has lost its scheduling gate ApplicationAwareQuotaGate or was never given it: neither the \
+    admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has gated it last, or another admission plugin has \
+    removed the gate; try again in a moment";
+const NOT_STAMPED: &str = "the pod does not carry its creator's name in metadata.annotations[quota.sluice.dev/created-by]: \
+    neither the admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has stamped it last, or another admission \
+    plugin has changed it; try again in a moment";
+const FORGED: &str = "metadata.annotations[quota.sluice.dev/created-by] is not the name of the pod's creator: leave the \
+    annotation out, it is set at admission";
+const CHANGED: &str = "metadata.annotations[quota.sluice.dev/created-by] records who created the pod: it cannot be added, \
+    changed or removed later";
+const GATE_REMOVED: &str =
+    "Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
+
+/// CEL: what is said of a pod that names its node; as the webhook says it.
+const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeName + '\", which bypasses the scheduler, so it \
+    cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the node \
+    with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods \
+    are not gated'";
+
+/// Gates and stamps new pods of targeted namespaces.
+pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
+    let expression = format!(
+        "Object{{metadata: Object.metadata{{annotations: {{'{}': request.userInfo.username}}}}, \
+         spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{}'}}]}}}}",
+        names::CREATED_BY_ANNOTATION,
+        names::GATE
+    );
+    let mut policy = policy(MUTATING, names::GATE_POLICY, "Fail", &created());
+    set_in(
+        &mut policy,
+        "spec",
+        "matchConditions",
+        json!([
+            { "name": "not-the-own-namespace", "expression": elsewhere(&options.namespace) },
+            { "name": "not-bound", "expression": format!("!{}", bound()) },
+        ]),
+    );
+    select(&mut policy, "matchConstraints", options);
+    mutate(&mut policy, &expression);
+    AdmissionPolicy {
+        name: names::GATE_POLICY,
+        mutates: true,
+        policy,
+        binding: binding(MUTATING, names::GATE_POLICY),
+    }
+}
+
+/// New pods of targeted namespaces are gated and stamped, or refused.
+///
+/// Its binding selects namespaces too: while the `AAQ` changes which are targeted, only those that were and will be are held
+/// to it.
+pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
+    let validations = json!([
+        {
+            "expression": format!("!{} || {}", bound(), mirror()),
+            "message": "pod sets spec.nodeName, which bypasses the scheduler, so it cannot wait for quota",
+            "messageExpression": BOUND_MESSAGE,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("{} || {}", bound(), has_gate("object")),
+            "message": NOT_GATED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("{} || {}", bound(), stamped_truly()),
+            "message": NOT_STAMPED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "!has(object.spec.schedulingGates) || size(object.spec.schedulingGates) <= {}",
+                names::MOST_GATES
+            ),
+            "message": format!(
+                "spec.schedulingGates has more than {} items, with the one that Sluice adds: remove some",
+                names::MOST_GATES
+            ),
+            "reason": "Forbidden",
+        },
+    ]);
+    let mut policy = policy(VALIDATING, names::GATED_POLICY, "Fail", &created());
+    let elsewhere = json!([{ "name": "not-the-own-namespace", "expression": elsewhere(&options.namespace) }]);
+    set_in(&mut policy, "spec", "matchConditions", elsewhere);
+    set_in(&mut policy, "spec", "validations", validations);
+    select(&mut policy, "matchConstraints", options);
+    let mut binding = binding(VALIDATING, names::GATED_POLICY);
+    set_in(
+        &mut binding,
+        "spec",
+        "matchResources",
+        json!({ "matchPolicy": "Equivalent", "objectSelector": {} }),
+    );
+    select(&mut binding, "matchResources", options);
+    AdmissionPolicy { name: names::GATED_POLICY, mutates: false, policy, binding }
+}
+
+/// Who may take the gate from a pod, and that stamps are true and stay, in every namespace and by every way that carries
+/// annotations to a pod.
+pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
+    let is = |resource: &str, operation: &str| {
+        format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
+    };
+    let removed = format!("{} && !{}", has_gate("oldObject"), has_gate("object"));
+    let validations = json!([
+        {
+            "expression": format!(
+                "!({}) || !({removed}) || {}",
+                is("pods", "UPDATE"),
+                removes_gates(options)
+            ),
+            "message": GATE_REMOVED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("!({}) || {}", is("pods", "UPDATE"), stamp_kept()),
+            "message": CHANGED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "!({} && request.kind.kind == 'Pod') || !{}",
+                is("pods", "CREATE"),
+                stamped_falsely()
+            ),
+            "message": FORGED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("request.kind.kind != 'Binding' || !{}", has_stamp("object")),
+            "message": CHANGED,
+            "reason": "Forbidden",
+        },
+    ]);
+    let rules = [
+        rule("", &["CREATE"], &["pods", "pods/binding", "bindings"], "Namespaced"),
+        rule("", &["UPDATE"], &["pods", "pods/status"], "Namespaced"),
+    ];
+    let mut policy = policy(VALIDATING, names::GUARD_POLICY, "Fail", &rules);
+    set_in(&mut policy, "spec", "validations", validations);
+    let binding = binding(VALIDATING, names::GUARD_POLICY);
+    AdmissionPolicy { name: names::GUARD_POLICY, mutates: false, policy, binding }
+}
+
+/// A stamp that a new pod brings along, from a backup, becomes true; one that an update leaves out stays.
+pub(crate) fn stamp() -> AdmissionPolicy {
+    let wrong = format!(
+        "request.operation == 'CREATE' ? {} : {} && !{}",
+        stamped_falsely(),
+        has_stamp("oldObject"),
+        has_stamp("object")
+    );
+    let expression = format!(
+        "Object{{metadata: Object.metadata{{annotations: {{'{}': \
+         request.operation == 'CREATE' ? request.userInfo.username : {}}}}}}}",
+        names::CREATED_BY_ANNOTATION,
+        stamp_of("oldObject")
+    );
+    let rules = [
+        rule("", &["CREATE"], &["pods"], "Namespaced"),
+        rule("", &["UPDATE"], &["pods", "pods/status"], "Namespaced"),
+    ];
+    let mut policy = policy(MUTATING, names::STAMP_POLICY, "Fail", &rules);
+    set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "wrong-stamp", "expression": wrong }]));
+    mutate(&mut policy, &expression);
+    let binding = binding(MUTATING, names::STAMP_POLICY);
+    AdmissionPolicy { name: names::STAMP_POLICY, mutates: true, policy, binding }
+}
+
+/// New pods, and what API servers are asked for to learn who gates them.
+fn created() -> [Value; 2] {
+    [
+        rule("", &["CREATE"], &["pods"], "Namespaced"),
+        rule(names::OWN_GROUP, &["CREATE"], &[names::GATE_PROBES], "Cluster"),
+    ]
+}
+
+fn mutate(policy: &mut Value, expression: &str) {
+    // What runs later may undo it, and is followed by this again.
+    set_in(policy, "spec", "reinvocationPolicy", json!("IfNeeded"));
+    let configuration = json!({ "expression": expression });
+    let mutations = json!([{ "patchType": "ApplyConfiguration", "applyConfiguration": configuration }]);
+    set_in(policy, "spec", "mutations", mutations);
+}
+
+/// Only the targeted namespaces.
+fn select(object: &mut Value, part: &str, options: &InstallOptions) {
+    if let Some(part) = object.pointer_mut(&format!("/spec/{part}")) {
+        set(part, "namespaceSelector", json!(options.namespace_selector));
+    }
+}

@@ -1,0 +1,14 @@
+//! The gate without a webhook in the way: admission policies gate and stamp, whoever of Sluice is alive.
+//!
+//! Tests that only need pods to be gated with no process of Sluice share one cluster without any ([`world::asleep`]); those
+//! that stop, delete or add something have their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod asleep;
+mod fallback;
+mod others;
+mod seen;
+mod selector;
+mod servers;
+mod stamps;
+mod world;
