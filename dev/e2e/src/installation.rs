@@ -293,9 +293,9 @@ impl<'b> Installation<'b> {
 
 /// Whether it judges or changes pods, apart from head-room.
 fn is_about_pods(object: &Value) -> bool {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
     let policies = [names::GATE_POLICY, names::STAMP_POLICY, names::GUARD_POLICY, names::GATED_POLICY];
-    let kind = object["kind"].as_str().unwrap_or_default();
     kind.ends_with("WebhookConfiguration") || (kind.contains("AdmissionPolicy") && policies.contains(&name))
 }
 

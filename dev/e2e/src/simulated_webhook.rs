@@ -182,20 +182,20 @@ impl WebhookOptions {
                 "timeoutSeconds": TIMEOUT_SECONDS, "sideEffects": "None", "admissionReviewVersions": ["v1"],
             })
         };
-        let mut configuration = json!({
+        let mut judges = webhook(&self.name, REVIEW, &self.rules, self.failure_policy);
+        if let Some(judges) = judges.as_object_mut().filter(|_| self.mutates) {
+            // It has the last of all mutating words.
+            judges.insert("reinvocationPolicy".to_owned(), json!("IfNeeded"));
+        }
+        json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": self.resource().kind,
             "metadata": { "name": object },
             "webhooks": [
-                webhook(&self.name, REVIEW, &self.rules, self.failure_policy),
+                judges,
                 // In force exactly when the other one is; a dry run of a ConfigMap tells.
                 webhook("probe.simulated.test", PROBE, &[rule(&["CREATE"], &["configmaps"])], "Ignore"),
             ],
-        });
-        if self.mutates {
-            // It has the last of all mutating words.
-            configuration["webhooks"][0]["reinvocationPolicy"] = json!("IfNeeded");
-        }
-        configuration
+        })
     }
 }
 
