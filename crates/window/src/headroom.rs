@@ -1,6 +1,6 @@
 //! Lets target pods in: the machine of [`crate::protocol`] with its I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ const MOST_SINGLE_READS: usize = 16;
 /// The key of `status.used` that counts nudges. No quota limits it, quota admission looks only at keys of `status.hard`, and
 /// kube-controller-manager drops it at its next sync.
 pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
+/// How long a target leaves the budget to those that come before it: KubeVirt's controller tries all of them within a second
+/// or so, in an order of its own. If those have not come by then, it is for the one that has.
+const GIVE_WAY: Duration = Duration::from_secs(3);
 /// Waits after a write that was refused as a matter of principle; milliseconds.
 const FORBIDDEN: (u64, u64) = (10_000, 300_000);
 
@@ -114,8 +117,8 @@ pub struct Headroom {
     /// Of namespaces in which nothing was found to be granted, what was known when it was looked for: what is granted later
     /// is shown by the watches.
     listed: Mutex<HashMap<Arc<str>, u64>>,
-    /// Targets that have left the budget to others once: when those do not come, it is theirs.
-    gave_way: Mutex<HashMap<Arc<str>, HashSet<Uid>>>,
+    /// Since when targets leave the budget to others, by namespace and migration.
+    gave_way: Mutex<HashMap<Arc<str>, HashMap<Uid, Instant>>>,
     /// No writes.
     forbidden: Waits,
     started: Instant,
@@ -247,10 +250,11 @@ impl Headroom {
         });
     }
 
-    /// How many migrations that a quota keeps waiting are to be served before this one, which leaves it to them only once.
+    /// How many migrations that a quota keeps waiting are to be served before this one.
     fn ahead_of(&self, target: &Target) -> usize {
         let uid = &target.migration.uid;
-        if self.gave_way.lock().get(&target.namespace).is_some_and(|uids| uids.contains(uid)) {
+        let since = self.gave_way.lock().get(&target.namespace).and_then(|all| all.get(uid).copied());
+        if since.is_some_and(|since| since.elapsed() >= GIVE_WAY) {
             return 0;
         }
         self.observed.read(|index| {
@@ -271,10 +275,8 @@ impl Headroom {
             Ending::Taken => self.observed.taken(&target.namespace),
             Ending::Behind => {
                 let mut gave_way = self.gave_way.lock();
-                gave_way
-                    .entry(Arc::clone(&target.namespace))
-                    .or_default()
-                    .insert(target.migration.uid.clone());
+                let all = gave_way.entry(Arc::clone(&target.namespace)).or_default();
+                all.entry(target.migration.uid.clone()).or_insert_with(Instant::now);
             }
             _ => {
                 self.listed.lock().remove(&target.namespace);
