@@ -186,8 +186,9 @@ fn policies_and_bindings_speak_of_the_same_things() {
 }
 
 fn resources(policy: &Value) -> Vec<Value> {
-    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().expect("rules");
-    rules.iter().flat_map(|rule| rule["resources"].as_array().cloned().unwrap_or_default()).collect()
+    let rules = policy.pointer("/spec/matchConstraints/resourceRules").and_then(Value::as_array);
+    let resources = rules.into_iter().flatten().filter_map(|rule| rule.get("resources")?.as_array());
+    resources.flatten().cloned().collect()
 }
 
 #[test]
