@@ -28,7 +28,7 @@ pub(crate) fn stamp(object: &str) -> String {
     named(&format!("{object}.metadata.annotations['STAMP']"))
 }
 
-/// The new object is stamped with the name of whoever makes the request.
+/// The new object is stamped with the username of the request.
 pub(crate) fn stamped_truly() -> String {
     format!("({} && {} == request.userInfo.username)", has_stamp("object"), stamp("object"))
 }
@@ -58,7 +58,7 @@ pub(crate) fn mirror() -> String {
     ))
 }
 
-/// Whoever makes the request may take the gate from a pod.
+/// The user of the request may remove the gate from a pod.
 pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
 }

@@ -3,7 +3,8 @@
 //! A raised quota carries a mark: under [`MARK`] its status has the time at which the raise stops to count, in milliseconds
 //! of the API server's clock. `sluice-headroom-lock` takes the quotas of a namespace as parameters, read from the informer
 //! that quota admission reads, and keeps other pods away while a mark is live. `sluice-headroom-charge` judges the write with
-//! which quota admission charges a pod: no cache lies between it and the quota. Both end by the clock, whoever is alive.
+//! which quota admission charges a pod: no cache lies between it and the quota. Both end by the API
+//! server's clock, also when no process of Sluice runs.
 
 use serde_json::{Value, json};
 use sluice_api::names;

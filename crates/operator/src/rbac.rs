@@ -191,8 +191,8 @@ fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [V
     [role("Role", metadata, json!([rule])), bound]
 }
 
-/// What is needed beside Rancher, whose webhook lets nobody but Kubernetes itself write the status of a quota: to write it,
-/// and nothing else, as kube-controller-manager's quota controller (constrained impersonation, Kubernetes 1.36).
+/// What is needed beside Rancher, whose webhook admits writes to a quota's status only from kube-controller-manager and the
+/// API server: to write it, and nothing else, as the quota controller's account (constrained impersonation, Kubernetes 1.36).
 pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     let rules = json!([
         {

@@ -33,7 +33,7 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     patch.extend(gate(&pod, spec));
     patch.extend(stamp(&pod, &review.username));
     if review.kind == names::GATE_PROBE {
-        // Whoever asks learns that it was not the admission policy.
+        // The controller, which creates the probe, learns that the webhook gated it and not the admission policy.
         patch.push(add("/spec/gatedBy", json!(names::GATED_BY_WEBHOOK)));
     }
     Verdict::allow("Pod has successfully gated").with_patch(patch)

@@ -8,7 +8,7 @@ use sluice_engine::Uid;
 use sluice_engine::headroom::Need;
 use tokio_util::sync::CancellationToken;
 
-use crate::headroom::Target;
+use crate::target::Target;
 
 /// So many pods may use one raise, one after the other: quota admission may refuse a target that it judges together with a
 /// pod which came earlier, and KubeVirt's controller tries again within milliseconds.

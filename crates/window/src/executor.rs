@@ -10,12 +10,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::attempts::Attempt;
-use crate::headroom::{Headroom, Target};
+use crate::headroom::Headroom;
 use crate::patches;
 use crate::protocol::{Answer, Command, Look, Opening, QuotaRef, RENEWAL_MS, is_over};
 use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
+use crate::target::Target;
 
 /// How long a lock holds when it is taken or renewed, if it is not ended before; the admission policy allows no more.
 pub const LOCK_SECONDS: i64 = 10;

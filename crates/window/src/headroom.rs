@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Need, Raise};
 use sluice_index::Version;
 use sluice_index::headroom::{MigrationRecord, NativeRecord};
 use sluice_index::wire::PodWire;
@@ -23,6 +22,7 @@ use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
 use crate::patches;
+use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
 use crate::protocol::{Backoff, Command, Ending, Opening, QuotaRef, Sight};
@@ -30,6 +30,7 @@ use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
 use crate::status_writer::{StatusWriter, Written};
+use crate::target::{Outcome, Target};
 
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
@@ -37,55 +38,11 @@ const MOST_SINGLE_READS: usize = 16;
 /// The key of `status.used` that counts nudges. No quota limits it, quota admission looks only at keys of `status.hard`, and
 /// kube-controller-manager drops it at its next sync.
 pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
-/// How long a target leaves the budget to those that come before it: KubeVirt's controller tries all of them within a second
-/// or so, in an order of its own. If those have not come by then, it is for the one that has.
-const GIVE_WAY: Duration = Duration::from_secs(3);
 /// Waits after a write that was refused as a matter of principle; milliseconds.
 const FORBIDDEN: (u64, u64) = (10_000, 300_000);
 
-/// A pod to be let in.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its uid.
-    pub pod: Uid,
-    /// What of a migration it is: its label `kubevirt.io`.
-    pub role: Box<str>,
-    /// The migration that it is for.
-    pub migration: MigrationRef,
-    /// What it takes.
-    pub need: Need,
-}
-
-/// The migration that a target is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MigrationRef {
-    /// Name of the VirtualMachineInstanceMigration.
-    pub name: Arc<str>,
-    /// Its uid.
-    pub uid: Uid,
-    /// Name of the VirtualMachineInstance.
-    pub machine: Arc<str>,
-    /// Its uid.
-    pub machine_uid: Uid,
-}
-
 /// Until when something is not tried again, by namespace.
 type Waits = Mutex<HashMap<Arc<str>, Backoff>>;
-
-/// How an opening went.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// For whom it was.
-    pub target: Target,
-    /// How it ended.
-    pub ending: Ending,
-    /// What was raised.
-    pub raises: Vec<Raise>,
-    /// From the first raise to the last restore.
-    pub raised_for: Duration,
-}
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
@@ -117,8 +74,7 @@ pub struct Headroom {
     /// Of namespaces in which nothing was found to be granted, what was known when it was looked for: what is granted later
     /// is shown by the watches.
     listed: Mutex<HashMap<Arc<str>, u64>>,
-    /// Since when targets leave the budget to others, by namespace and migration.
-    gave_way: Mutex<HashMap<Arc<str>, HashMap<Uid, Instant>>>,
+    precedence: Precedence,
     /// No writes.
     forbidden: Waits,
     started: Instant,
@@ -150,7 +106,7 @@ impl Headroom {
             lanes: Lanes::default(),
             attempts: Attempts::default(),
             listed: Mutex::default(),
-            gave_way: Mutex::default(),
+            precedence: Precedence::default(),
             forbidden: Mutex::default(),
             started: Instant::now(),
             told: Box::new(told),
@@ -253,8 +209,7 @@ impl Headroom {
     /// How many migrations that a quota keeps waiting are to be served before this one.
     fn ahead_of(&self, target: &Target) -> usize {
         let uid = &target.migration.uid;
-        let since = self.gave_way.lock().get(&target.namespace).and_then(|all| all.get(uid).copied());
-        if since.is_some_and(|since| since.elapsed() >= GIVE_WAY) {
+        if self.precedence.is_over(&target.namespace, uid) {
             return 0;
         }
         self.observed.read(|index| {
@@ -273,14 +228,10 @@ impl Headroom {
             }
             Ending::Forbidden(_) => self.wait(&self.forbidden, &target.namespace, FORBIDDEN),
             Ending::Taken => self.observed.taken(&target.namespace),
-            Ending::Behind => {
-                let mut gave_way = self.gave_way.lock();
-                let all = gave_way.entry(Arc::clone(&target.namespace)).or_default();
-                all.entry(target.migration.uid.clone()).or_insert_with(Instant::now);
-            }
+            Ending::Behind => self.precedence.gave_way(&target.namespace, &target.migration.uid),
             _ => {
                 self.listed.lock().remove(&target.namespace);
-                self.gave_way.lock().remove(&target.namespace);
+                self.precedence.entered(&target.namespace);
                 self.forbidden.lock().remove(&target.namespace);
             }
         }

@@ -1,6 +1,7 @@
 //! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
 //! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies, those
-//! that gate with the same namespaces, and their bindings. What somebody deletes or edits is put back, as long as the installation itself is there.
+//! that gate with the same namespaces, and their bindings. What is deleted or edited is put back, as long
+//! as the namespace of the installation exists.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
 //! server refuses what it would have to review (fail closed, design §7). Entries that are not ours are left alone.
@@ -27,7 +28,8 @@ use crate::certificates::LoopError;
 use observe::{Sources, World};
 use pace::Pace;
 
-/// An API server puts a changed admission policy in force within a second.
+/// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
+/// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
@@ -76,7 +78,7 @@ async fn keep(
         if retry.is_none() {
             backoff.reset();
         }
-        // Somebody else may insist on something different as quickly as we do.
+        // Another controller may insist on something different as quickly as we do.
         tokio::time::sleep_until(pace.next(Instant::now())).await;
         let timer = async {
             match retry {
