@@ -5,6 +5,7 @@
 
 pub mod certificates;
 mod headroom_policies;
+mod network;
 mod options;
 mod rbac;
 mod render;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::options::InstallOptions;
-use crate::{headroom_policies, rbac, webhooks, workload};
+use crate::{headroom_policies, network, rbac, webhooks, workload};
 
 /// All objects of an installation, in the order they have to be applied.
 ///
@@ -13,6 +13,7 @@ pub fn render(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options)];
     objects.extend(crds());
     objects.extend(rbac::objects(options));
+    objects.extend(network::objects(options));
     objects.extend(workload::objects(options));
     objects.push(headroom_policies::proof_quota(options));
     objects.push(headroom_policies::charge_policy(options));

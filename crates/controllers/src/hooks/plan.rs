@@ -14,6 +14,8 @@ use super::observe::{Configuration, Fixed, Kind, World};
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
+/// Where an entry has the authorities and the path.
+const CLIENT: [&str; 1] = ["clientConfig"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
 
@@ -52,6 +54,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
         restore: world.installed,
     };
     let mut options = options.clone();
+    options.webhook_path.clone_from(&world.path);
     options.ca_bundle = wanted.bundle.map(|bundle| String::from_utf8_lossy(bundle).into_owned());
     if let Some(selector) = &wanted.selector {
         options.namespace_selector.clone_from(selector);
@@ -130,7 +133,8 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
     if wanted.bundle.is_none() {
-        replace(&mut entry, &BUNDLE, live_bundle);
+        // Nor is the path.
+        replace(&mut entry, &CLIENT, live.pointer("/clientConfig"));
     }
     let unlike = !same(&without(live.clone(), &BUNDLE), &without(entry.clone(), &BUNDLE));
     if unlike && wanted.restore {

@@ -39,7 +39,11 @@ fn fixed(version: &str, object: &Value) -> Option<Option<Fixed>> {
 
 /// All as it should be.
 fn world() -> World {
-    let options = InstallOptions { ca_bundle: Some("bundle".to_owned()), ..InstallOptions::default() };
+    let options = InstallOptions {
+        ca_bundle: Some("bundle".to_owned()),
+        webhook_path: Some("secret".to_owned()),
+        ..InstallOptions::default()
+    };
     World {
         mutating: configuration("7", through::<MutatingWebhookConfiguration>(mutating(&options))),
         validating: configuration("9", through::<ValidatingWebhookConfiguration>(validating(&options))),
@@ -48,6 +52,7 @@ fn world() -> World {
         charge: fixed("5", &through::<ValidatingAdmissionPolicy>(charge_policy(&options))),
         charge_binding: fixed("6", &through::<ValidatingAdmissionPolicyBinding>(charge_binding())),
         bundle: Some(b"bundle".to_vec()),
+        path: Some("secret".to_owned()),
         selector: Some(None),
         installed: true,
     }
@@ -124,6 +129,30 @@ fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
     let all = json!([version("9"), add(0), add(2), add(3), add(4), add(5)]);
     assert_eq!(operations(&patches[1]), (Kind::Validating, &all));
+}
+
+#[test]
+fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known() {
+    let mut seen = world();
+    for configuration in [&mut seen.mutating, &mut seen.validating] {
+        for (_, entry) in entries(configuration) {
+            entry["clientConfig"]["service"]["path"] = json!("/serve-path");
+        }
+    }
+    let patches = planned(&seen);
+    let paths: Vec<Value> = patches
+        .iter()
+        .flat_map(|step| operations(step).1.as_array().expect("operations").iter().skip(1))
+        .map(|operation| operation["value"]["clientConfig"]["service"]["path"].clone())
+        .collect();
+    let serve = "/secret/serve-path";
+    assert_eq!(paths, [serve, serve, serve, serve, "/secret/pod-identity", "/secret/headroom"]);
+    let blind = World { bundle: None, path: None, ..world() };
+    assert_eq!(planned(&blind), []);
+    // Secrets of a version that knew of none.
+    let plain = World { path: None, ..world() };
+    let first = &operations(&planned(&plain)[0]).1[1]["value"]["clientConfig"]["service"]["path"];
+    assert_eq!(first, &json!("/serve-path"));
 }
 
 #[test]

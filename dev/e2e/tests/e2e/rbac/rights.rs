@@ -35,8 +35,10 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "create admissionregistration.k8s.io:validatingadmissionpolicybindings",
 ];
 
-/// What both components need to make room for migrations.
+/// What both components need to make room for migrations, and to know who may see their metrics.
 pub const HEADROOM_EVERYWHERE: &[&str] = &[
+    "create authentication.k8s.io:tokenreviews",
+    "create authorization.k8s.io:subjectaccessreviews",
     "get :resourcequotas",
     "list :resourcequotas",
     "watch :resourcequotas",
