@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 /// of huge bodies cannot keep ordinary ones from being answered.
 pub const FREE: usize = 64 * 1024;
 /// A body that holds a share of the budget brings [`FREE`] bytes more in this time, or loses it.
-const STALLED: Duration = Duration::from_secs(1);
+const STALLED: Duration = Duration::from_secs(2);
 
 /// Limits of bodies.
 #[derive(Clone, Copy, Debug)]

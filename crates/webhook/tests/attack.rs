@@ -137,7 +137,7 @@ async fn upload(server: Arc<Server>, path: String) {
             }
         }
         let _ = stream.read_to_end(&mut Vec::new()).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 

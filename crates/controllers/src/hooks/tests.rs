@@ -151,7 +151,8 @@ fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known(
     assert_eq!(planned(&blind), []);
     // Secrets of a version that knew of none.
     let plain = World { path: None, ..world() };
-    let first = &operations(&planned(&plain)[0]).1[1]["value"]["clientConfig"]["service"]["path"];
+    let patches = planned(&plain);
+    let first = &operations(&patches[0]).1[1]["value"]["clientConfig"]["service"]["path"];
     assert_eq!(first, &json!("/serve-path"));
 }
 

@@ -19,7 +19,7 @@ struct Free(Arc<Mutex<State>>, String);
 
 impl fmt::Write for Free {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.try_lock().ok_or(fmt::Error)?;
+        drop(self.0.try_lock().ok_or(fmt::Error)?);
         self.1.push_str(text);
         Ok(())
     }
