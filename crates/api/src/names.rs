@@ -95,9 +95,9 @@ pub const EVENT_COMPONENT: &str = "sluice-controller";
 /// Field manager of server-side applies.
 pub const FIELD_MANAGER: &str = "sluice";
 
-/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`] and [`CA_BUNDLE`].
+/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`] and [`SECRET_PATH`].
 pub const CA_SECRET: &str = "sluice-ca";
-/// Secret with the webhook's serving certificate: keys [`TLS_CERT`], [`TLS_KEY`] and [`CA_BUNDLE`].
+/// Secret with the serving certificate of webhooks and metrics: keys as in [`CA_SECRET`].
 pub const SERVING_SECRET: &str = "sluice-webhook-cert";
 /// Secret key of a PEM certificate.
 pub const TLS_CERT: &str = "tls.crt";
@@ -105,13 +105,23 @@ pub const TLS_CERT: &str = "tls.crt";
 pub const TLS_KEY: &str = "tls.key";
 /// Secret key of the PEM bundle of all authorities that are still trusted.
 pub const CA_BUNDLE: &str = "ca.crt";
+/// Secret key of the segment before every path of the webhook. Who does not know it is answered with 404.
+pub const SECRET_PATH: &str = "webhook-path";
 
 /// Port the webhook listens on in its container.
 pub const WEBHOOK_PORT: u16 = 8443;
 /// Port of the webhook's Service.
 pub const WEBHOOK_SERVICE_PORT: u16 = 443;
-/// Port of probes and metrics in both containers.
+/// Port of probes in both containers, over HTTP.
 pub const ADMIN_PORT: u16 = 8081;
+/// Port of metrics in both containers, over HTTPS.
+pub const METRICS_PORT: u16 = 8444;
+/// Name of the Service with the [`METRICS_PORT`] of all containers.
+pub const METRICS_SERVICE: &str = "sluice-metrics";
+/// Name of the ClusterRole of those who scrape.
+pub const METRICS_READER: &str = "sluice-metrics-reader";
+/// Label key on namespaces whose pods reach the metrics through our NetworkPolicy (value `enabled`).
+pub const MONITORING_LABEL: &str = "metrics";
 /// Path that serves the webhooks known from upstream (`aaq.md` §2.1).
 pub const PATH_SERVE: &str = "/serve-path";
 /// Path of [`WEBHOOK_POD_IDENTITY`], which sees the same kinds and operations as others do and so needs its own.
@@ -124,7 +134,7 @@ pub const PATH_VALIDATE_PODS: &str = "/validate-pods";
 pub const PATH_HEALTHZ: &str = "/healthz";
 /// Path of the readiness probe on [`ADMIN_PORT`].
 pub const PATH_READYZ: &str = "/readyz";
-/// Path of the metrics on [`ADMIN_PORT`].
+/// Path of the metrics on [`METRICS_PORT`].
 pub const PATH_METRICS: &str = "/metrics";
 
 /// The MutatingWebhookConfiguration.

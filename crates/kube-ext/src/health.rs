@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`, served over plain HTTP on an admin port.
+//! `/healthz` and `/readyz`, served over plain HTTP on an admin port.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::StatusCode;
 use parking_lot::RwLock;
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -82,28 +80,14 @@ pub struct Admin {
     pub live: Checks,
     /// Fails until this process can do its work.
     pub ready: Checks,
-    /// What `/metrics` shows; complete before serving starts.
-    pub registry: Arc<Registry>,
 }
 
-/// Routes `/healthz`, `/readyz` and `/metrics`.
+/// Routes `/healthz` and `/readyz`.
 pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/healthz", get(|State(admin): State<Admin>| async move { admin.live.respond() }))
         .route("/readyz", get(|State(admin): State<Admin>| async move { admin.ready.respond() }))
-        .route("/metrics", get(metrics))
         .with_state(admin)
-}
-
-async fn metrics(State(admin): State<Admin>) -> Response {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &admin.registry) {
-        Ok(()) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
 }
 
 /// Serves `app` (see [`router`]) over plain HTTP until `cancel`. Fails only if the listener does.
@@ -148,18 +132,5 @@ mod tests {
         let (status, text) = get_text(&admin, "/readyz").await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(text, "[+] certificate ok\n[+] pods ok\n[i] gate: fine\nok\n");
-    }
-
-    #[tokio::test]
-    async fn metrics_are_encoded() {
-        let mut registry = Registry::default();
-        let counter = prometheus_client::metrics::counter::Counter::<u64>::default();
-        counter.inc();
-        registry.register("seen", "things", counter);
-        let admin = Admin { registry: Arc::new(registry), ..Admin::default() };
-        let (status, text) = get_text(&admin, "/metrics").await;
-        assert_eq!(status, StatusCode::OK);
-        assert!(text.contains("seen_total 1") && text.ends_with("# EOF\n"), "{text}");
-        assert_eq!(get_text(&admin, "/debug").await.0, StatusCode::NOT_FOUND);
     }
 }

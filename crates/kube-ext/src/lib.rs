@@ -8,17 +8,21 @@
 //! | [`lease`] | leader election and the [`lease::WriteToken`] that every write asks first |
 //! | [`events`] | `events.k8s.io/v1` through a bounded queue |
 //! | [`serve`], [`tls`] | the HTTPS accept loop with limits, certificates that change while it runs |
-//! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`health`] | `/healthz`, `/readyz` |
+//! | [`scrape`], [`access`] | `/metrics`: a snapshot, for those whom the API server allows to see it |
 //! | [`metrics`] | API writes by kind and code |
-//! | [`shutdown`] | signals, supervised tasks |
+//! | [`shutdown`], [`panics`] | signals, supervised tasks, what a panic ends |
 
+pub mod access;
 pub mod client;
 pub mod events;
 pub mod health;
 pub mod lease;
 pub mod metrics;
+pub mod panics;
 pub mod raw;
 pub mod retry;
+pub mod scrape;
 pub mod serve;
 pub mod shutdown;
 pub mod tls;

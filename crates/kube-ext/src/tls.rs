@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
-use rustls::crypto::aws_lc_rs;
+use rustls::RootCertStore;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
 use crate::health::CheckResult;
@@ -16,7 +18,7 @@ mod files;
 mod secret;
 
 pub use files::watch_files;
-pub use secret::watch_secret;
+pub use secret::{secret_entry, watch_secret};
 
 /// Why a certificate was refused. What was served before stays in use.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,9 @@ pub enum TlsError {
     /// The certificate ended its life.
     #[error("certificate expired at {0}; issue a new one")]
     Expired(Timestamp),
+    /// The authorities of clients are not PEM, or none.
+    #[error("authorities of clients are not usable: {0}; give a PEM file with at least one certificate")]
+    ClientCa(String),
     /// The files cannot be watched for changes.
     #[error("cannot watch {path} for changes: {source}")]
     Watch {
@@ -120,16 +125,35 @@ fn expiry(certificate: &CertificateDer<'_>) -> Result<Timestamp, TlsError> {
         .map_err(|error| TlsError::Chain(format!("its end date cannot be represented: {error}")))
 }
 
-/// TLS 1.2 and 1.3, ALPN `h2` and `http/1.1`, session tickets, certificate from `store`.
-pub fn server_config(store: Arc<CertStore>) -> Result<rustls::ServerConfig, TlsError> {
-    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+/// TLS 1.2 and 1.3, ALPN `http/1.1`, session tickets, certificate from `store`. With `client_ca`, PEM of authorities, only
+/// clients with a certificate of one of them get in.
+pub fn server_config(
+    store: Arc<CertStore>,
+    client_ca: Option<&[u8]>,
+) -> Result<rustls::ServerConfig, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(TlsError::Config)?
-        .with_no_client_auth()
-        .with_cert_resolver(store);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        .map_err(TlsError::Config)?;
+    let builder = match client_ca {
+        Some(pem) => builder.with_client_cert_verifier(verifier(pem, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(store);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Config)?;
     Ok(config)
+}
+
+fn verifier(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let unusable = |error: &dyn std::fmt::Display| TlsError::ClientCa(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| unusable(&error))
 }
 
 #[cfg(test)]

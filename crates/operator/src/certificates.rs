@@ -12,7 +12,7 @@ mod tests;
 
 use jiff::SignedDuration;
 
-pub use issue::{issue_serving, new_authority};
+pub use issue::{issue_serving, new_authority, new_path};
 pub use plan::{CertPlan, CertStep, plan};
 
 /// Lifetime of the authority.
@@ -35,6 +35,8 @@ pub struct CaPair {
     pub key: String,
     /// PEM of all authorities that are trusted, its own first.
     pub bundle: String,
+    /// The segment before every path of the webhook (see [`is_path`]). It stays the same when the authority is renewed.
+    pub path: String,
 }
 
 /// The serving certificate as its Secret holds it.
@@ -44,11 +46,16 @@ pub struct ServingPair {
     pub certificate: String,
     /// PEM of its private key.
     pub key: String,
+    /// As in [`CaPair`].
+    pub path: String,
 }
 
 /// Why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
+    /// There are no random numbers.
+    #[error("could not make a random path for the webhook")]
+    Random,
     /// Key generation or signing failed.
     #[error("could not issue a certificate for {subject}")]
     Issue {
@@ -69,6 +76,14 @@ pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
         service.to_owned(),
     ]
 }
+
+/// Whether this is a segment that [`new_path`] may have made: nobody guesses it, and it needs no escapes.
+pub fn is_path(text: &str) -> bool {
+    text.len() == 2 * PATH_BYTES && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Random bytes of a path.
+const PATH_BYTES: usize = 16;
 
 // Keys must not reach a log by way of `{:?}`.
 impl std::fmt::Debug for CaPair {

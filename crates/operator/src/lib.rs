@@ -8,6 +8,7 @@ pub mod certificates;
 mod expressions;
 mod gate_policies;
 mod headroom_policies;
+mod network;
 mod options;
 mod rbac;
 mod render;

@@ -36,6 +36,10 @@ pub struct InstallOptions {
     /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the controller's
     /// leader fills it in, and until then the API server refuses what the webhook should see.
     pub ca_bundle: Option<String>,
+    /// The segment before every path of the webhook; as `ca_bundle`.
+    pub webhook_path: Option<String>,
+    /// Ports of API servers, to which the pods may connect. A NetworkPolicy judges the port behind the Service.
+    pub api_server_ports: Vec<u16>,
     /// Namespaces whose pods are gated.
     pub namespace_selector: LabelSelector,
     /// Who gates pods.
@@ -55,6 +59,8 @@ impl Default for InstallOptions {
             replicas: 2,
             webhook_client: WebhookClient::Service,
             ca_bundle: None,
+            webhook_path: None,
+            api_server_ports: vec![443, 6443, 8443],
             namespace_selector: default_namespace_selector(),
             gating: Gating::default(),
             further_gate_removers: Vec::new(),

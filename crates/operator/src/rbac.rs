@@ -33,7 +33,22 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     }
     objects.extend(api_servers(options));
     objects.push(tenant_view());
+    objects.push(metrics_reader());
     objects
+}
+
+/// What each component asks about those who want to see its metrics.
+fn access_rules() -> [Value; 2] {
+    [
+        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+    ]
+}
+
+/// For the accounts of monitoring; bound to nobody.
+fn metrics_reader() -> Value {
+    let rules = json!([{ "nonResourceURLs": [names::PATH_METRICS], "verbs": ["get"] }]);
+    role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
 fn role(kind: &str, metadata: Value, rules: Value) -> Value {
@@ -98,6 +113,7 @@ fn controller_cluster_rules() -> Value {
         rule(names::OWN_GROUP, &[names::GATE_PROBES], &["create"]),
     ];
     rules.extend(headroom_rules());
+    rules.extend(access_rules());
     rules.extend(own_admission_rules());
     json!(rules)
 }
@@ -160,6 +176,7 @@ fn webhook_cluster_rules() -> Value {
         rule("", &["pods"], &["list", "watch"]),
     ];
     rules.extend(headroom_rules());
+    rules.extend(access_rules());
     json!(rules)
 }
 

@@ -8,7 +8,7 @@ use crate::expressions::{
     bound, elsewhere, gated, mirror, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
 };
 use crate::options::{InstallOptions, WebhookClient};
-use crate::render::{labels, set};
+use crate::render::{labels, set, set_in};
 
 /// Seconds that the API server waits for an answer.
 const TIMEOUT_SECONDS: u32 = 5;
@@ -190,16 +190,21 @@ fn hook(options: &InstallOptions, hook: Hook<'_>) -> Value {
 }
 
 fn client_config(options: &InstallOptions, path: &str) -> Value {
+    let path = match &options.webhook_path {
+        Some(secret) => format!("/{secret}{path}"),
+        None => path.to_owned(),
+    };
     let mut config = match &options.webhook_client {
         WebhookClient::Service => json!({ "service": {
             "name": names::WEBHOOK,
             "namespace": options.namespace,
-            "path": path,
             "port": names::WEBHOOK_SERVICE_PORT,
         }}),
         WebhookClient::Url(base) => json!({ "url": format!("{}{path}", base.trim_end_matches('/')) }),
     };
     if let Some(bundle) = &options.ca_bundle {
+        // Left out where it is not known yet: who applies the manifest again does not take it away.
+        set_in(&mut config, "service", "path", json!(path));
         set(&mut config, "caBundle", json!(k8s_openapi::ByteString(bundle.clone().into_bytes())));
     }
     config

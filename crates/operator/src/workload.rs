@@ -12,7 +12,7 @@ const NON_ROOT: u32 = 65532;
 const TOKEN_SECONDS: u32 = 3600;
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What differs between the two Deployments.
+/// What differs between the two Deployments. What all components have comes on top.
 struct Component {
     name: &'static str,
     arguments: Vec<String>,
@@ -30,22 +30,35 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
             "metadata": metadata(options, component.name),
-            "spec": { "minAvailable": 1, "selector": { "matchLabels": labels(Some(component.name)) } },
+            "spec": {
+                "minAvailable": 1,
+                "selector": { "matchLabels": labels(Some(component.name)) },
+                // Replicas that crash must not keep a node from being drained.
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
         }));
     }
     objects.push(service(options));
+    objects.push(metrics_service(options));
     objects
 }
 
-fn admin_listen() -> String {
-    format!("--admin-listen=0.0.0.0:{}", names::ADMIN_PORT)
+/// Arguments of every component: where it serves [`PORTS`].
+fn listen() -> [String; 2] {
+    [
+        format!("--admin-listen=0.0.0.0:{}", names::ADMIN_PORT),
+        format!("--metrics-listen=0.0.0.0:{}", names::METRICS_PORT),
+    ]
 }
+
+/// Ports of every component.
+const PORTS: [(&str, u16); 2] = [("admin", names::ADMIN_PORT), ("metrics", names::METRICS_PORT)];
 
 fn controller() -> Component {
     Component {
         name: names::CONTROLLER,
-        arguments: vec!["controller".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned(), admin_listen()],
-        ports: vec![("admin", names::ADMIN_PORT)],
+        arguments: vec!["controller".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()],
+        ports: vec![],
         cpu: "100m",
         memory: "256Mi",
     }
@@ -58,10 +71,9 @@ fn webhook() -> Component {
             "webhook".to_owned(),
             "--namespace=$(POD_NAMESPACE)".to_owned(),
             format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
-            admin_listen(),
             format!("--tls-secret={}", names::SERVING_SECRET),
         ],
-        ports: vec![("webhook", names::WEBHOOK_PORT), ("admin", names::ADMIN_PORT)],
+        ports: vec![("webhook", names::WEBHOOK_PORT)],
         cpu: "50m",
         memory: "128Mi",
     }
@@ -115,16 +127,18 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
 }
 
 fn container(options: &InstallOptions, component: &Component) -> Value {
+    let arguments = [component.arguments.as_slice(), &listen()].concat();
     let ports: Vec<Value> = component
         .ports
         .iter()
+        .chain(&PORTS)
         .map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }))
         .collect();
     json!({
         "name": component.name,
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": component.arguments,
+        "args": arguments,
         "env": [{
             "name": "POD_NAMESPACE",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
@@ -192,6 +206,26 @@ fn service(options: &InstallOptions) -> Value {
                 "name": "webhook",
                 "port": names::WEBHOOK_SERVICE_PORT,
                 "targetPort": "webhook",
+                "protocol": "TCP",
+            }],
+        },
+    })
+}
+
+/// Without an address of its own: each container is scraped by itself, under this name in the certificate.
+fn metrics_service(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(options, names::METRICS_SERVICE),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "selector": labels(None),
+            "ports": [{
+                "name": "metrics",
+                "port": names::METRICS_PORT,
+                "targetPort": "metrics",
                 "protocol": "TCP",
             }],
         },

@@ -142,13 +142,64 @@ fn a_webhook_outside_of_the_cluster_is_called_by_its_address() {
     );
     let not_own = "!has(request.namespace) || request.namespace != 'elsewhere'";
     assert_eq!(gater["matchConditions"][0]["expression"], not_own);
-    let service = of_kind(&objects, "Service")[0];
+    let services = of_kind(&objects, "Service");
+    assert_eq!(services.len(), 2);
+    let service = services[0];
     assert_eq!(service["metadata"]["namespace"], "elsewhere");
 }
 
 #[test]
-fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
+fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
+    let gater = |options: &InstallOptions| {
+        of_kind(&render(options), "MutatingWebhookConfiguration")[0]["webhooks"][0]["clientConfig"].clone()
+    };
+    let fields = |config: &Value| -> Vec<String> {
+        config["service"].as_object().expect("a service").keys().cloned().collect()
+    };
+    let shipped = gater(&InstallOptions::default());
+    assert_eq!(fields(&shipped), ["name", "namespace", "port"], "no path: applied again, it stays as it is");
+    assert!(shipped.get("caBundle").is_none());
+    let known = InstallOptions {
+        ca_bundle: Some("PEM".to_owned()),
+        webhook_path: Some("secret".to_owned()),
+        ..InstallOptions::default()
+    };
+    assert_eq!(gater(&known)["service"]["path"], "/secret/serve-path");
+}
+
+#[test]
+fn the_pods_are_reached_at_two_ports_and_reach_few() {
     let objects = render(&InstallOptions::default());
+    let policies = of_kind(&objects, "NetworkPolicy");
+    assert_eq!(policies.len(), 2);
+    let ports = |rules: &Value| -> Vec<u64> {
+        let rules = rules.as_array().expect("rules").iter();
+        rules
+            .flat_map(|rule| rule["ports"].as_array().expect("ports"))
+            .filter_map(|p| p["port"].as_u64())
+            .collect()
+    };
+    let [all, webhook] = [&policies[0]["spec"], &policies[1]["spec"]];
+    assert_eq!(ports(&all["ingress"]), [8444]);
+    let from = &all["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
+    assert_eq!(from, &json!({ "metrics": "enabled" }));
+    assert_eq!(ports(&all["egress"]), [443, 6443, 8443, 53, 53, 5353, 5353]);
+    assert_eq!(ports(&webhook["ingress"]), [8443]);
+    assert!(webhook["ingress"][0].get("from").is_none(), "API servers have no labels");
+    for deployment in of_kind(&objects, "Deployment") {
+        let pod = &deployment["spec"]["template"]["metadata"]["labels"];
+        for (key, value) in all["podSelector"]["matchLabels"].as_object().expect("labels") {
+            assert_eq!(&pod[key], value);
+        }
+    }
+    for budget in of_kind(&objects, "PodDisruptionBudget") {
+        assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
+    }
+}
+
+#[test]
+fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
+    let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
     let headroom = &validating[0]["webhooks"][5];
     assert_eq!(

@@ -1,14 +1,14 @@
 //! `sluice controller`: all replicas keep their caches warm, the one that holds the lease acts.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::certificates::{self, CertificateSettings};
@@ -22,18 +22,20 @@ use sluice_controllers::hooks;
 use sluice_engine::ChargeRules;
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
 use sluice_kube_ext::events::{Recorder, Report, Severity, recorder};
-use sluice_kube_ext::health::{self, Admin, Checks};
+use sluice_kube_ext::health::{Admin, Checks};
 use sluice_kube_ext::lease::plan::Timings;
 use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
+use sluice_kube_ext::tls::{CertStore, watch_secret};
+use sluice_kube_ext::watch::WatchHealth;
 use sluice_operator::{Gating, InstallOptions, WebhookClient};
 use sluice_window::Servers;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::headroom::{HeadroomArgs, Setup};
+use crate::metrics::MetricsArgs;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -47,9 +49,8 @@ pub struct ControllerArgs {
     /// Namespace of the installation: its lease and certificates are here, its pods are never held
     #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
     namespace: String,
-    /// Where probes and metrics are served, over HTTP
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
-    admin_listen: SocketAddr,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// How long smaller pods may pass the first in the queue before room is kept for it, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     queue_patience: u32,
@@ -91,7 +92,7 @@ pub struct ControllerArgs {
     #[command(flatten)]
     headroom: HeadroomArgs,
     /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::Clean)]
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::List)]
     mtq_leftovers: MtqLeftovers,
     /// How old a lock of managed-tenant-quota has to be before it counts as left behind, such as `60s`
     #[arg(long, value_name = "TIME", default_value = "60s")]
@@ -206,10 +207,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     for watch in watches {
         ready.add(watch.kind().to_owned(), move || watch.check());
     }
-    let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
-    let listener = TcpListener::bind(args.admin_listen)
-        .await
-        .with_context(|| format!("could not listen on {}", args.admin_listen))?;
+    let certs = Arc::new(CertStore::empty());
+    let admin = Admin { ready, ..Admin::default() };
+    let seen_by = (Arc::clone(&certs), client.clone());
+    args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
 
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
     let reporter = Reporter::default();
@@ -219,7 +220,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let apply =
         Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
 
-    tasks.spawn("admin", health::serve_admin(listener, health::router(admin), cancel.clone()));
+    tasks.spawn(
+        "certificate secret",
+        fallible(follow_certificate(client.clone(), &args.namespace, certs, &cancel)),
+    );
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
     tasks.spawn("watches", fallible(gate.clone().observe(client.clone(), cancel.clone())));
@@ -332,6 +336,21 @@ fn lease_timings(args: &ControllerArgs) -> anyhow::Result<Timings> {
         renew_deadline: time("lease-renew-deadline", args.lease_renew_deadline)?,
         retry: time("lease-retry-period", args.lease_retry_period)?,
     })
+}
+
+/// Keeps the certificate that metrics are served with.
+fn follow_certificate(
+    client: Client,
+    namespace: &str,
+    certs: Arc<CertStore>,
+    cancel: &CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    let (namespace, cancel) = (namespace.to_owned(), cancel.clone());
+    let load = move |secret: &Secret| certs.load_secret(secret);
+    async move {
+        let health = WatchHealth::new("secrets");
+        watch_secret(client, &namespace, names::SERVING_SECRET, load, health, cancel).await;
+    }
 }
 
 /// Starts `task` when this process begins to lead.

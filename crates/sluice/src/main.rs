@@ -4,9 +4,13 @@ mod controller;
 mod crds;
 mod headroom;
 mod logging;
+mod metrics;
 mod webhook;
 
 use clap::{Parser, Subcommand};
+
+#[cfg(panic = "abort")]
+compile_error!("a panic in a request must not end the process: build with panic = \"unwind\"");
 
 // Fast under fragmentation, and it gives memory back: a relist of a large cluster allocates a lot for a moment.
 #[global_allocator]
@@ -41,6 +45,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     cli.logging.init()?;
+    sluice_kube_ext::panics::end_process_on_panic();
     sluice_kube_ext::client::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

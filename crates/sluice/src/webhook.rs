@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
@@ -16,21 +17,23 @@ use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
 use sluice_kube_ext::events::recorder;
-use sluice_kube_ext::health::{self, Admin, Checks};
+use sluice_kube_ext::health::{Admin, Checks};
 use sluice_kube_ext::lease::unique_identity;
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::{CertStore, watch_files, watch_secret};
+use sluice_kube_ext::tls::{CertStore, secret_entry, server_config, watch_files, watch_secret};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_operator::certificates::is_path;
 use sluice_webhook::{
-    AaqSightings, App, HeadroomEndpoint, Limits, Settings, WebhookMetrics, headroom_router,
+    AaqSightings, App, HeadroomEndpoint, Limits, SecretPath, Settings, WebhookMetrics, behind,
+    headroom_router,
 };
 use sluice_window::{Headroom, Outcome};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::headroom::{self, HeadroomArgs};
+use crate::metrics::{MetricsArgs, bind};
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
@@ -50,10 +53,8 @@ pub struct WebhookArgs {
     /// Where admission requests are served, over HTTPS
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::WEBHOOK_PORT)))]
     pub listen: SocketAddr,
-    /// Where probes and metrics are served, over HTTP
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
-    pub admin_listen: SocketAddr,
-    /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key)
+    /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key) and the segment
+    /// before every path (key webhook-path)
     #[arg(long, value_name = "NAME", default_value = names::SERVING_SECRET, conflicts_with = "tls_cert_file")]
     pub tls_secret: String,
     /// PEM file with the serving certificate, instead of a Secret
@@ -62,21 +63,27 @@ pub struct WebhookArgs {
     /// PEM file with the key of the serving certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_key_file: Option<PathBuf>,
+    /// PEM file with authorities: only clients with a certificate of one of them are answered. For API servers that
+    /// have one by their `AdmissionConfiguration`
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     pub allowed_gate_remover: Vec<String>,
     /// Largest request body, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
     pub max_body_bytes: usize,
-    /// What all request bodies above 64 KiB may take together, in bytes
+    /// What all request bodies may take together beyond 64 KiB each, in bytes; one sender gets half of it at most
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bodies)]
     pub max_bodies_bytes: usize,
     /// Time in which a request body must have arrived, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000)]
     pub body_timeout_ms: u64,
-    /// Connections served at the same time
-    #[arg(long, value_name = "N", default_value_t = 1_024)]
+    /// Connections served at the same time; for one more an idle one is closed
+    #[arg(long, value_name = "N", default_value_t = ServeLimits::default().max_connections)]
     pub max_connections: usize,
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     #[command(flatten)]
     pub headroom: HeadroomArgs,
 }
@@ -101,7 +108,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let limits = Limits {
         body: args.max_body_bytes,
         bodies: args.max_bodies_bytes,
-        body_time: Duration::from_millis(args.body_timeout_ms),
+        time: Duration::from_millis(args.body_timeout_ms),
     };
     let app = App::new(settings, limits, metrics);
 
@@ -135,17 +142,14 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), ChargeRules::for_minor(version.minor));
     tasks.spawn("openings", end_openings(headroom, cancel.clone(), stopped));
     let service = sluice_webhook::router(Arc::clone(&app)).merge(headroom_router(app, endpoint));
-    serve_reviews(&mut tasks, &args, client, service, &ready, &mut registry, &cancel).await?;
+    let certs = serve_reviews(&mut tasks, &args, client.clone(), service, &mut registry, &cancel).await?;
+    let loaded = Arc::clone(&certs);
+    ready.add("certificate", move || loaded.check());
 
-    let admin = Admin { ready, registry: Arc::new(registry), ..Admin::default() };
-    let listener = bind(args.admin_listen).await?;
-    tasks.spawn("admin", health::serve_admin(listener, health::router(admin), cancel.clone()));
+    let admin = Admin { ready, ..Admin::default() };
+    args.metrics.serve(&mut tasks, admin, registry, (certs, client), &cancel).await?;
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
-}
-
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
 }
 
 /// Keeps the endpoints told whether an `AAQ` exists. Not part of readiness: pods are judged without it.
@@ -215,20 +219,17 @@ fn name_of(aaq: &PartialObjectMeta<AAQ>) -> String {
     aaq.name_any()
 }
 
-/// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes; not ready before the first
-/// one is loaded.
+/// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes. Returns where it is kept.
 async fn serve_reviews(
     tasks: &mut Tasks,
     args: &WebhookArgs,
     client: Client,
     service: Router,
-    ready: &Checks,
     registry: &mut Registry,
     cancel: &CancellationToken,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Arc<CertStore>> {
     let certs = Arc::new(CertStore::empty());
-    let loaded = Arc::clone(&certs);
-    ready.add("certificate", move || loaded.check());
+    let secret = Arc::new(SecretPath::default());
     match (&args.tls_cert_file, &args.tls_key_file) {
         (Some(cert), Some(key)) => {
             tasks.spawn(
@@ -238,9 +239,16 @@ async fn serve_reviews(
         }
         _ => {
             let (namespace, name) = (args.namespace.clone(), args.tls_secret.clone());
-            let (store, cancel) = (Arc::clone(&certs), cancel.clone());
+            let (store, path, cancel) = (Arc::clone(&certs), Arc::clone(&secret), cancel.clone());
+            let load = move |found: &Secret| {
+                let segment = secret_entry(found, names::SECRET_PATH);
+                path.set(
+                    segment.and_then(|bytes| std::str::from_utf8(bytes).ok()).filter(|text| is_path(text)),
+                );
+                store.load_secret(found);
+            };
             tasks.spawn("certificate secret", async move {
-                watch_secret(client, &namespace, &name, store, WatchHealth::new("secrets"), cancel).await;
+                watch_secret(client, &namespace, &name, load, WatchHealth::new("secrets"), cancel).await;
                 Ok::<_, Infallible>(())
             });
         }
@@ -250,11 +258,18 @@ async fn serve_reviews(
     let listener = bind(args.listen).await?;
     let limits = ServeLimits {
         max_connections: args.max_connections,
-        body_limit_bytes: args.max_body_bytes,
         // A target may wait for its turn nearly as long as the API server waits for the answer.
         request_timeout: REQUEST_TIME,
         ..ServeLimits::default()
     };
-    tasks.spawn("admission", serve(listener, certs, service, limits, metrics, cancel.clone()));
-    Ok(())
+    let client_ca = match &args.client_ca_file {
+        Some(file) => {
+            Some(std::fs::read(file).with_context(|| format!("could not read {}", file.display()))?)
+        }
+        None => None,
+    };
+    let tls = server_config(Arc::clone(&certs), client_ca.as_deref())?;
+    let service = behind(secret, service);
+    tasks.spawn("admission", end_with(serve(listener, tls, service, limits, metrics, cancel.clone())));
+    Ok(certs)
 }

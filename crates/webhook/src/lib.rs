@@ -16,13 +16,16 @@ pub mod pod_identity;
 pub mod quota_validate;
 pub mod review;
 pub mod router;
+pub mod secret_path;
 pub mod settings;
 pub mod verdict;
 
 pub use aaq_presence::AaqSightings;
+pub use body::Limits;
 pub use headroom::{HeadroomEndpoint, headroom_router};
 pub use metrics::WebhookMetrics;
 pub use review::{Operation, Review, ReviewError};
-pub use router::{App, Limits, router};
+pub use router::{App, router};
+pub use secret_path::{SecretPath, behind};
 pub use settings::{AaqPresence, Settings};
 pub use verdict::{PatchOp, Verdict};

@@ -1,19 +1,20 @@
 //! The HTTP contract of aaq.md §2.2: bodies in, verdicts out. Nothing about quotas is decided here.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use sluice_api::names;
 
 use crate::aaq_single::aaq_single;
-use crate::body::{BodyError, BodyReader, HeldBody};
+use crate::body::{BodyError, BodyReader, HeldBody, Limits};
 use crate::metrics::WebhookMetrics;
 use crate::mtq_lock::mtq_lock;
 use crate::pod_gate::pod_gate;
@@ -27,41 +28,18 @@ use crate::verdict::Verdict;
 /// The endpoint label of requests that never became a review.
 const NO_REVIEW: &str = "none";
 
-/// What one request may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Size of one body, in bytes. A review carries two objects of up to 1.5 MiB each and their escapes.
-    pub body: usize,
-    /// What all bodies being held may take together, in bytes, beyond a small part that each has free.
-    pub bodies: usize,
-    /// Time in which a body must have arrived.
-    pub body_time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { body: 8 << 20, bodies: 48 << 20, body_time: Duration::from_secs(5) }
-    }
-}
-
 /// What the handlers share.
 #[derive(Debug)]
 pub struct App {
     settings: ArcSwap<Settings>,
     metrics: WebhookMetrics,
     bodies: BodyReader,
-    body_time: Duration,
 }
 
 impl App {
     /// An application that starts with `settings`.
     pub fn new(settings: Settings, limits: Limits, metrics: WebhookMetrics) -> Arc<Self> {
-        Arc::new(Self {
-            settings: ArcSwap::from_pointee(settings),
-            metrics,
-            bodies: BodyReader::new(limits.body, limits.bodies),
-            body_time: limits.body_time,
-        })
+        Arc::new(Self { settings: ArcSwap::from_pointee(settings), metrics, bodies: BodyReader::new(limits) })
     }
 
     /// Tells all later verdicts whether an `AAQ` exists.
@@ -76,13 +54,12 @@ impl App {
     }
 }
 
-/// The HTTP service: the paths of the webhook configurations, and upstream's `/healthz`.
+/// The HTTP service: the paths of the webhook configurations.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route(names::PATH_SERVE, post(serve))
         .route(names::PATH_POD_IDENTITY, post(identify))
         .route(names::PATH_VALIDATE_PODS, post(lock))
-        .route("/healthz", get(async || "OK"))
         .with_state(app)
 }
 
@@ -180,12 +157,10 @@ async fn read_and_decide(
 /// The body of a request that may be a review.
 pub(crate) async fn read(app: &App, request: Request) -> Result<HeldBody<'_>, Refusal> {
     require_json(request.headers())?;
-    tokio::time::timeout(app.body_time, app.bodies.read(request.into_body()))
-        .await
-        .map_err(|_| {
-            Refusal::new(StatusCode::REQUEST_TIMEOUT, "admission request body did not arrive in time")
-        })?
-        .map_err(|error| Refusal::new(body_status(&error), error))
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip().to_canonical());
+    let body = app.bodies.read(peer, request.into_body()).await;
+    body.map_err(|error| Refusal::new(body_status(&error), error))
 }
 
 /// `application/json`, with or without parameters.
@@ -204,6 +179,7 @@ fn body_status(error: &BodyError) -> StatusCode {
     match error {
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         BodyError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        BodyError::Late => StatusCode::REQUEST_TIMEOUT,
         BodyError::Broken(_) => StatusCode::BAD_REQUEST,
     }
 }

@@ -3,9 +3,12 @@
 
 mod common;
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
 use base64::Engine as _;
 use common::{
@@ -15,7 +18,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::{AaqPresence, App, Limits, WebhookMetrics, router};
+use sluice_webhook::{AaqPresence, App, Limits, SecretPath, WebhookMetrics, behind, router};
 
 async fn answer(path: &str, review: &Value) -> Value {
     let (status, kind, body) = send(service(), request(path, serde_json::to_vec(review).unwrap())).await;
@@ -129,20 +132,40 @@ async fn content_types(#[case] value: &str, #[case] expected: u16) {
 #[rstest]
 #[case("GET", SERVE, 405)]
 #[case("PUT", IDENTITY, 405)]
-#[case("POST", "/healthz", 405)]
 #[case("GET", "/metrics", 404)]
 #[case("GET", "/debug/pprof", 404)]
 #[case("POST", "/", 404)]
 #[case("POST", "/serve-path/", 404)]
-#[case("GET", "/healthz", 200)]
 #[tokio::test]
 async fn other_paths_and_methods(#[case] method: &str, #[case] path: &str, #[case] expected: u16) {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-    let (status, _, body) = send(service(), request).await;
+    let (status, ..) = send(service(), request).await;
     assert_eq!(status.as_u16(), expected);
-    if expected == 200 {
-        assert_eq!(body, "OK");
+}
+
+#[tokio::test]
+async fn behind_a_secret_path_there_is_nothing_without_it() {
+    let secret = Arc::new(SecretPath::default());
+    secret.set(Some("0123456789abcdef"));
+    let service = behind(secret, service());
+    let review = serde_json::to_vec(&pod_create(TENANT, &json!({"spec": {}}))).unwrap();
+    for (path, expected) in [
+        ("/0123456789abcdef/serve-path", StatusCode::OK),
+        (SERVE, StatusCode::NOT_FOUND),
+        ("/0123456789abcdee/serve-path", StatusCode::NOT_FOUND),
+        ("/0123456789abcdef/other", StatusCode::NOT_FOUND),
+        ("/0123456789abcdef", StatusCode::NOT_FOUND),
+    ] {
+        let (status, ..) = send(service.clone(), request(path, review.clone())).await;
+        assert_eq!(status, expected, "{path}");
     }
+    // Who does not know it is turned away before a byte of the body is read.
+    let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+    let (status, ..) = send(service.clone(), request(SERVE, never)).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let probe = Request::get("/healthz").body(Body::empty()).unwrap();
+    let (status, _, body) = send(service, probe).await;
+    assert_eq!((status, body.as_ref()), (StatusCode::OK, &b"OK"[..]));
 }
 
 /// A body of unknown length, in pieces.
@@ -166,17 +189,21 @@ async fn large_bodies_are_refused_early() {
 
 #[tokio::test]
 async fn large_bodies_share_a_budget_that_small_ones_do_not_need() {
-    let limits = Limits { body: 1 << 20, bodies: 100 << 10, ..Limits::default() };
+    let limits = Limits { body: 1 << 20, bodies: 400 << 10, ..Limits::default() };
     let service = router(App::new(settings(), limits, WebhookMetrics::default()));
-    // One body that takes most of the budget and does not end.
+    // One body that takes what one sender may, half of the budget, and does not end.
     let (mut feed, end) = futures::channel::mpsc::channel::<Result<Bytes, std::io::Error>>(0);
     let held = tokio::spawn(send(service.clone(), request(SERVE, Body::from_stream(end))));
-    for _ in 0..3 {
+    for _ in 0..4 {
         // With no buffer, the next piece is taken only after the one before was counted.
         futures::SinkExt::send(&mut feed, Ok(Bytes::from(vec![b' '; 50 << 10]))).await.unwrap();
     }
     let (status, _, _) = send(service.clone(), request(SERVE, vec![b' '; 150 << 10])).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let mut other = request(SERVE, vec![b' '; 150 << 10]);
+    other.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 2], 1))));
+    let (status, _, _) = send(service.clone(), other).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "another sender has room: read, and found to be no JSON");
     let small = serde_json::to_vec(&pod_create(TENANT, &json!({"spec": {}}))).unwrap();
     let (status, _, _) = send(service.clone(), request(SERVE, small)).await;
     assert_eq!(status, StatusCode::OK);
@@ -188,11 +215,18 @@ async fn large_bodies_share_a_budget_that_small_ones_do_not_need() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_times_out() {
-    let limits = Limits { body_time: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
     let service = router(App::new(settings(), limits, WebhookMetrics::default()));
-    let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
-    let (status, _, _) = send(service, request(SERVE, never)).await;
-    assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
+    let never = || futures::stream::pending::<Result<Bytes, std::io::Error>>();
+    let started = tokio::time::Instant::now();
+    let (status, _, _) = send(service.clone(), request(SERVE, Body::from_stream(never()))).await;
+    assert_eq!((status, started.elapsed().as_secs()), (StatusCode::REQUEST_TIMEOUT, 5));
+    // What holds a share of the budget has to go on.
+    let begun = futures::stream::iter([Ok(Bytes::from(vec![b' '; 100 << 10]))]);
+    let stalled = Body::from_stream(futures::StreamExt::chain(begun, never()));
+    let started = tokio::time::Instant::now();
+    let (status, _, _) = send(service, request(SERVE, stalled)).await;
+    assert_eq!((status, started.elapsed().as_secs()), (StatusCode::REQUEST_TIMEOUT, 2));
 }
 
 #[tokio::test]

@@ -34,6 +34,8 @@ const WEBHOOK: &[&str] = &[
     "client_p50_ms",
     "client_p99_ms",
     "cpu_us_per_request",
+    "under_attack_p99_ms",
+    "rss_mib",
     "buckets/0/count",
 ];
 /// Pods that wait, pods that arrive, pods that come now and then: in one namespace, and in many.

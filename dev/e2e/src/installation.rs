@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
@@ -19,6 +19,7 @@ use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
+use crate::scrape::{self, Scraper};
 
 /// How long the API server may take until it enforces the admission policy.
 const LOCKING: Duration = Duration::from_secs(90);
@@ -79,6 +80,7 @@ pub struct Installation<'b> {
     setup: Setup,
     webhook_port: u16,
     started: AtomicU32,
+    scraper: Scraper,
 }
 
 /// A running controller.
@@ -133,7 +135,8 @@ impl<'b> Installation<'b> {
         // Before the webhook answers, its configurations refuse every pod.
         let objects = objects.filter(|object| !(setup.without_webhook && is_about_pods(object)));
         bed.apply_objects(objects.collect::<Vec<_>>()).await?;
-        Ok(Self { bed, setup, webhook_port, started: AtomicU32::new(0) })
+        let scraper = Scraper::on(bed).await?;
+        Ok(Self { bed, setup, webhook_port, started: AtomicU32::new(0), scraper })
     }
 
     /// Applies, and starts one controller and one webhook; returns when both are ready and pods are gated.
@@ -189,6 +192,7 @@ impl<'b> Installation<'b> {
         all.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));
+        all.extend(self.metrics(&admin, all.contains(&"--no-webhook-setup".into()))?);
         let program = self.bed.program(&self.name("controller"), build::sluice()?, all, log_settings())?;
         Ok(Controller { program, admin })
     }
@@ -212,9 +216,36 @@ impl<'b> Installation<'b> {
         all.extend(["--admin-listen".into(), admin.clone().into()]);
         all.extend(["--listen".into(), format!("127.0.0.1:{port}").into()]);
         all.extend(args.iter().map(Into::into));
+        all.extend(self.metrics(&admin, false)?);
         let program = self.bed.program(&self.name("webhook"), build::sluice()?, all, log_settings())?;
         ready(&admin, &program).await?;
         Ok(Webhook { program, admin })
+    }
+
+    /// Arguments about the metrics of a program with its probes at `admin`. Without a certificate they are `plain`. Each
+    /// scrape is a new one: tests look at what has just happened.
+    fn metrics(&self, admin: &str, plain: bool) -> anyhow::Result<Vec<OsString>> {
+        let mut args: Vec<OsString> = vec!["--metrics-cache=0s".into()];
+        if plain {
+            args.push("--metrics-plain".into());
+        } else {
+            let metrics = format!("127.0.0.1:{}", free_port()?);
+            scrape::register(admin, &metrics, &self.scraper);
+            args.extend(["--metrics-listen".into(), metrics.into()]);
+        }
+        Ok(args)
+    }
+
+    /// A path of the webhook with the segment before it that only webhook configurations know.
+    ///
+    /// # Errors
+    /// When the API server does not tell, or there is no such segment yet.
+    pub async fn webhook_path(&self, path: &str) -> anyhow::Result<String> {
+        let secrets: kube::Api<Secret> = kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
+        let secret = secrets.get(names::SERVING_SECRET).await?;
+        let segment = secret.data.as_ref().and_then(|data| data.get(names::SECRET_PATH));
+        let segment = segment.context("the Secret holds no path of the webhook")?;
+        Ok(format!("/{}{path}", String::from_utf8_lossy(&segment.0)))
     }
 
     /// Where the API server reaches the webhook.
@@ -327,11 +358,17 @@ fn tail(log: &str) -> String {
     lines.iter().skip(lines.len().saturating_sub(20)).copied().collect::<Vec<_>>().join("\n")
 }
 
-/// A plain HTTP GET; status and body.
+/// Asks a program for its probes over plain HTTP, or for its metrics as monitoring does; status and body. `address` is
+/// that of the probes.
 ///
 /// # Errors
 /// When nobody answers.
 pub async fn get(address: &str, path: &str) -> anyhow::Result<(u16, String)> {
+    if path == names::PATH_METRICS
+        && let Some(answer) = scrape::of(address).await
+    {
+        return answer;
+    }
     let client: HttpClient<_, Empty<Bytes>> = HttpClient::builder(TokioExecutor::new()).build_http();
     let answer = client.get(format!("http://{address}{path}").parse()?).await?;
     let status = answer.status().as_u16();

@@ -8,6 +8,7 @@ pub mod call;
 pub mod installation;
 pub mod intruders;
 pub mod objects;
+pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod tenant;

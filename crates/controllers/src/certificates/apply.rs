@@ -11,7 +11,7 @@ use kube::api::{ObjectMeta, PostParams};
 use sluice_api::names;
 use sluice_kube_ext::client::with_deadline;
 use sluice_kube_ext::retry::{Failure, classify};
-use sluice_operator::certificates::{CaPair, CertError, CertStep, issue_serving, new_authority};
+use sluice_operator::certificates::{CaPair, CertError, CertStep, issue_serving, new_authority, new_path};
 
 use super::plan::ca_pair;
 
@@ -58,10 +58,17 @@ pub(super) async fn apply(
     for step in steps {
         let pair = ca.as_ref().map(ca_pair);
         match step {
-            CertStep::NewAuthority { keep } => {
-                let pair = new_authority(now, &keep)?;
+            CertStep::NewAuthority { keep, path } => {
+                let mut pair = new_authority(now, &keep)?;
+                pair.path = path.unwrap_or(pair.path);
                 ca = Some(write(api, names::CA_SECRET, ca.take(), ca_data(pair)).await?);
                 tracing::info!(secret = names::CA_SECRET, "certificate authority renewed");
+            }
+            CertStep::NewPath => {
+                let Some(pair) = pair else { continue };
+                let data = ca_data(CaPair { path: new_path()?, ..pair });
+                ca = Some(write(api, names::CA_SECRET, ca.take(), data).await?);
+                tracing::info!(secret = names::CA_SECRET, "the webhook has a new path");
             }
             CertStep::StoreBundle { bundle } => {
                 let Some(pair) = pair else { continue };
@@ -76,6 +83,7 @@ pub(super) async fn apply(
                     (names::TLS_CERT, issued.certificate),
                     (names::TLS_KEY, issued.key),
                     (names::CA_BUNDLE, pair.bundle),
+                    (names::SECRET_PATH, issued.path),
                 ]);
                 serving = Some(write(api, names::SERVING_SECRET, serving.take(), data).await?);
                 tracing::info!(secret = names::SERVING_SECRET, "serving certificate renewed");
@@ -88,10 +96,15 @@ pub(super) async fn apply(
 type Data = BTreeMap<String, ByteString>;
 
 fn ca_data(pair: CaPair) -> Data {
-    data([(names::TLS_CERT, pair.certificate), (names::TLS_KEY, pair.key), (names::CA_BUNDLE, pair.bundle)])
+    data([
+        (names::TLS_CERT, pair.certificate),
+        (names::TLS_KEY, pair.key),
+        (names::CA_BUNDLE, pair.bundle),
+        (names::SECRET_PATH, pair.path),
+    ])
 }
 
-fn data(entries: [(&str, String); 3]) -> Data {
+fn data(entries: [(&str, String); 4]) -> Data {
     entries.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).into()
 }
 

@@ -6,7 +6,7 @@
 
 mod apply;
 pub(crate) mod observe;
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -44,15 +44,15 @@ pub enum LoopError {
 pub struct CertificateSettings {
     /// Namespace of the Secrets.
     pub namespace: String,
-    /// Names the serving certificate is for. Default: those of the webhook's Service; tests that run the webhook
-    /// elsewhere add its host.
+    /// Names the serving certificate is for. Default: those of the Services; who runs the webhook elsewhere adds its host.
     pub names: Vec<String>,
 }
 
 impl CertificateSettings {
-    /// For the webhook's Service in `namespace`.
+    /// For the Services of webhook and metrics in `namespace`.
     pub fn new(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), names: service_names(names::WEBHOOK, namespace) }
+        let names = [names::WEBHOOK, names::METRICS_SERVICE].map(|name| service_names(name, namespace));
+        Self { namespace: namespace.to_owned(), names: names.concat() }
     }
 }
 

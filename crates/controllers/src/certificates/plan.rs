@@ -61,11 +61,16 @@ pub(crate) fn ca_pair(secret: &Secret) -> CaPair {
         certificate: text(secret, names::TLS_CERT),
         key: text(secret, names::TLS_KEY),
         bundle: text(secret, names::CA_BUNDLE),
+        path: text(secret, names::SECRET_PATH),
     }
 }
 
 fn serving_pair(secret: &Secret) -> ServingPair {
-    ServingPair { certificate: text(secret, names::TLS_CERT), key: text(secret, names::TLS_KEY) }
+    ServingPair {
+        certificate: text(secret, names::TLS_CERT),
+        key: text(secret, names::TLS_KEY),
+        path: text(secret, names::SECRET_PATH),
+    }
 }
 
 fn text(secret: &Secret, key: &str) -> String {

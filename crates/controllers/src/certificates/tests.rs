@@ -36,8 +36,9 @@ fn good_secrets_are_left_alone_until_half_of_the_serving_certificates_life() {
     let now = Timestamp::from_second(1_800_000_000).expect("in range");
     let ca = new_authority(now, "").expect("an authority");
     let serving = issue_serving(now, &ca, &names).expect("a certificate");
-    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), ("ca.crt", &ca.bundle)]);
-    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key)]);
+    let path = ("webhook-path", ca.path.as_str());
+    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key), path]);
+    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), ("ca.crt", &ca.bundle), path]);
     let later = now + SignedDuration::from_hours(2);
     let round = next_round(later, &ca, &serving, &names);
     let Round::Rest { until } = round else { panic!("nothing to do: {round:?}") };

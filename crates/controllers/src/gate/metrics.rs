@@ -11,8 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use sluice_engine::{Quantity, status_target};
-use sluice_index::{NamespaceId, QuotaRecord};
+use sluice_engine::{Quantity, QuotaId, status_target};
 
 use super::state::State;
 use super::stats::Stats;
@@ -93,25 +92,83 @@ impl GateMetrics {
 #[derive(Debug)]
 pub struct QuotaCollector(pub Arc<Mutex<State>>);
 
+/// How many quotas are copied before the gate gets its turn.
+const SLICE: usize = 64;
+
+/// A quota as it is shown.
+struct Row {
+    namespace: String,
+    name: String,
+    created: i64,
+    held: usize,
+    /// `hard` and `used` by resource; none of a quota that cannot be read.
+    amounts: [Vec<(String, Quantity)>; 2],
+}
+
+impl Row {
+    fn of(state: &State, id: QuotaId) -> Option<Self> {
+        let (_, namespaces, quotas) = state.index();
+        let quota = quotas.get(id)?;
+        let namespace = namespaces.get(quota.namespace).map_or("", |namespace| &*namespace.name);
+        let amounts = match (&quota.compiled, state.book().ledger(id)) {
+            (Ok(compiled), Some(ledger)) => {
+                let target = status_target(compiled, ledger);
+                [target.hard, target.used]
+            }
+            _ => Default::default(),
+        };
+        Some(Self {
+            namespace: namespace.to_owned(),
+            name: quota.name.to_string(),
+            created: quota.created,
+            held: state.book().held(id),
+            amounts,
+        })
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 2] {
+        [("resourcequota", &self.name), ("namespace", &self.namespace)]
+    }
+}
+
+impl QuotaCollector {
+    /// All rows. The state is locked for some of them at a time: what is shown of one quota belongs together.
+    fn rows(&self) -> Vec<Row> {
+        let ids: Vec<QuotaId> = self.0.lock().index().2.iter().map(|(id, _)| id).collect();
+        let mut rows = Vec::with_capacity(ids.len());
+        for slice in ids.chunks(SLICE) {
+            let state = self.0.lock();
+            rows.extend(slice.iter().filter_map(|id| Row::of(&state, *id)));
+        }
+        rows
+    }
+}
+
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let state = self.0.lock();
-        let (pods, namespaces, quotas) = state.index();
-        let name_of = |id: NamespaceId| namespaces.get(id).map_or("", |namespace| &*namespace.name);
+        let rows = self.rows();
+        let counts = {
+            let state = self.0.lock();
+            let (pods, _, quotas) = state.index();
+            [
+                ("sluice_held_pods", "Pods that are held by the gate", state.held()),
+                ("sluice_index_pods", "Pods in memory", pods.len()),
+                ("sluice_index_quotas", "Quotas in memory", quotas.len()),
+            ]
+        };
         let mut usage = encoder.encode_descriptor(
             "kube_application_aware_resourcequota",
             "Limits and usage of each resource of each ApplicationAwareResourceQuota",
             None,
             MetricType::Gauge,
         )?;
-        for (id, quota) in quotas.iter() {
-            let (Ok(compiled), Some(ledger)) = (&quota.compiled, state.book().ledger(id)) else { continue };
-            let target = status_target(compiled, ledger);
-            for (kind, list) in [("hard", &target.hard), ("used", &target.used)] {
+        for row in &rows {
+            let [name, namespace] = row.labels();
+            for (kind, list) in ["hard", "used"].into_iter().zip(&row.amounts) {
                 for (resource, quantity) in list {
                     let labels = [
-                        ("resourcequota", &*quota.name),
-                        ("namespace", name_of(quota.namespace)),
+                        name,
+                        namespace,
                         ("resource", resource.as_str()),
                         ("type", kind),
                         ("unit", unit(resource)),
@@ -120,16 +177,14 @@ impl Collector for QuotaCollector {
                 }
             }
         }
-        let created = |quota: &QuotaRecord| quota.created;
         let mut creation = encoder.encode_descriptor(
             "kube_application_aware_resourcequota_creation_timestamp_seconds",
             "When each ApplicationAwareResourceQuota was created, in seconds since the epoch",
             None,
             MetricType::Gauge,
         )?;
-        for (_, quota) in quotas.iter() {
-            let labels = [("resourcequota", &*quota.name), ("namespace", name_of(quota.namespace))];
-            ConstGauge::new(created(quota)).encode(creation.encode_family(&labels)?)?;
+        for row in &rows {
+            ConstGauge::new(row.created).encode(creation.encode_family(&row.labels())?)?;
         }
         let mut held = encoder.encode_descriptor(
             "sluice_quota_held_pods",
@@ -137,16 +192,11 @@ impl Collector for QuotaCollector {
             None,
             MetricType::Gauge,
         )?;
-        for (id, quota) in quotas.iter() {
-            let labels = [("resourcequota", &*quota.name), ("namespace", name_of(quota.namespace))];
-            let count = i64::try_from(state.book().held(id)).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(held.encode_family(&labels)?)?;
+        for row in &rows {
+            let count = i64::try_from(row.held).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(held.encode_family(&row.labels())?)?;
         }
-        for (name, help, value) in [
-            ("sluice_held_pods", "Pods that are held by the gate", state.held()),
-            ("sluice_index_pods", "Pods in memory", pods.len()),
-            ("sluice_index_quotas", "Quotas in memory", quotas.len()),
-        ] {
+        for (name, help, value) in counts {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }

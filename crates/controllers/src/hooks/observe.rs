@@ -18,10 +18,12 @@ use sluice_api::names;
 use sluice_index::wire::AaqWire;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch as watch_kind};
 use sluice_operator::AdmissionPolicy;
+use sluice_operator::certificates::is_path;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::observe::{Seen, follow_one};
+use crate::certificates::plan::ca_pair;
 
 /// Which of our admission objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +87,8 @@ pub(super) struct World {
     pub(super) fixed: BTreeMap<Kind, Option<Fixed>>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
+    /// Known with the bundle. `None` then: the webhook's paths have no segment of their own.
+    pub(super) path: Option<String>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
     pub(super) selector: Option<Option<LabelSelector>>,
     /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
@@ -118,6 +122,7 @@ impl Sources {
             self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
                 // An authority that is missing is about to be made; until then the old ones stay trusted.
                 world.bundle = secret.and_then(bundle);
+                world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
             }),
             self.follow_into(
                 Api::all(client()),

@@ -12,6 +12,8 @@ use super::policies::{self, Selectors};
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
+/// Where an entry has the authorities and the path.
+const CLIENT: [&str; 1] = ["clientConfig"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
 /// The entries that follow the `AAQ`; the other webhooks see all namespaces.
@@ -68,6 +70,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
         restore: world.installed,
     };
     let mut options = options.clone();
+    options.webhook_path.clone_from(&world.path);
     options.ca_bundle = wanted.bundle.map(|bundle| String::from_utf8_lossy(bundle).into_owned());
     if let Some(selector) = &wanted.selector {
         options.namespace_selector.clone_from(selector);
@@ -123,7 +126,8 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
     if wanted.bundle.is_none() {
-        replace(&mut entry, &BUNDLE, live_bundle);
+        // Nor is the path.
+        replace(&mut entry, &CLIENT, live.pointer("/clientConfig"));
     }
     let unlike = !same(&without(live.clone(), &BUNDLE), &without(entry.clone(), &BUNDLE));
     if unlike && wanted.restore {

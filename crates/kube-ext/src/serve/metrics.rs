@@ -9,20 +9,12 @@ use prometheus_client::registry::Registry;
 /// Why a client was turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum Refusal {
-    /// Too many connections.
+    /// A connection too many.
     Connections,
+    /// A connection was closed for another.
+    Displaced,
     /// The handshake failed or took too long.
     Handshake,
-    /// Too many requests at a time (429).
-    Requests,
-    /// Too many bytes of bodies at a time (429).
-    Buffer,
-    /// Body over the limit (413).
-    BodyTooLarge,
-    /// Body not there in time (408).
-    BodyTooSlow,
-    /// Body broken off or malformed (400).
-    BodyBroken,
     /// No answer in time (503).
     NoAnswer,
 }
@@ -61,19 +53,8 @@ impl ServeMetrics {
     /// Everything that was turned away so far.
     pub fn refused(&self) -> u64 {
         use Refusal as R;
-        [
-            R::Connections,
-            R::Handshake,
-            R::Requests,
-            R::Buffer,
-            R::BodyTooLarge,
-            R::BodyTooSlow,
-            R::BodyBroken,
-            R::NoAnswer,
-        ]
-        .into_iter()
-        .map(|reason| self.refused.get(&Reason { reason }).map_or(0, |counter| counter.get()))
-        .sum()
+        let count = |reason| self.refused.get(&Reason { reason }).map_or(0, |counter| counter.get());
+        [R::Connections, R::Displaced, R::Handshake, R::NoAnswer].into_iter().map(count).sum()
     }
 
     pub(super) fn panicked(&self) {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,44 +12,97 @@ use tokio::time::{Instant, Sleep};
 
 use super::ServeLimits;
 
-/// How many requests of a connection are being worked on; shared by the stream and the service above it.
+/// What a connection is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// For its handshake, or for a request.
+    Waiting,
+    /// The header of a request is there, its body is not.
+    Reading,
+    /// A request is there as a whole.
+    Answering,
+}
+
+/// What is known of a connection; shared by its stream, the service above it and the table of all connections.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
-    running: Arc<AtomicUsize>,
+pub(super) struct Pace(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    phase: AtomicU8,
+    proven: AtomicBool,
+    /// Milliseconds since the first connection of the process.
+    since: AtomicU64,
+}
+
+/// Milliseconds that all connections are compared by.
+fn now_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Pace {
     pub(super) fn new() -> Self {
-        Self { running: Arc::default() }
+        let since = AtomicU64::new(now_ms());
+        Self(Arc::new(Shared { phase: AtomicU8::new(0), proven: AtomicBool::new(false), since }))
     }
 
     /// A request's header is complete; its work lasts until the guard is dropped.
     pub(super) fn begin(&self) -> Working {
-        self.running.fetch_add(1, Relaxed);
-        Working(self.running.clone())
+        self.0.phase.store(1, Relaxed);
+        Working(self.clone())
+    }
+
+    /// The request's body is complete.
+    pub(super) fn complete(&self) {
+        self.0.phase.store(2, Relaxed);
+    }
+
+    /// The client had a successful answer.
+    pub(super) fn prove(&self) {
+        self.0.proven.store(true, Relaxed);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.0.phase.load(Relaxed) {
+            0 => Phase::Waiting,
+            1 => Phase::Reading,
+            _ => Phase::Answering,
+        }
     }
 
     fn is_working(&self) -> bool {
-        self.running.load(Relaxed) > 0
+        self.phase() != Phase::Waiting
+    }
+
+    fn is_proven(&self) -> bool {
+        self.0.proven.load(Relaxed)
+    }
+
+    /// Phase, whether it is proven, and since when it waits.
+    pub(super) fn seen(&self) -> (Phase, bool, u64) {
+        (self.phase(), self.is_proven(), self.0.since.load(Relaxed))
     }
 }
 
 /// See [`Pace::begin`].
-pub(super) struct Working(Arc<AtomicUsize>);
+pub(super) struct Working(Pace);
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let Self(Pace(shared)) = self;
+        shared.since.store(now_ms(), Relaxed);
+        shared.phase.store(0, Relaxed);
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum Wait {
     /// Nothing of the next request has arrived.
     Idle,
     /// A header has begun.
     Header,
-    /// At least one request is being worked on; its own limits apply.
+    /// A request is being worked on; its own limits apply.
     Working,
 }
 
@@ -57,8 +110,7 @@ enum Phase {
 pub(super) struct Paced<S> {
     inner: S,
     pace: Pace,
-    phase: Phase,
-    h2: bool,
+    wait: Wait,
     header: Duration,
     idle: Duration,
     working: Duration,
@@ -67,46 +119,42 @@ pub(super) struct Paced<S> {
 
 impl<S> Paced<S> {
     /// A fresh connection owes its first header at once.
-    pub(super) fn new(inner: S, pace: Pace, h2: bool, limits: &ServeLimits) -> Self {
+    pub(super) fn new(inner: S, pace: Pace, limits: &ServeLimits) -> Self {
         Self {
             inner,
             pace,
-            phase: Phase::Header,
-            h2,
+            wait: Wait::Header,
             header: limits.header_timeout,
             idle: limits.idle_timeout,
-            // The body and the answer have one request timeout each; the rest is for sending the answer.
-            working: limits.request_timeout * 3,
+            // What comes on top is for sending the answer.
+            working: limits.request_timeout * 2,
             deadline: Box::pin(tokio::time::sleep(limits.header_timeout)),
         }
     }
 
-    fn enter(&mut self, phase: Phase) {
-        let limit = match phase {
-            Phase::Idle => self.idle,
-            Phase::Header => self.header,
-            Phase::Working => self.working,
+    fn enter(&mut self, wait: Wait) {
+        let limit = match wait {
+            Wait::Idle if self.pace.is_proven() => self.idle,
+            // Who never had a successful answer is not worth a slot for longer than a header may take.
+            Wait::Idle | Wait::Header => self.header,
+            Wait::Working => self.working,
         };
-        self.phase = phase;
+        self.wait = wait;
         self.deadline.as_mut().reset(Instant::now() + limit);
     }
 
     /// Follows what the service above did since the last call.
     fn follow(&mut self) {
-        match (self.phase, self.pace.is_working()) {
-            (Phase::Idle | Phase::Header, true) => self.enter(Phase::Working),
-            (Phase::Working, false) => self.enter(Phase::Idle),
+        match (self.wait, self.pace.is_working()) {
+            (Wait::Idle | Wait::Header, true) => self.enter(Wait::Working),
+            (Wait::Working, false) => self.enter(Wait::Idle),
             _ => {}
         }
     }
 
     fn received(&mut self) {
-        match self.phase {
-            // HTTP/2 has frames that belong to no request, so its streams are watched one by one above.
-            Phase::Idle | Phase::Header if self.h2 => self.enter(Phase::Idle),
-            Phase::Idle => self.enter(Phase::Header),
-            Phase::Working if self.h2 => self.enter(Phase::Working),
-            Phase::Header | Phase::Working => {}
+        if self.wait == Wait::Idle {
+            self.enter(Wait::Header);
         }
     }
 

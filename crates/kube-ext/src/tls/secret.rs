@@ -1,6 +1,4 @@
-//! Certificate and key from a Secret of type `kubernetes.io/tls`, followed by a watch.
-
-use std::sync::Arc;
+//! What a server loads from a Secret, followed by a watch.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -9,15 +7,14 @@ use tokio_util::sync::CancellationToken;
 use super::CertStore;
 use crate::watch::{Delta, WatchHealth, WatchOptions, watch};
 
-/// Loads `tls.crt` and `tls.key` of one Secret into `store` now and after each change, until `cancel`.
+/// Hands one Secret to `load` now and after each change, until `cancel`.
 ///
-/// A Secret that is missing, deleted or unusable is logged; what was loaded before stays in use. Needs `list` and `watch`
-/// on this one name only.
+/// A Secret that is deleted is logged; what was loaded before stays in use. Needs `list` and `watch` on this one name only.
 pub async fn watch_secret(
     client: Client,
     namespace: &str,
     name: &str,
-    store: Arc<CertStore>,
+    load: impl Fn(&Secret) + Send,
     health: WatchHealth,
     cancel: CancellationToken,
 ) {
@@ -28,7 +25,7 @@ pub async fn watch_secret(
         Delta::Listed(secret) | Delta::Applied(secret)
             if secret.metadata.name.as_deref() == Some(&wanted) =>
         {
-            load(&secret, &wanted, &store);
+            load(&secret);
         }
         Delta::Deleted(_) => tracing::warn!(secret = %wanted, "serving certificate deleted; it stays in use"),
         _ => {}
@@ -36,13 +33,21 @@ pub async fn watch_secret(
     watch(api, options, sink, health, cancel).await;
 }
 
-fn load(secret: &Secret, name: &str, store: &CertStore) {
-    let field =
-        |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice());
-    let (Some(chain), Some(key)) = (field("tls.crt"), field("tls.key")) else {
-        return tracing::warn!(secret = name, "has no tls.crt or no tls.key yet");
-    };
-    if let Err(error) = store.set_pem(chain, key) {
-        tracing::warn!(secret = name, %error, "serving certificate refused; the previous one stays in use");
+/// The bytes under a key of a Secret.
+pub fn secret_entry<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice())
+}
+
+impl CertStore {
+    /// Loads `tls.crt` and `tls.key` of a Secret of type `kubernetes.io/tls`. What is missing or unusable is logged.
+    pub fn load_secret(&self, secret: &Secret) {
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        let (Some(chain), Some(key)) = (secret_entry(secret, "tls.crt"), secret_entry(secret, "tls.key"))
+        else {
+            return tracing::warn!(secret = name, "has no tls.crt or no tls.key yet");
+        };
+        if let Err(error) = self.set_pem(chain, key) {
+            tracing::warn!(secret = name, %error, "serving certificate refused; the previous one stays in use");
+        }
     }
 }

@@ -132,8 +132,10 @@ async fn a_secret_is_followed() {
     let store = Arc::new(CertStore::empty());
     let (cancel, health) = (CancellationToken::new(), WatchHealth::new("secrets"));
     let (held, done, synced) = (store.clone(), cancel.clone(), health.clone());
-    let task =
-        tokio::spawn(async move { watch_secret(client, "system", "serving", held, synced, done).await });
+    let task = tokio::spawn(async move {
+        let load = move |secret: &k8s_openapi::api::core::v1::Secret| held.load_secret(secret);
+        watch_secret(client, "system", "serving", load, synced, done).await;
+    });
     eventually("certificate from the Secret", || serves(&store, &issued)).await;
     cancel.cancel();
     task.await.unwrap();

@@ -1,4 +1,4 @@
-//! Makes keys and certificates. The only place that is not deterministic: keys are random.
+//! Makes keys, certificates and the webhook's path. The only place that is not deterministic: keys are random.
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
@@ -7,7 +7,7 @@ use rcgen::{
 };
 
 use super::inspect::{authorities, normal};
-use super::{BACKDATE, CA_LIFETIME, CaPair, CertError, SERVING_LIFETIME, ServingPair};
+use super::{BACKDATE, CA_LIFETIME, CaPair, CertError, PATH_BYTES, SERVING_LIFETIME, ServingPair};
 
 /// A new authority, valid from `now`, whose bundle also has the authorities of `old_bundle` that have not
 /// expired.
@@ -32,7 +32,17 @@ pub fn new_authority(now: Timestamp, old_bundle: &str) -> Result<CaPair, CertErr
             bundle.push_str(&old);
         }
     }
-    Ok(CaPair { certificate, key: key.serialize_pem(), bundle })
+    Ok(CaPair { certificate, key: key.serialize_pem(), bundle, path: new_path()? })
+}
+
+/// A segment for the webhook's paths: 128 random bits in hexadecimal digits.
+///
+/// # Errors
+/// When there are no random numbers.
+pub fn new_path() -> Result<String, CertError> {
+    let mut bytes = [0_u8; PATH_BYTES];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| CertError::Random)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A serving certificate for `names`, valid from `now` and not longer than its authority.
@@ -54,7 +64,7 @@ pub fn issue_serving(now: Timestamp, ca: &CaPair, names: &[String]) -> Result<Se
     let end = until(now, SERVING_LIFETIME);
     dates(&mut params, now, ca_end.map_or(end, |ca_end| end.min(ca_end)));
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
-    Ok(ServingPair { certificate: certificate.pem(), key: key.serialize_pem() })
+    Ok(ServingPair { certificate: certificate.pem(), key: key.serialize_pem(), path: ca.path.clone() })
 }
 
 fn until(now: Timestamp, lifetime: SignedDuration) -> Timestamp {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::inspect::{self, Validity};
-use super::{BACKDATE, CA_RENEW_AFTER, CaPair, SETTLE, ServingPair};
+use super::{BACKDATE, CA_RENEW_AFTER, CaPair, SETTLE, ServingPair, is_path};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,11 @@ pub enum CertStep {
     NewAuthority {
         /// The bundle so far.
         keep: String,
+        /// The webhook's path so far, if it is one.
+        path: Option<String>,
     },
+    /// Store a new path of the webhook with the authority: there is none.
+    NewPath,
     /// Store this bundle (PEM) with the authority: something in it has expired, or is missing.
     StoreBundle {
         /// The bundle to store.
@@ -41,16 +45,22 @@ pub fn plan(
     names: &[String],
 ) -> CertPlan {
     let authority = ca.and_then(|ca| Some((ca, inspect::authority(&ca.certificate, &ca.key)?)));
+    let path = ca.map(|ca| ca.path.clone()).filter(|path| is_path(path));
     let Some((ca, validity)) = authority.filter(|(_, validity)| validity.contains(now)) else {
         let keep = ca.map(|ca| ca.bundle.clone()).unwrap_or_default();
-        return CertPlan { steps: vec![CertStep::NewAuthority { keep }, CertStep::IssueServing], due: now };
+        let steps = vec![CertStep::NewAuthority { keep, path }, CertStep::IssueServing];
+        return CertPlan { steps, due: now };
     };
+    if path.is_none() {
+        // The serving certificate's Secret follows: it differs then.
+        return CertPlan { steps: vec![CertStep::NewPath], due: now };
+    }
     let renew_ca = after(validity, CA_RENEW_AFTER);
     let mut steps = Vec::new();
     let mut due = renew_ca;
     if renew_ca <= now {
         // The next plan sees the new authority and knows when a serving certificate may follow.
-        return CertPlan { steps: vec![CertStep::NewAuthority { keep: whole_bundle(ca) }], due: now };
+        return CertPlan { steps: vec![CertStep::NewAuthority { keep: whole_bundle(ca), path }], due: now };
     }
     let (bundle, first_end) = wanted_bundle(now, ca);
     if bundle != ca.bundle {
@@ -82,7 +92,7 @@ fn serving_due(
     let trusted = inspect::authorities(bundle)
         .iter()
         .any(|(authority, _)| inspect::signed_by(&serving.certificate, authority));
-    if !trusted || !validity.contains(now) {
+    if !trusted || !validity.contains(now) || serving.path != ca.path {
         return now;
     }
     let due = half_life(validity);

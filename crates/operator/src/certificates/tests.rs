@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::{
     BACKDATE, CA_LIFETIME, CA_RENEW_AFTER, CaPair, CertStep, SERVING_LIFETIME, SETTLE, ServingPair, inspect,
-    issue_serving, new_authority, plan, service_names,
+    is_path, issue_serving, new_authority, new_path, plan, service_names,
 };
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -70,9 +70,12 @@ impl World {
 
     fn step(&mut self, now: Timestamp, step: CertStep) {
         match step {
-            CertStep::NewAuthority { keep } => {
-                self.ca = Some(new_authority(now, &keep).expect("an authority"));
+            CertStep::NewAuthority { keep, path } => {
+                let mut made = new_authority(now, &keep).expect("an authority");
+                made.path = path.unwrap_or(made.path);
+                self.ca = Some(made);
             }
+            CertStep::NewPath => self.ca.as_mut().expect("an authority").path = new_path().expect("a path"),
             CertStep::StoreBundle { bundle } => self.ca.as_mut().expect("an authority").bundle = bundle,
             CertStep::IssueServing => {
                 let ca = self.ca.as_ref().expect("an authority");
@@ -208,6 +211,7 @@ fn what_does_not_fit_together_is_made_anew() {
         certificate: good.serving().certificate.clone(),
         key: good.serving().key.clone(),
         bundle: String::new(),
+        path: String::new(),
     };
     assert!(matches!(plan_of(&leaf_as_ca, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
 }
@@ -225,8 +229,32 @@ fn a_damaged_bundle_is_repaired() {
 }
 
 #[test]
+fn the_webhooks_path_is_made_once_and_is_the_same_in_both_secrets() {
+    let mut world = World::installed(start());
+    let path = world.ca().path.clone();
+    assert!(is_path(&path), "{path}");
+    assert_ne!(path, World::installed(start()).ca().path);
+    for now in [start() + HOUR * 12, start() + CA_RENEW_AFTER, start() + CA_LIFETIME * 3] {
+        world.run(now);
+        assert_eq!((&world.ca().path, &world.serving().path), (&path, &path), "a renewal keeps it");
+    }
+    // As from a version that knew of none, or edited; and a serving certificate that was not brought along.
+    let now = start() + CA_LIFETIME * 3;
+    let authority = world.ca().certificate.clone();
+    for other in ["", "guessable", "../../000000000000000000000000000000"] {
+        world.ca.as_mut().expect("an authority").path = other.to_owned();
+        world.run(now);
+        assert!(is_path(&world.ca().path), "{other}");
+        assert_eq!((&world.serving().path, &world.ca().certificate), (&world.ca().path, &authority));
+    }
+    world.serving.as_mut().expect("a certificate").path.clear();
+    world.run(now);
+    assert_eq!(world.serving().path, world.ca().path);
+}
+
+#[test]
 fn keys_are_not_printed() {
     let world = World::installed(start());
     let printed = format!("{:?} {:?}", world.ca(), world.serving());
-    assert!(!printed.contains("PRIVATE"), "{printed}");
+    assert!(!printed.contains("PRIVATE") && !printed.contains(&world.ca().path), "{printed}");
 }

@@ -1,6 +1,6 @@
 //! A client with a fixed rate over kept connections.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::reviews::Body;
 
@@ -29,6 +30,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub(super) struct Target {
     address: SocketAddr,
     tls: TlsConnector,
+    /// Where it connects from.
+    peer: Ipv4Addr,
 }
 
 impl Target {
@@ -37,17 +40,26 @@ impl Target {
         roots.add(trusted.clone())?;
         let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { address: address.parse()?, tls: TlsConnector::from(Arc::new(config)) })
+        let (tls, peer) = (TlsConnector::from(Arc::new(config)), Ipv4Addr::LOCALHOST);
+        Ok(Self { address: address.parse()?, tls, peer })
+    }
+
+    /// The same, from another address of this machine.
+    pub(super) fn with_peer(self, peer: Ipv4Addr) -> Self {
+        Self { peer, ..self }
+    }
+
+    /// A connection that has said nothing yet.
+    pub(super) async fn stream(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((self.peer, 0).into())?;
+        let tcp = socket.connect(self.address).await.context("connecting to the webhook")?;
+        tcp.set_nodelay(true)?;
+        self.tls.connect(ServerName::try_from(SERVER_NAME)?, tcp).await.context("TLS with the webhook")
     }
 
     async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
-        let tcp = TcpStream::connect(self.address).await.context("connecting to the webhook")?;
-        tcp.set_nodelay(true)?;
-        let tls = self
-            .tls
-            .connect(ServerName::try_from(SERVER_NAME)?, tcp)
-            .await
-            .context("TLS with the webhook")?;
+        let tls = self.stream().await?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
         // Ends when the sender is dropped; its errors show up at the sender.
         tokio::spawn(connection);

@@ -1,6 +1,8 @@
 //! Admission at 1,000 requests a second: the `sluice webhook` process on one core, a client on another that behaves
 //! like an API server (TLS, HTTP/1.1, connections kept).
 
+mod attack;
+mod attacked;
 mod histogram;
 mod load;
 mod process;
@@ -74,6 +76,7 @@ async fn measure(
     println!("  achieved {:.0} requests/s, {cpu_us:.0} µs of CPU per request", measured.rate());
     println!("  goal: server-side p99 ≤ {GOAL_MS} ms: {}", verdict(met));
 
+    let attacked = attacked::measure(&server, &bodies, seconds).await?;
     let sizes: Vec<_> =
         bodies.iter().map(|body| json!({"endpoint": body.endpoint, "bytes": body.bytes.len()})).collect();
     let file = json!({
@@ -94,6 +97,12 @@ async fn measure(
         "cores": cores.describe(),
         "api_server": stub::DESCRIPTION,
         "measured": "p50_ms and p99_ms: the webhook's own histogram, linear within its bucket; client_*: from sending, or from the time it was due if its connection was still busy",
+        "under_attack_p99_ms": round(attacked.p99_ms, 3),
+        "under_attack_same_peer_p99_ms": round(attacked.same_peer_p99_ms, 3),
+        "rss_mib": round(attacked.rss_mib, 1),
+        "rss_mib_idle": round(attacked.rss_mib_before, 1),
+        "rss_limit_mib": attacked.limit_mib,
+        "attack": attacked::describe(),
         "goal_p99_ms": GOAL_MS,
         "met": met,
         "quick": quick,

@@ -65,7 +65,7 @@ fn find(name: &str) -> PathBuf {
 /// A webhook that serves. It ends when this is dropped or when this process ends.
 pub(super) struct Server {
     program: Program,
-    target: Target,
+    pub(super) target: Target,
     pub(super) admin: String,
     _stub: StubApiServer,
     _files: tempfile::TempDir,
@@ -85,7 +85,7 @@ impl Server {
         let (address, admin) =
             (format!("127.0.0.1:{}", ports::free()?), format!("127.0.0.1:{}", ports::free()?));
         let (exe, mut args) = cores.command(sluice_e2e::build::sluice()?);
-        args.push("webhook".into());
+        args.extend(["webhook".into(), "--metrics-plain".into(), "--metrics-cache=0s".into()]);
         args.extend(["--kubeconfig".into(), kubeconfig.into()]);
         args.extend(["--tls-cert-file".into(), cert.into(), "--tls-key-file".into(), key.into()]);
         args.extend([
@@ -114,8 +114,29 @@ impl Server {
         connections: u32,
         time: Duration,
     ) -> anyhow::Result<Measured> {
-        let measured = load::run(&self.target, bodies, rate, connections, time).await;
+        self.load_from(&self.target, bodies, rate, connections, time).await
+    }
+
+    /// As [`Self::load`], as another client.
+    pub(super) async fn load_from(
+        &self,
+        target: &Target,
+        bodies: &[Body],
+        rate: u32,
+        connections: u32,
+        time: Duration,
+    ) -> anyhow::Result<Measured> {
+        let measured = load::run(target, bodies, rate, connections, time).await;
         measured.with_context(|| format!("log of the webhook ends with:\n{}", tail(&self.program.log())))
+    }
+
+    /// What the process has in memory now, in MiB.
+    pub(super) fn rss_mib(&self) -> anyhow::Result<f64> {
+        let path = format!("/proc/{}/status", self.program.pid());
+        let status = std::fs::read_to_string(Path::new(&path)).with_context(|| format!("reading {path}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: f64 = line.and_then(|rest| rest.split_whitespace().next()).context("no VmRSS")?.parse()?;
+        Ok(kib / 1024.0)
     }
 
     /// CPU time the process has used.

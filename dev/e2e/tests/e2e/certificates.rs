@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -34,22 +34,30 @@ async fn bundle(client: &Client) -> Vec<u8> {
     entry(&secrets(client).get(names::CA_SECRET).await.unwrap(), names::CA_BUNDLE)
 }
 
-/// The bundles of all our webhooks.
-async fn injected(client: &Client) -> Vec<Vec<u8>> {
+/// The bundles and paths of all our webhooks.
+async fn injected(client: &Client) -> Vec<(Vec<u8>, String)> {
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating = mutating.get(names::MUTATING_CONFIG).await.unwrap();
     let validating = validating.get(names::VALIDATING_CONFIG).await.unwrap();
-    let first = mutating.webhooks.into_iter().flatten().map(|hook| hook.client_config.ca_bundle);
-    let second = validating.webhooks.into_iter().flatten().map(|hook| hook.client_config.ca_bundle);
-    first.chain(second).map(|bundle| bundle.map(|ByteString(bytes)| bytes).unwrap_or_default()).collect()
+    let first = mutating.webhooks.into_iter().flatten().map(|hook| hook.client_config);
+    let second = validating.webhooks.into_iter().flatten().map(|hook| hook.client_config);
+    let read = |config: WebhookClientConfig| {
+        let url: http::Uri = config.url.unwrap_or_default().parse().unwrap();
+        let bundle = config.ca_bundle.map(|ByteString(bytes)| bytes).unwrap_or_default();
+        (bundle, url.path().to_owned())
+    };
+    first.chain(second).map(read).collect()
 }
 
-/// Waits until each webhook has the bundle that the Secret has now.
+/// Waits until each webhook has the bundle and the path that the Secret has now.
 async fn until_injected(client: &Client) {
     let probe = || async {
+        let secret = secrets(client).get_opt(names::CA_SECRET).await.ok()??;
+        let start = format!("/{}/", String::from_utf8(entry(&secret, names::SECRET_PATH)).ok()?);
         let (bundle, injected) = (bundle_if_any(client).await?, injected(client).await);
-        (injected.len() == HOOKS && injected.iter().all(|each| *each == bundle)).then_some(())
+        let right = |(each, path): &(Vec<u8>, String)| *each == bundle && path.starts_with(&start);
+        (injected.len() == HOOKS && injected.iter().all(right)).then_some(())
     };
     wait::eventually(SOON, probe, "the bundle in all webhooks").await.unwrap();
 }
@@ -164,6 +172,8 @@ async fn made(client: &Client, address: &str) {
             assert!(!entry(secret, key).is_empty(), "{}: {key}", secret.name_any());
         }
     }
+    let path = entry(&authority, names::SECRET_PATH);
+    assert_eq!((path.len(), &path), (32, &entry(&serving, names::SECRET_PATH)));
     until_injected(client).await;
     // The API server calls the Service by these names.
     let wire = Wire::new(address, &bundle(client).await).unwrap();
@@ -190,6 +200,7 @@ async fn a_deleted_serving_certificate_is_renewed(client: &Client, address: &str
     assert_ne!(entry(&new, names::TLS_KEY), entry(&old, names::TLS_KEY), "with a key of its own");
     until_served(client, address, &new).await;
     assert_eq!(bundle(client).await, authority, "the authority is the same");
+    assert_eq!(entry(&new, names::SECRET_PATH), entry(&old, names::SECRET_PATH), "and so is the path");
     // A certificate that was damaged is as good as none.
     let broken = json!({"data": {names::TLS_CERT: "bm8gY2VydGlmaWNhdGU="}});
     api.patch(names::SERVING_SECRET, &PatchParams::default(), &Patch::Merge(broken)).await.unwrap();
@@ -207,6 +218,7 @@ async fn a_deleted_authority_is_made_anew(client: &Client, address: &str) {
     api.delete(names::CA_SECRET, &DeleteParams::default()).await.unwrap();
     let new = until_replaced(client, &old).await;
     assert_ne!(der(&new), der(&old));
+    assert_ne!(entry(&new, names::SECRET_PATH), entry(&old, names::SECRET_PATH), "who knew the path is out");
     until_injected(client).await;
     assert_ne!(bundle(client).await, old_bundle);
     let signed = || async {

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::installation::get;
-use sluice_e2e::objects;
+use sluice_e2e::wire::Wire;
+use sluice_e2e::{objects, scrape};
 use sluice_testbed::proxy::{Action, FaultProxy, Rule};
 use sluice_testbed::wait;
 use std::sync::Arc;
@@ -192,6 +195,65 @@ async fn the_webhook_counts_its_verdicts() {
     assert!(
         after.sum("sluice_webhook_request_duration_seconds_count", &[("endpoint", endpoint)]).unwrap() >= 1.0
     );
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_whom_the_api_server_allows_to_see_them() {
+    let shared = shared().await;
+    let client = shared.bed.admin().unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    let bundle = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap()[names::CA_BUNDLE].0.clone();
+    let nobody = scrape::token(&client, names::INSTALL_NAMESPACE, "default").await.unwrap();
+    for admin in [&shared.controller.admin, &shared.webhook.admin] {
+        let wire = Wire::new(&scrape::address(admin).unwrap(), &bundle).unwrap();
+        for name in ["sluice-metrics.sluice-system.svc", "127.0.0.1"] {
+            wire.certificate(name).await.unwrap();
+        }
+        for (token, code) in [
+            (None, 401),
+            (Some("made-up"), 401),
+            (Some("e30.e30.e30"), 401),
+            (Some(nobody.as_str()), 403),
+            // Remembered, and still no.
+            (Some(nobody.as_str()), 403),
+        ] {
+            let (status, text) = scrape::get(&wire, token).await.unwrap();
+            assert_eq!(status, code, "{token:?}: {text}");
+            assert!(!text.contains("sluice_"), "{text}");
+        }
+        // Whom the shipped role is bound to, and nothing without TLS or beside the probes.
+        let (status, text) = get(admin, names::PATH_METRICS).await.unwrap();
+        assert!(status == 200 && text.contains("sluice_"), "{status}: {text}");
+        let plain: http::Uri = format!("http://{admin}{}", names::PATH_METRICS).parse().unwrap();
+        assert_eq!(plain_get(plain).await, 404);
+    }
+    // The role of the shipped manifest is what makes the difference.
+    let given = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "another-scraper"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": names::METRICS_READER},
+        "subjects": [{"kind": "ServiceAccount", "name": "another-scraper", "namespace": "default"}],
+    });
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "another-scraper", "namespace": "default"},
+    });
+    shared.bed.apply_objects([account, given]).await.unwrap();
+    let wire = Wire::new(&scrape::address(&shared.controller.admin).unwrap(), &bundle).unwrap();
+    let seen = || async {
+        // Authorisation follows bindings by a watch, and a refusal holds for a minute: a token of its own each time.
+        let fresh = scrape::token(&client, "default", "another-scraper").await.ok()?;
+        (scrape::get(&wire, Some(&fresh)).await.ok()?.0 == 200).then_some(())
+    };
+    wait::eventually(SOON, seen, "the new scraper to be let in").await.unwrap();
+}
+
+async fn plain_get(uri: http::Uri) -> u16 {
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
+    let client: Client<_, http_body_util::Empty<hyper::body::Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
+    client.get(uri).await.unwrap().status().as_u16()
 }
 
 #[tokio::test]

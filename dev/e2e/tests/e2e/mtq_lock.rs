@@ -18,7 +18,7 @@ const QUOTAS: &str = "modifications to resourceQuotas are not permitted in this 
 const MIGRATION_QUOTAS: &str = "modifications,creation or deletion of virtualMachineMigrationResourceQuotas are not permitted in this namespace, please try again.";
 
 /// The lock of a namespace.
-fn lock(namespace: &str, address: &str, bundle: &ByteString) -> Value {
+fn lock(namespace: &str, url: &str, bundle: &ByteString) -> Value {
     let name = format!("lock.{namespace}.com");
     let rule = |operations: &[&str], resource: &str| json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": [resource], "scope": "Namespaced"});
     json!({
@@ -28,7 +28,7 @@ fn lock(namespace: &str, address: &str, bundle: &ByteString) -> Value {
             "name": name, "admissionReviewVersions": ["v1", "v1beta1"],
             "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Equivalent",
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-            "clientConfig": {"url": format!("https://{address}{}", names::PATH_VALIDATE_PODS), "caBundle": bundle},
+            "clientConfig": {"url": url, "caBundle": bundle},
             "rules": [
                 rule(&["UPDATE"], "resourcequotas"),
                 rule(&["DELETE", "CREATE"], "virtualmachinemigrationresourcequotas"),
@@ -64,7 +64,8 @@ async fn a_lock_object_of_managed_tenant_quota_denies_with_its_texts() {
     let bundle = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap()[names::CA_BUNDLE].clone();
     let address = shared.installation.webhook_address();
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let object = lock(&namespace.name, &address, &bundle);
+    let path = shared.installation.webhook_path(names::PATH_VALIDATE_PODS).await.unwrap();
+    let object = lock(&namespace.name, &format!("https://{address}{path}"), &bundle);
     assert_eq!(post(&client, configurations, &object).await.unwrap().code, 201);
     let name = format!("lock.{namespace}.com");
 

@@ -41,8 +41,13 @@ fn post(path: &str, content_type: Option<&str>, body: impl Into<Vec<u8>>) -> Req
     request.body(body.into()).unwrap()
 }
 
+/// A path of the shared webhook.
+async fn at(path: &str) -> String {
+    shared().await.installation.webhook_path(path).await.unwrap()
+}
+
 async fn still_serves(wire: &Wire, after: &str) {
-    let request = post(names::PATH_SERVE, Some("application/json"), pod_review().to_string());
+    let request = post(&at(names::PATH_SERVE).await, Some("application/json"), pod_review().to_string());
     let (code, body) = wire.send(request).await.unwrap_or_else(|error| panic!("after {after}: {error:#}"));
     let answer: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(code, 200, "after {after}: {body}");
@@ -132,10 +137,10 @@ fn no_reviews() -> Vec<NoReview> {
 #[tokio::test]
 async fn a_body_that_is_no_review_gets_an_error_that_says_why() {
     let wire = wire(shared().await).await;
-    for path in [names::PATH_SERVE, names::PATH_POD_IDENTITY] {
+    for path in [at(names::PATH_SERVE).await, at(names::PATH_POD_IDENTITY).await] {
         for (what, content_type, body, code, words) in unreadable().into_iter().chain(no_reviews()) {
             // The server may close before it has read all of a body that is too large.
-            let answered = wire.send(post(path, content_type, body)).await;
+            let answered = wire.send(post(&path, content_type, body)).await;
             let (status, text) = answered.unwrap_or_else(|error| panic!("{path} {what}: {error:#}"));
             assert_eq!(status, code, "{path} {what}: {text}");
             assert!(text.contains(words), "{path} {what}: {text}");
@@ -168,7 +173,8 @@ async fn a_review_that_cannot_be_judged_is_refused_under_its_uid() {
         (serve, update, 400, "oldObject"),
         (serve, removal, 403, "Only AAQ controller has permission"),
     ] {
-        let (status, text) = wire.send(post(path, Some("application/json"), body.to_string())).await.unwrap();
+        let (status, text) =
+            wire.send(post(&at(path).await, Some("application/json"), body.to_string())).await.unwrap();
         assert_eq!(status, 200, "{body}: {text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(answer["apiVersion"], "admission.k8s.io/v1", "{text}");
@@ -195,7 +201,7 @@ async fn absurd_quantities_in_a_review_cost_no_time() {
         for (kind, object, allowed) in [("Pod", pod, true), ("ApplicationAwareResourceQuota", quota, false)] {
             let body = review(kind, "CREATE", object).to_string();
             let (code, text) =
-                wire.send(post(names::PATH_SERVE, Some("application/json"), body)).await.unwrap();
+                wire.send(post(&at(names::PATH_SERVE).await, Some("application/json"), body)).await.unwrap();
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!((code, &answer["response"]["allowed"]), (200, &json!(allowed)), "{kind}: {text}");
             assert!(text.len() < 2_000, "{kind}: {text}");
@@ -213,7 +219,8 @@ async fn old_reviews_and_content_types_with_parameters_are_answered() {
     for (content_type, body) in
         [("application/json", old.to_string()), ("application/json; charset=utf-8", pod_review().to_string())]
     {
-        let (code, text) = wire.send(post(names::PATH_SERVE, Some(content_type), body)).await.unwrap();
+        let (code, text) =
+            wire.send(post(&at(names::PATH_SERVE).await, Some(content_type), body)).await.unwrap();
         assert_eq!(code, 200, "{text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(answer["response"]["allowed"], true, "{text}");
@@ -225,15 +232,22 @@ async fn old_reviews_and_content_types_with_parameters_are_answered() {
 #[tokio::test]
 async fn only_the_documented_paths_and_methods_exist() {
     let wire = wire(shared().await).await;
+    let [serve, identity] = [at(names::PATH_SERVE).await, at(names::PATH_POD_IDENTITY).await];
+    let [root, debug, deeper] = [at("/").await, at("/debug/pprof").await, at("/serve-path/../x").await];
     for (method, path, code) in [
-        ("GET", names::PATH_SERVE, 405),
-        ("PUT", names::PATH_SERVE, 405),
-        ("DELETE", names::PATH_POD_IDENTITY, 405),
-        ("GET", "/", 404),
+        ("GET", serve.as_str(), 405),
+        ("PUT", &serve, 405),
+        ("DELETE", &identity, 405),
+        ("GET", &root, 404),
         ("GET", "/metrics", 404),
-        ("GET", "/debug/pprof", 404),
-        ("POST", "/serve-path/../x", 404),
+        ("GET", &debug, 404),
+        ("POST", &deeper, 404),
         ("GET", "/healthz", 200),
+        // Without the secret, or with a wrong one, there is nothing.
+        ("POST", names::PATH_SERVE, 404),
+        ("POST", names::PATH_HEADROOM, 404),
+        ("POST", names::PATH_VALIDATE_PODS, 404),
+        ("POST", "/0123456789abcdef0123456789abcdef/headroom", 404),
     ] {
         let request = Request::builder().method(method).uri(path).header("Host", "webhook");
         let (status, text) = wire.send(request.body(vec![]).unwrap()).await.unwrap();
@@ -245,7 +259,8 @@ async fn only_the_documented_paths_and_methods_exist() {
 async fn broken_connections_do_not_disturb_the_others() {
     let shared = shared().await;
     let wire = wire(shared).await;
-    let head = "POST /serve-path HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n";
+    let path = at(names::PATH_SERVE).await;
+    let head = format!("POST {path} HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n");
     let cut = format!("{head}Content-Length: 1000\r\n\r\n{{\"kind\":");
     // Announced, not sent: it is refused before it is read.
     let oversized = format!("{head}Content-Length: {}\r\n\r\n", 9 << 20);

@@ -38,8 +38,10 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "create quota.sluice.dev:gateprobes",
 ];
 
-/// What both components need to make room for migrations.
+/// What both components need to make room for migrations, and to know who may see their metrics.
 pub const HEADROOM_EVERYWHERE: &[&str] = &[
+    "create authentication.k8s.io:tokenreviews",
+    "create authorization.k8s.io:subjectaccessreviews",
     "get :resourcequotas",
     "list :resourcequotas",
     "watch :resourcequotas",

@@ -13,10 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
-use sluice_operator::{AdmissionPolicy, Gating, InstallOptions, admission_policies, mutating, validating};
+use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
 use super::observe::{Configuration, Fixed, Kind, World, chosen};
 use super::plan::{Step, plan};
+
+mod policies;
 
 /// As it comes back from the API server.
 fn through<T: DeserializeOwned + Serialize>(value: Value) -> Value {
@@ -73,12 +75,17 @@ fn seen(world: &mut World, kind: Kind) -> &mut Value {
 
 /// All as it should be.
 fn world() -> World {
-    let options = InstallOptions { ca_bundle: Some("bundle".to_owned()), ..InstallOptions::default() };
+    let options = InstallOptions {
+        ca_bundle: Some("bundle".to_owned()),
+        webhook_path: Some("secret".to_owned()),
+        ..InstallOptions::default()
+    };
     World {
         mutating: configuration("7", through::<MutatingWebhookConfiguration>(mutating(&options))),
         validating: configuration("9", through::<ValidatingWebhookConfiguration>(validating(&options))),
         fixed: policies(&options),
         bundle: Some(b"bundle".to_vec()),
+        path: Some("secret".to_owned()),
         selector: Some(None),
         installed: true,
     }
@@ -180,91 +187,6 @@ fn carry_out(world: &mut World, steps: &[Step]) {
 
 fn entries_of(configuration: &mut Option<Option<Configuration>>) -> Value {
     json!({ "webhooks": entries(configuration).iter().map(|(_, entry)| entry).collect::<Vec<_>>() })
-}
-
-/// What refuses shrinks first and grows last.
-#[test]
-fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
-    for wanted in
-        [json!({ "matchLabels": { "team": "a" } }), json!({}), json!({ "matchLabels": { "team": "" } })]
-    {
-        let mut world = world();
-        world.selector = Some(Some(selector(wanted.clone())));
-        let stages: [Vec<(Kind, Vec<&str>)>; 3] = [
-            vec![(GATED, vec!["/spec/matchConstraints/namespaceSelector"])],
-            vec![
-                (GATE, vec!["/spec/matchConstraints/namespaceSelector"]),
-                (Kind::Mutating, vec!["/webhooks/0/namespaceSelector"]),
-                (Kind::Validating, vec!["/webhooks/4/namespaceSelector"]),
-            ],
-            vec![(GATED_BINDING, vec!["/spec/matchResources/namespaceSelector"])],
-        ];
-        for expected in stages {
-            let steps = planned(&world);
-            let found: Vec<(Kind, Vec<&str>)> = steps
-                .iter()
-                .map(|step| {
-                    let (kind, operations) = operations(step);
-                    let operations = &operations.as_array().expect("operations")[1..];
-                    assert!(operations.iter().all(|each| each["value"] == wanted), "{operations:?}");
-                    (kind, operations.iter().map(|each| each["path"].as_str().expect("a path")).collect())
-                })
-                .collect();
-            assert_eq!(found, expected, "{wanted}");
-            let gates = expected.iter().any(|(kind, _)| *kind == GATE);
-            assert_eq!(steps.iter().any(Step::selects_for_gates), gates);
-            carry_out(&mut world, &steps);
-        }
-        assert_eq!(planned(&world), [], "{wanted}");
-    }
-}
-
-#[test]
-fn a_selector_that_the_api_server_refuses_keeps_no_policy_from_being_repaired() {
-    let mut world = world();
-    world.selector =
-        Some(Some(selector(json!({ "matchExpressions": [{ "key": "a", "operator": "Sometimes" }] }))));
-    seen(&mut world, GATE)["failurePolicy"] = json!("Ignore");
-    let steps = planned(&world);
-    let repaired = steps.iter().map(operations).find(|(kind, _)| *kind == GATE).expect("a repair").1;
-    assert!(!repaired.to_string().contains("Sometimes"), "{repaired}");
-    assert_eq!(repaired[1]["value"]["failurePolicy"], json!("Fail"));
-}
-
-#[test]
-fn where_the_webhook_alone_gates_the_selector_gets_through_all_the_same() {
-    let options = InstallOptions { gating: Gating::Webhook, ..InstallOptions::default() };
-    let mut world = world();
-    world.fixed = policies(&options);
-    world.selector = Some(Some(selector(json!({ "matchLabels": { "team": "a" } }))));
-    for _ in 0..3 {
-        let steps = plan(&world, &options);
-        assert!(steps.iter().all(|step| operations(step).0 != GATE));
-        carry_out(&mut world, &steps);
-    }
-    assert_eq!(plan(&world, &options), []);
-    assert_eq!(
-        seen(&mut world, GATED_BINDING)["matchResources"]["namespaceSelector"]["matchLabels"]["team"],
-        "a"
-    );
-}
-
-#[test]
-fn what_refuses_is_created_when_all_that_gates_is_there() {
-    let mut world = world();
-    world.fixed.insert(GATED, None);
-    world.fixed.insert(GATE, None);
-    let kinds = |world: &World| -> Vec<Kind> {
-        let kind = |step: &Step| match step {
-            Step::Create { kind, .. } | Step::Patch { kind, .. } => *kind,
-        };
-        planned(world).iter().map(kind).collect()
-    };
-    assert_eq!(kinds(&world), [GATE]);
-    world.fixed.insert(GATE, policies(&InstallOptions::default())[&GATE].clone());
-    assert_eq!(kinds(&world), [GATED]);
-    world.mutating = Some(None);
-    assert_eq!(kinds(&world), [Kind::Mutating]);
 }
 
 #[test]
@@ -391,36 +313,6 @@ fn what_is_gone_is_created_with_all_that_is_known() {
 }
 
 #[test]
-fn an_edited_policy_or_binding_is_put_back() {
-    for (path, value) in [
-        ("/failurePolicy", json!("Fail")),
-        ("/validations/0/expression", json!("true")),
-        ("/matchConstraints/resourceRules/0/operations", json!(["UPDATE"])),
-        ("/matchConstraints/namespaceSelector", json!({ "matchLabels": { "only": "here" } })),
-        ("/paramKind/kind", json!("ConfigMap")),
-    ] {
-        let mut world = world();
-        *seen(&mut world, LOCK).pointer_mut(path).expect("a field") = value;
-        let replace = json!({ "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"] });
-        assert_eq!(operations(&planned(&world)[0]), (LOCK, &json!([version("3"), replace])), "{path}");
-    }
-    for (kind, path, value) in [
-        (LOCK_BINDING, "/validationActions", json!(["Warn"])),
-        (GATE, "/mutations/0/applyConfiguration/expression", json!("Object{}")),
-        (GATE, "/reinvocationPolicy", json!("Never")),
-        (GATED, "/matchConditions/0/expression", json!("false")),
-        (GATED_BINDING, "/validationActions", json!(["Audit"])),
-    ] {
-        let mut world = world();
-        *seen(&mut world, kind).pointer_mut(path).expect("a field") = value;
-        let steps = planned(&world);
-        carry_out(&mut world, &steps);
-        let (live, shipped) = (seen(&mut world, kind).pointer(path).cloned(), spec_of(kind));
-        assert_eq!(live.as_ref(), shipped.pointer(path), "{path}");
-    }
-}
-
-#[test]
 fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     let mut world = world();
     world.installed = false;
@@ -447,4 +339,29 @@ fn the_oldest_aaq_counts() {
     assert_eq!(chosen([].iter()), None);
     let aaqs = [aaq("a", "2026-01-02T00:00:00Z", "new"), aaq("b", "2026-01-01T00:00:00Z", "old")];
     assert_eq!(chosen(aaqs.iter()), Some(selector(json!({ "matchLabels": { "team": "old" } }))));
+}
+
+#[test]
+fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known() {
+    let mut seen = world();
+    for configuration in [&mut seen.mutating, &mut seen.validating] {
+        for (_, entry) in entries(configuration) {
+            entry["clientConfig"]["service"]["path"] = json!("/serve-path");
+        }
+    }
+    let patches = planned(&seen);
+    let paths: Vec<Value> = patches
+        .iter()
+        .flat_map(|step| operations(step).1.as_array().expect("operations").iter().skip(1))
+        .map(|operation| operation["value"]["clientConfig"]["service"]["path"].clone())
+        .collect();
+    let serve = "/secret/serve-path";
+    assert_eq!(paths, [serve, serve, serve, serve, "/secret/pod-identity", serve, "/secret/headroom"]);
+    let blind = World { bundle: None, path: None, ..world() };
+    assert_eq!(planned(&blind), []);
+    // Secrets of a version that knew of none.
+    let plain = World { path: None, ..world() };
+    let patches = planned(&plain);
+    let first = &operations(&patches[0]).1[1]["value"]["clientConfig"]["service"]["path"];
+    assert_eq!(first, &json!("/serve-path"));
 }

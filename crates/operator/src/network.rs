@@ -1,0 +1,56 @@
+//! Who may connect to the pods, and where they may connect to.
+
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use crate::options::InstallOptions;
+use crate::render::{labels, metadata};
+
+/// Ports of DNS servers: OpenShift's listen on another one behind their Service.
+const DNS_PORTS: [u16; 2] = [53, 5353];
+
+/// In: the webhook's port for everybody, for no label selects API servers; the metrics for namespaces with
+/// [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
+/// Out: the ports of API servers and of DNS.
+pub(crate) fn objects(options: &InstallOptions) -> [Value; 2] {
+    let policy = |name: &str, selector: Value, spec: Value| {
+        let mut object = json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": metadata(options, name),
+            "spec": spec,
+        });
+        crate::render::set_in(&mut object, "spec", "podSelector", json!({ "matchLabels": selector }));
+        object
+    };
+    let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
+    let to_dns = DNS_PORTS.iter().flat_map(|port| ["UDP", "TCP"].map(|protocol| one(protocol, *port)));
+    let to_api_servers = options.api_server_ports.iter().map(|port| one("TCP", *port));
+    let ports: Vec<Value> = to_api_servers.chain(to_dns).collect();
+    [
+        policy(
+            names::APP,
+            labels(None),
+            json!({
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{
+                    "from": [{ "namespaceSelector": monitoring }],
+                    "ports": [one("TCP", names::METRICS_PORT)],
+                }],
+                "egress": [{ "ports": ports }],
+            }),
+        ),
+        policy(
+            names::WEBHOOK,
+            labels(Some(names::WEBHOOK)),
+            json!({
+                "policyTypes": ["Ingress"],
+                "ingress": [{ "ports": [one("TCP", names::WEBHOOK_PORT)] }],
+            }),
+        ),
+    ]
+}
+
+fn one(protocol: &str, port: u16) -> Value {
+    json!({ "protocol": protocol, "port": port })
+}

@@ -1,0 +1,96 @@
+//! Where metrics are served, and for whom.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use jiff::SignedDuration;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use sluice_api::names;
+use sluice_kube_ext::access::Access;
+use sluice_kube_ext::health::{self, Admin};
+use sluice_kube_ext::scrape::{self, Snapshot};
+use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_kube_ext::shutdown::Tasks;
+use sluice_kube_ext::tls::{CertStore, server_config};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Connections of those who scrape.
+const CONNECTIONS: usize = 32;
+
+/// Flags about probes and metrics.
+#[derive(Debug, clap::Args)]
+pub struct MetricsArgs {
+    /// Where probes are served, over HTTP
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
+    admin_listen: SocketAddr,
+    /// Where metrics are served, over HTTPS, to accounts that may `get` the path `/metrics`
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::METRICS_PORT)))]
+    metrics_listen: SocketAddr,
+    /// Serve metrics beside the probes, over HTTP, to everybody
+    #[arg(long)]
+    metrics_plain: bool,
+    /// How long one scrape gets the same as another, such as `1s`
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    metrics_cache: SignedDuration,
+}
+
+impl MetricsArgs {
+    /// Serves probes and the metrics of `registry`, which is complete. `certs` is for metrics, `client` asks who may see
+    /// them.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on.
+    pub async fn serve(
+        &self,
+        tasks: &mut Tasks,
+        admin: Admin,
+        registry: Registry,
+        (certs, client): (Arc<CertStore>, Client),
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let fresh = Duration::try_from(self.metrics_cache).context("--metrics-cache must not be negative")?;
+        let snapshot = Snapshot::new(registry, fresh);
+        let mut probes = health::router(admin);
+        if self.metrics_plain {
+            probes = probes.merge(scrape::router(snapshot, None));
+        } else {
+            let app = scrape::router(snapshot, Some(Access::new(client)));
+            self.serve_metrics(tasks, app, certs, cancel).await?;
+        }
+        let listener = bind(self.admin_listen).await?;
+        tasks.spawn("admin", health::serve_admin(listener, probes, cancel.clone()));
+        Ok(())
+    }
+
+    async fn serve_metrics(
+        &self,
+        tasks: &mut Tasks,
+        app: Router,
+        certs: Arc<CertStore>,
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let listener = bind(self.metrics_listen).await?;
+        let tls = server_config(certs, None)?;
+        let limits = ServeLimits { max_connections: CONNECTIONS, ..ServeLimits::default() };
+        let serving = serve(listener, tls, app, limits, ServeMetrics::default(), cancel.clone());
+        tasks.spawn("metrics", async move {
+            serving.await;
+            Ok::<_, Infallible>(())
+        });
+        Ok(())
+    }
+}
+
+/// A listener at `address`.
+///
+/// # Errors
+/// When there can be none.
+pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+}

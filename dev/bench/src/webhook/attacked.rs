@@ -1,0 +1,98 @@
+//! The same while one peer does its best to be the only one that is served.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::Value;
+use sluice_operator::{InstallOptions, render};
+
+use super::attack::{Attack, IDLE, PEER, UPLOADS};
+use super::process::Server;
+use super::reviews::Body;
+use crate::report::{Table, quantile, say, verdict};
+
+const RATE_PER_S: u32 = 400;
+const CONNECTIONS: u32 = 8;
+const SAME_PEER_RATE_PER_S: u32 = 50;
+const SAME_PEER_CONNECTIONS: u32 = 2;
+const GOAL_MS: f64 = 10.0;
+
+/// What was seen.
+pub(super) struct Attacked {
+    /// Seen by the API server.
+    pub(super) p99_ms: f64,
+    /// Seen by a client with the attacker's address.
+    pub(super) same_peer_p99_ms: f64,
+    /// The most that the webhook had in memory.
+    pub(super) rss_mib: f64,
+    pub(super) rss_mib_before: f64,
+    /// What it may have by the manifest.
+    pub(super) limit_mib: f64,
+}
+
+pub(super) fn describe() -> String {
+    format!(
+        "{UPLOADS} uploads of 8 MiB that stall at the last byte and {IDLE} silent connections from one address, made \
+         anew 2 s after they are closed; {RATE_PER_S} reviews/s from another address, {SAME_PEER_RATE_PER_S}/s from the same"
+    )
+}
+
+pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> anyhow::Result<Attacked> {
+    let limit_mib = limit_mib().context("the manifest has no limit of memory for the webhook")?;
+    let rss_mib_before = server.rss_mib()?;
+    say(&format!("webhook: {}", describe()));
+    let _attack = Attack::start(&server.target);
+    // All connections have been tried by then.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let time = Duration::from_secs(seconds);
+    let neighbour = server.target.clone().with_peer(PEER);
+    let mut rss_mib = server.rss_mib()?;
+    let watching = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            rss_mib = server.rss_mib().unwrap_or(f64::NAN).max(rss_mib);
+        }
+    };
+    let loads = async {
+        tokio::join!(
+            server.load(bodies, RATE_PER_S, CONNECTIONS, time),
+            server.load_from(&neighbour, bodies, SAME_PEER_RATE_PER_S, SAME_PEER_CONNECTIONS, time),
+        )
+    };
+    let (measured, same_peer) = tokio::select! {
+        loads = loads => loads,
+        () = watching => anyhow::bail!("the watch of the memory ended"),
+    };
+    let (mut measured, mut same_peer) = (measured?, same_peer?);
+    let p99_ms = quantile(&mut measured.latencies_ms, 0.99);
+    let same_peer_p99_ms = quantile(&mut same_peer.latencies_ms, 0.99);
+    let mut table = Table::new(
+        &format!("webhook: {UPLOADS} stalled uploads and {IDLE} idle connections of one peer"),
+        &["reviews from", "requests", "p50 ms", "p99 ms"],
+    );
+    for (name, latencies) in
+        [("another peer", &mut measured.latencies_ms), ("the same peer", &mut same_peer.latencies_ms)]
+    {
+        table.row([
+            name.to_owned(),
+            latencies.len().to_string(),
+            format!("{:.2}", quantile(latencies, 0.5)),
+            format!("{:.2}", quantile(latencies, 0.99)),
+        ]);
+    }
+    table.print();
+    println!("  memory {rss_mib:.0} MiB ({rss_mib_before:.0} before), limit {limit_mib:.0} MiB");
+    let met = p99_ms <= GOAL_MS && rss_mib < limit_mib;
+    println!("  goal: p99 ≤ {GOAL_MS} ms below the limit: {}", verdict(met));
+    Ok(Attacked { p99_ms, same_peer_p99_ms, rss_mib, rss_mib_before, limit_mib })
+}
+
+/// The limit in the manifest.
+fn limit_mib() -> Option<f64> {
+    let objects = render(&InstallOptions::default());
+    let deployment = objects.iter().find(|object| {
+        object["kind"] == "Deployment" && object["metadata"]["name"] == sluice_api::names::WEBHOOK
+    })?;
+    let limit = deployment.pointer("/spec/template/spec/containers/0/resources/limits/memory");
+    limit.and_then(Value::as_str)?.strip_suffix("Mi")?.parse().ok()
+}
