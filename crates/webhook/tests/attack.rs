@@ -104,6 +104,8 @@ async fn ask(stream: &mut Tls, path: &str, size: usize) -> std::io::Result<Strin
     let asked = async {
         stream.write_all(head(path, review.len()).as_bytes()).await?;
         stream.write_all(&review).await?;
+        // What the socket did not take stays in the TLS buffer, and reading does not send it.
+        stream.flush().await?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             answer.push(stream.read_u8().await?);
