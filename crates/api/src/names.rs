@@ -72,6 +72,10 @@ pub const GUARD_POLICY: &str = "sluice-guard";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no pod of a targeted namespace in without gate and
 /// stamp.
 pub const GATED_POLICY: &str = "sluice-gated";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that holds Sluice's own accounts to what they do.
+pub const ACCOUNTS_POLICY: &str = "sluice-accounts";
+/// Begins what [`ACCOUNTS_POLICY`] says.
+pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 /// Most scheduling gates of a pod in a targeted namespace, ours included: 30,000 double the time of a creation.
 pub const MOST_GATES: usize = 64;
 
@@ -88,6 +92,8 @@ pub const INSTALL_NAMESPACE: &str = "sluice-system";
 pub const CONTROLLER: &str = "sluice-controller";
 /// Name of the webhook's Deployment, ServiceAccount, Service and roles.
 pub const WEBHOOK: &str = "sluice-webhook";
+/// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
+pub const OPERATOR: &str = "sluice-operator";
 /// Name of the Lease in the install namespace that elects the writing controller.
 pub const LEASE: &str = "sluice-controller";
 /// `source.component` and `reportingController` of the controller's events.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use kube::core::{Selector, SelectorExt};
-use sluice_engine::{PodId, QuotaId};
+use sluice_engine::{NamespacePattern, PodId, QuotaId};
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
 type Labels = Box<[(Box<str>, Box<str>)]>;
@@ -49,19 +49,19 @@ impl Namespace {
 #[derive(Clone, Debug)]
 pub struct Targeting {
     selector: Selector,
-    /// Never targeted: pods that must start before anything can be released.
-    install_namespace: Arc<str>,
+    exempt: Arc<[NamespacePattern]>,
 }
 
 impl Targeting {
-    /// Targets the namespaces that `selector` matches, but never the one Sluice is installed in.
+    /// Targets the namespaces that `selector` matches, but never those that are exempt: in them are pods that must start
+    /// before anything can be released.
     #[must_use]
-    pub fn new(selector: Selector, install_namespace: &str) -> Self {
-        Self { selector, install_namespace: install_namespace.into() }
+    pub fn new(selector: Selector, exempt: Arc<[NamespacePattern]>) -> Self {
+        Self { selector, exempt }
     }
 
     fn covers(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        *name != *self.install_namespace && self.selector.matches(labels)
+        !self.exempt.iter().any(|each| each.matches(name)) && self.selector.matches(labels)
     }
 }
 
@@ -211,5 +211,19 @@ impl Namespaces {
             *slot = None;
         }
         self.free.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_exempt_is_not_targeted_whatever_the_selector_says() {
+        let exempt = ["kube-*", "own"].map(|text| text.parse().unwrap());
+        let targeting = Targeting::new(Selector::default(), exempt.into());
+        let labels = BTreeMap::new();
+        let covered = ["kube-system", "own", "own-2", "kubevirt", "team"];
+        assert_eq!(covered.map(|name| targeting.covers(name, &labels)), [false, false, true, true, true]);
     }
 }

@@ -102,7 +102,7 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
 }
 
 fn run(steps: &[Step]) {
-    let targeting = Targeting::new(kube::core::Selector::default(), "install");
+    let targeting = Targeting::new(kube::core::Selector::default(), [].into());
     let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
     let mut model = Model::new();
     for (turn, step) in steps.iter().enumerate() {
@@ -173,7 +173,7 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 1}}}]},
     }))
     .unwrap();
-    let targeting = Targeting::new(kube::core::Selector::default(), "install");
+    let targeting = Targeting::new(kube::core::Selector::default(), [].into());
     let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
     let facts = PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 100);
     let Sighting::Added(id) = pods.upsert(facts, &mut namespaces) else { unreachable!() };

@@ -5,7 +5,7 @@ use sluice_api::names;
 
 use crate::options::{Gating, InstallOptions};
 use crate::render::cluster_metadata;
-use crate::{gate_policies, headroom_policies};
+use crate::{account_policy, gate_policies, headroom_policies};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
@@ -37,6 +37,7 @@ pub fn admission_policies(options: &InstallOptions) -> Vec<AdmissionPolicy> {
     let all = vec![
         headroom_policies::charge(options),
         headroom_policies::lock(),
+        account_policy::accounts(options),
         gate_policies::guard(options),
         gate_policies::stamp(),
         gate_policies::gate(options),

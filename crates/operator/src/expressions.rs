@@ -1,6 +1,7 @@
 //! CEL about pods, shared by webhook configurations and admission policies: one rule, one text.
 
 use sluice_api::names;
+use sluice_engine::NamespacePattern;
 
 use crate::options::InstallOptions;
 
@@ -63,10 +64,20 @@ pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
 }
 
-/// The request is not about the namespace of the installation: what Sluice itself needs to run must not wait for it.
-pub(crate) fn elsewhere(namespace: &str) -> String {
+/// The request is not about an exempt namespace, nor about that of the installation: what Sluice itself needs to run must not
+/// wait for it.
+pub(crate) fn not_exempt(options: &InstallOptions) -> String {
+    let (mut named, mut starts) = (vec![&*options.namespace], String::new());
+    for pattern in &options.exempt_namespaces {
+        match pattern {
+            NamespacePattern::Named(name) => named.push(name),
+            NamespacePattern::Starting(start) => {
+                starts.push_str(&format!(" || request.namespace.startsWith('{start}')"));
+            }
+        }
+    }
     // A probe has no namespace.
-    format!("!has(request.namespace) || request.namespace != '{namespace}'")
+    format!("!has(request.namespace) || !(request.namespace in {}{starts})", serde_json::json!(named))
 }
 
 #[cfg(test)]

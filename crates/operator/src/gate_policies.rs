@@ -12,7 +12,7 @@ use sluice_api::names;
 
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
 use crate::expressions::{
-    bound, elsewhere, gated as has_gate, has_stamp, mirror, removes_gates, stamp as stamp_of, stamp_kept,
+    bound, gated as has_gate, has_stamp, mirror, not_exempt, removes_gates, stamp as stamp_of, stamp_kept,
     stamped_falsely, stamped_truly,
 };
 use crate::options::InstallOptions;
@@ -51,7 +51,7 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
         "spec",
         "matchConditions",
         json!([
-            { "name": "not-the-own-namespace", "expression": elsewhere(&options.namespace) },
+            { "name": "not-exempt", "expression": not_exempt(options) },
             { "name": "not-bound", "expression": format!("!{}", bound()) },
         ]),
     );
@@ -100,8 +100,8 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
         },
     ]);
     let mut policy = policy(VALIDATING, names::GATED_POLICY, "Fail", &created());
-    let elsewhere = json!([{ "name": "not-the-own-namespace", "expression": elsewhere(&options.namespace) }]);
-    set_in(&mut policy, "spec", "matchConditions", elsewhere);
+    let not_exempt = json!([{ "name": "not-exempt", "expression": not_exempt(options) }]);
+    set_in(&mut policy, "spec", "matchConditions", not_exempt);
     set_in(&mut policy, "spec", "validations", validations);
     select(&mut policy, "matchConstraints", options);
     let mut binding = binding(VALIDATING, names::GATED_POLICY);

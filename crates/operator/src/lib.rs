@@ -3,6 +3,7 @@
 //! Everything here is data in, data out. `deploy/` is written from [`render`] (`make gen`), and tests install
 //! exactly what is shipped.
 
+mod account_policy;
 mod admission_policies;
 pub mod certificates;
 mod expressions;
@@ -16,7 +17,9 @@ mod webhooks;
 mod workload;
 
 pub use admission_policies::{AdmissionPolicy, admission_policies};
-pub use options::{Gating, InstallOptions, WebhookClient, default_namespace_selector};
+pub use options::{
+    Gating, InstallOptions, WebhookClient, default_exempt_namespaces, default_namespace_selector,
+};
 pub use rbac::rancher_objects;
 pub use render::render;
 pub use webhooks::{mutating, validating};

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use sluice_api::names;
+use sluice_engine::NamespacePattern;
 
 /// How the API server reaches the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,14 +28,13 @@ pub enum Gating {
 pub struct InstallOptions {
     /// Namespace of everything that has one.
     pub namespace: String,
-    /// Image of both Deployments.
+    /// Image of all Deployments.
     pub image: String,
-    /// Replicas of each Deployment.
+    /// Replicas of controller and webhook.
     pub replicas: u32,
     /// How the API server reaches the webhook.
     pub webhook_client: WebhookClient,
-    /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the controller's
-    /// leader fills it in, and until then the API server refuses what the webhook should see.
+    /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the operator fills it in, and until then the API server refuses what the webhook should see.
     pub ca_bundle: Option<String>,
     /// The segment before every path of the webhook; as `ca_bundle`.
     pub webhook_path: Option<String>,
@@ -42,6 +42,8 @@ pub struct InstallOptions {
     pub api_server_ports: Vec<u16>,
     /// Namespaces whose pods are gated.
     pub namespace_selector: LabelSelector,
+    /// Namespaces whose pods are never gated, whatever `namespace_selector` says, besides that of the installation.
+    pub exempt_namespaces: Vec<NamespacePattern>,
     /// Who gates pods.
     pub gating: Gating,
     /// Usernames that may take the gate from a pod, besides the controller's.
@@ -62,6 +64,7 @@ impl Default for InstallOptions {
             webhook_path: None,
             api_server_ports: vec![443, 6443, 8443],
             namespace_selector: default_namespace_selector(),
+            exempt_namespaces: default_exempt_namespaces(),
             gating: Gating::default(),
             further_gate_removers: Vec::new(),
             priority_class: Some("system-cluster-critical".to_owned()),
@@ -88,4 +91,29 @@ pub fn default_namespace_selector() -> LabelSelector {
         }]),
         match_labels: None,
     }
+}
+
+/// Namespaces of what a cluster needs to run pods at all: Kubernetes and OpenShift, networks, storage, KubeVirt. A pod that
+/// waits there may be the one that others wait for.
+#[must_use]
+pub fn default_exempt_namespaces() -> Vec<NamespacePattern> {
+    let reserved = ["kube-", "openshift-"].map(|start| NamespacePattern::Starting(start.into()));
+    let named = [
+        "calico-apiserver",
+        "calico-system",
+        "cattle-system",
+        "cdi",
+        "cert-manager",
+        "cilium",
+        "cilium-system",
+        "harvester-system",
+        "kubevirt",
+        "longhorn-system",
+        "metallb-system",
+        "openebs",
+        "rook-ceph",
+        "tigera-operator",
+        "trident",
+    ];
+    reserved.into_iter().chain(named.map(NamespacePattern::named)).collect()
 }

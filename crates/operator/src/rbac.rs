@@ -19,6 +19,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     for (name, cluster_rules, rules) in [
         (names::CONTROLLER, controller_cluster_rules(), controller_rules()),
         (names::WEBHOOK, webhook_cluster_rules(), webhook_rules()),
+        (names::OPERATOR, operator_cluster_rules(options), operator_rules()),
     ] {
         objects.push(json!({
             "apiVersion": "v1",
@@ -114,14 +115,25 @@ fn controller_cluster_rules() -> Value {
     ];
     rules.extend(headroom_rules());
     rules.extend(access_rules());
+    json!(rules)
+}
+
+fn operator_cluster_rules(options: &InstallOptions) -> Value {
+    let mut rules = vec![
+        rule(names::GROUP, &[names::AAQS], &READ),
+        // Whether the installation is being removed.
+        named("", "namespaces", &options.namespace, &READ),
+    ];
+    rules.extend(access_rules());
     rules.extend(own_admission_rules());
     json!(rules)
 }
 
-/// Our own admission objects are kept as they are shipped and put back when somebody deletes them.
+/// Our own admission objects are kept as they are shipped and put back when they are deleted.
 ///
-/// `create` cannot be limited to a name. It gives nothing that `patch` on a named object does not give: whoever may
-/// write one webhook configuration may intercept whatever it likes.
+/// `create` cannot be limited to a name. It gives nothing that `patch` on a named object does not give: an account that may
+/// write one webhook configuration may intercept any request. No admission policy can hold it to less, for these kinds are
+/// exempt from admission; so it is an account of its own.
 fn own_admission_rules() -> Vec<Value> {
     let own = [
         ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
@@ -134,10 +146,12 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicies", names::LOCK_POLICY),
         ("validatingadmissionpolicies", names::GUARD_POLICY),
         ("validatingadmissionpolicies", names::GATED_POLICY),
+        ("validatingadmissionpolicies", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
         ("validatingadmissionpolicybindings", names::GUARD_POLICY),
         ("validatingadmissionpolicybindings", names::GATED_POLICY),
+        ("validatingadmissionpolicybindings", names::ACCOUNTS_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();
@@ -148,23 +162,22 @@ fn own_admission_rules() -> Vec<Value> {
 }
 
 fn controller_rules() -> Value {
-    json!([
-        // `create` cannot be limited to a name: the API server authorises it before it knows the name.
-        { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] },
-        {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "resourceNames": [names::LEASE],
-            "verbs": ["get", "list", "watch", "update", "patch"],
-        },
-        { "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] },
-        {
-            "apiGroups": [""],
-            "resources": ["secrets"],
-            "resourceNames": [names::CA_SECRET, names::SERVING_SECRET],
-            "verbs": ["get", "list", "watch", "update"],
-        },
-    ])
+    let [create, keep] = lease_rules(names::LEASE);
+    json!([create, keep, named("", "secrets", names::SERVING_SECRET, &READ)])
+}
+
+fn operator_rules() -> Value {
+    let [create, keep] = lease_rules(names::OPERATOR);
+    let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
+    set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
+    json!([create, keep, rule("", &["secrets"], &["create"]), secrets])
+}
+
+/// To elect one replica. `create` cannot be limited to a name: the API server authorises it before it knows the name.
+fn lease_rules(name: &str) -> [Value; 2] {
+    const GROUP: &str = "coordination.k8s.io";
+    let verbs = ["get", "list", "watch", "update", "patch"];
+    [rule(GROUP, &["leases"], &["create"]), named(GROUP, "leases", name, &verbs)]
 }
 
 fn webhook_cluster_rules() -> Value {
@@ -181,12 +194,7 @@ fn webhook_cluster_rules() -> Value {
 }
 
 fn webhook_rules() -> Value {
-    json!([{
-        "apiGroups": [""],
-        "resources": ["secrets"],
-        "resourceNames": [names::SERVING_SECRET],
-        "verbs": READ,
-    }])
+    json!([named("", "secrets", names::SERVING_SECRET, &READ)])
 }
 
 /// Each API server is asked whether it knows of a raise: where their addresses are, and the Leases that say how many there

@@ -5,7 +5,7 @@ use sluice_api::names;
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, elsewhere, gated, mirror, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
+    bound, gated, mirror, not_exempt, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -37,7 +37,7 @@ pub fn mutating(options: &InstallOptions) -> Value {
             scope: "Namespaced",
             // Called only for pods that no admission policy has gated and stamped.
             conditions: vec![
-                ("not-the-own-namespace", elsewhere(&options.namespace)),
+                ("not-exempt", not_exempt(options)),
                 ("not-bound", format!("!{}", bound())),
                 ("not-gated-and-stamped", format!("!({} && {})", gated("object"), stamped_truly())),
             ],
@@ -110,7 +110,7 @@ fn bound_pods(options: &InstallOptions) -> Value {
             resource: "pods",
             scope: "Namespaced",
             conditions: vec![
-                ("not-the-own-namespace", elsewhere(&options.namespace)),
+                ("not-exempt", not_exempt(options)),
                 ("bound", format!("{} && !{}", bound(), mirror())),
             ],
         },

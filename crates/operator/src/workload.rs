@@ -12,9 +12,10 @@ const NON_ROOT: u32 = 65532;
 const TOKEN_SECONDS: u32 = 3600;
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What differs between the two Deployments. What all components have comes on top.
+/// What differs between the Deployments. What all components have comes on top.
 struct Component {
     name: &'static str,
+    replicas: u32,
     arguments: Vec<String>,
     ports: Vec<(&'static str, u16)>,
     cpu: &'static str,
@@ -24,9 +25,19 @@ struct Component {
 pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
     objects.extend(critical_pods(options));
-    for component in [controller(), webhook()] {
+    for component in [controller(options), webhook(options), operator()] {
         objects.push(deployment(options, &component));
-        objects.push(json!({
+        objects.extend(disruption_budget(options, &component));
+    }
+    objects.push(service(options));
+    objects.push(metrics_service(options));
+    objects
+}
+
+/// One replica stays while nodes are drained, where there are several.
+fn disruption_budget(options: &InstallOptions, component: &Component) -> Option<Value> {
+    (component.replicas > 1).then(|| {
+        json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
             "metadata": metadata(options, component.name),
@@ -36,11 +47,8 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
                 // Replicas that crash must not keep a node from being drained.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
-        }));
-    }
-    objects.push(service(options));
-    objects.push(metrics_service(options));
-    objects
+        })
+    })
 }
 
 /// Arguments of every component: where it serves [`PORTS`].
@@ -54,9 +62,10 @@ fn listen() -> [String; 2] {
 /// Ports of every component.
 const PORTS: [(&str, u16); 2] = [("admin", names::ADMIN_PORT), ("metrics", names::METRICS_PORT)];
 
-fn controller() -> Component {
+fn controller(options: &InstallOptions) -> Component {
     Component {
         name: names::CONTROLLER,
+        replicas: options.replicas,
         arguments: vec!["controller".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()],
         ports: vec![],
         cpu: "100m",
@@ -64,9 +73,10 @@ fn controller() -> Component {
     }
 }
 
-fn webhook() -> Component {
+fn webhook(options: &InstallOptions) -> Component {
     Component {
         name: names::WEBHOOK,
+        replicas: options.replicas,
         arguments: vec![
             "webhook".to_owned(),
             "--namespace=$(POD_NAMESPACE)".to_owned(),
@@ -79,6 +89,18 @@ fn webhook() -> Component {
     }
 }
 
+/// One replica: nothing waits for it, and what it keeps is in force without it.
+fn operator() -> Component {
+    Component {
+        name: names::OPERATOR,
+        replicas: 1,
+        arguments: vec!["operator".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()],
+        ports: vec![],
+        cpu: "20m",
+        memory: "64Mi",
+    }
+}
+
 fn deployment(options: &InstallOptions, component: &Component) -> Value {
     let labels = labels(Some(component.name));
     json!({
@@ -86,7 +108,7 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
         "kind": "Deployment",
         "metadata": metadata(options, component.name),
         "spec": {
-            "replicas": options.replicas,
+            "replicas": component.replicas,
             "selector": { "matchLabels": labels },
             "strategy": {
                 "type": "RollingUpdate",
@@ -235,7 +257,8 @@ fn metrics_service(options: &InstallOptions) -> Value {
 /// Some clusters allow the priority classes of the system only where a ResourceQuota names them.
 fn critical_pods(options: &InstallOptions) -> Option<Value> {
     let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
-    let pods = options.replicas.saturating_mul(2).saturating_add(2).saturating_mul(2);
+    // Each Deployment has one pod more while it is rolled; and as much again for what is ending.
+    let pods = options.replicas.saturating_mul(2).saturating_add(1 + 3).saturating_mul(2);
     Some(json!({
         "apiVersion": "v1",
         "kind": "ResourceQuota",

@@ -7,35 +7,31 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use kube::Client;
+use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_controllers::certificates::{self, CertificateSettings};
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
     BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Leftovers, LeftoversEnvironment,
     Reporter, Sources, Sweep, SweepMetrics, granted, reports,
 };
-use sluice_controllers::hooks;
-use sluice_engine::ChargeRules;
+use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
 use sluice_kube_ext::events::{Recorder, Report, Severity, recorder};
 use sluice_kube_ext::health::{Admin, Checks};
-use sluice_kube_ext::lease::plan::Timings;
-use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
+use sluice_kube_ext::lease::{Election, LeaseOptions, WriteToken};
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::{CertStore, watch_secret};
-use sluice_kube_ext::watch::WatchHealth;
-use sluice_operator::{Gating, InstallOptions, WebhookClient};
+use sluice_kube_ext::tls::CertStore;
+use sluice_operator::Gating;
 use sluice_window::Servers;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::gating::GatingArgs;
 use crate::headroom::{HeadroomArgs, Setup};
-use crate::metrics::MetricsArgs;
+use crate::lease::LeaseArgs;
+use crate::metrics::{MetricsArgs, follow_certificate};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -64,31 +60,10 @@ pub struct ControllerArgs {
     /// How many other requests are under way at the same time
     #[arg(long, value_name = "N", default_value_t = Concurrency::default().others)]
     concurrent_writes: usize,
-    /// How long the lease is valid without renewal, such as `15s`: another replica takes over then
-    #[arg(long, value_name = "TIME", default_value = "15s")]
-    lease_duration: SignedDuration,
-    /// How long the leader tries to renew before it gives up and ends, such as `10s`
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    lease_renew_deadline: SignedDuration,
-    /// How often the lease is renewed or looked at, such as `2s`
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    lease_retry_period: SignedDuration,
-    /// A further name or address that the webhook's certificate is for, if it is not reached through its
-    /// Service; repeatable
-    #[arg(long, value_name = "NAME")]
-    webhook_san: Vec<String>,
-    /// Where the API server reaches the webhook, such as `https://192.0.2.1:8443`, if not through its Service
-    #[arg(long, value_name = "URL")]
-    webhook_url: Option<String>,
-    /// Leave certificates, webhook configurations and the admission policies alone
-    #[arg(long)]
-    no_webhook_setup: bool,
-    /// Who gates pods. Before Kubernetes 1.36 it is always the webhook
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = GatedBy::Policy)]
-    gating: GatedBy,
-    /// A further username that may remove the gate from pods; repeatable
-    #[arg(long, value_name = "USERNAME")]
-    allowed_gate_remover: Vec<String>,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    gating: GatingArgs,
     #[command(flatten)]
     headroom: HeadroomArgs,
     /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
@@ -97,17 +72,6 @@ pub struct ControllerArgs {
     /// How old a lock of managed-tenant-quota has to be before it counts as left behind, such as `60s`
     #[arg(long, value_name = "TIME", default_value = "60s")]
     mtq_lock_age: SignedDuration,
-}
-
-/// The first minor version of Kubernetes 1 whose API server gates by a policy.
-const FIRST_WITH_MUTATING_POLICIES: u32 = 36;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum GatedBy {
-    /// The API server, by an admission policy, and behind it the webhook
-    Policy,
-    /// The webhook alone
-    Webhook,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -147,7 +111,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
 
-    let timings = lease_timings(&args)?;
+    let timings = args.lease.timings()?;
     let mut lease = LeaseOptions::new(&args.namespace, names::LEASE);
     lease.timings = timings;
     let identity = lease.identity.clone();
@@ -171,7 +135,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let mut config = GateConfig::new(names::GATE, ChargeRules::for_minor(version.minor));
     config.patience_s = i64::from(args.queue_patience);
     config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
-    let gate = Gate::new(config, &args.namespace, metrics);
+    let own = NamespacePattern::named(&args.namespace);
+    let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
+    let gate = Gate::new(config, &exempt, metrics);
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
@@ -198,8 +164,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, rules, tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.state())));
 
-    let install = args.install_options(&version);
-    let gating = watch_gating(&mut tasks, servers, &install, &mut registry, (&events, &token), &cancel);
+    let by = (args.gating.of(&version), args.namespace.clone());
+    let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
     let ready = Checks::default();
     ready.tell("gate", move || gating.summary());
     let watches =
@@ -220,25 +186,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let apply =
         Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
 
-    tasks.spawn(
-        "certificate secret",
-        fallible(follow_certificate(client.clone(), &args.namespace, certs, &cancel)),
-    );
+    let certificate = follow_certificate(client.clone(), &args.namespace, certs, &cancel);
+    tasks.spawn("certificate secret", certificate);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
     tasks.spawn("watches", fallible(gate.clone().observe(client.clone(), cancel.clone())));
-    if !args.no_webhook_setup {
-        let may_write = |token: &WriteToken| {
-            let token = token.clone();
-            move || token.is_held()
-        };
-        let mut settings = CertificateSettings::new(&args.namespace);
-        settings.names.extend(args.webhook_san.iter().cloned());
-        let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
-        tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-        let hooks = hooks::run(client.clone(), install, may_write(&token), cancel.clone());
-        tasks.spawn("hooks", once_leading(leadership.clone(), cancel.clone(), hooks));
-    }
     tasks.spawn("head-room sights", fallible(sources.clone().observe(client.clone(), stopped.clone())));
     let environment = LeftoversEnvironment {
         observed: Arc::clone(headroom.observed()),
@@ -250,7 +202,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         events: events.clone(),
         metrics: sweep_metrics.clone(),
     };
-    let lock_age = time("mtq-lock-age", args.mtq_lock_age)?;
+    let lock_age = crate::lease::time("mtq-lock-age", args.mtq_lock_age)?;
     let leftovers = Leftovers::from(args.mtq_leftovers).end(lock_age, environment, cancel.clone());
     tasks.spawn("leftovers of managed-tenant-quota", fallible(leftovers));
     let facts = (blocked.state(), Arc::clone(headroom.observed()), sources.clone());
@@ -272,34 +224,19 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl ControllerArgs {
-    /// What is kept in force in this cluster.
-    fn install_options(&self, version: &ServerVersion) -> InstallOptions {
-        let by_policy = self.gating == GatedBy::Policy
-            && (version.major, version.minor) >= (1, FIRST_WITH_MUTATING_POLICIES);
-        InstallOptions {
-            namespace: self.namespace.clone(),
-            webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
-            gating: if by_policy { Gating::Policy } else { Gating::Webhook },
-            further_gate_removers: self.allowed_gate_remover.clone(),
-            ..InstallOptions::default()
-        }
-    }
-}
-
 /// Keeps asking who gates pods; the leader tells of what is wrong.
 fn watch_gating(
     tasks: &mut Tasks,
     servers: Arc<Servers>,
-    install: &InstallOptions,
+    (gating, namespace): (Gating, String),
     registry: &mut Registry,
     (events, token): (&Recorder, &WriteToken),
     cancel: &CancellationToken,
 ) -> Arc<GatingWatch> {
     let metrics = GatingMetrics::default();
     metrics.register(registry.sub_registry_with_prefix("sluice"));
-    let gating = GatingWatch::new(servers, install.gating, metrics);
-    let (events, token, namespace) = (events.clone(), token.clone(), install.namespace.clone());
+    let gating = GatingWatch::new(servers, gating, metrics);
+    let (events, token) = (events.clone(), token.clone());
     let tell = move |alarm: Alarm| {
         if token.is_held() {
             events.report(alarmed(&namespace, alarm));
@@ -324,48 +261,6 @@ fn alarmed(namespace: &str, alarm: Alarm) -> Report {
         action: "Gate".to_owned(),
         note: alarm.note,
     }
-}
-
-fn time(flag: &str, value: SignedDuration) -> anyhow::Result<Duration> {
-    Duration::try_from(value).with_context(|| format!("--{flag} must not be negative"))
-}
-
-fn lease_timings(args: &ControllerArgs) -> anyhow::Result<Timings> {
-    Ok(Timings {
-        duration: time("lease-duration", args.lease_duration)?,
-        renew_deadline: time("lease-renew-deadline", args.lease_renew_deadline)?,
-        retry: time("lease-retry-period", args.lease_retry_period)?,
-    })
-}
-
-/// Keeps the certificate that metrics are served with.
-fn follow_certificate(
-    client: Client,
-    namespace: &str,
-    certs: Arc<CertStore>,
-    cancel: &CancellationToken,
-) -> impl Future<Output = ()> + use<> {
-    let (namespace, cancel) = (namespace.to_owned(), cancel.clone());
-    let load = move |secret: &Secret| certs.load_secret(secret);
-    async move {
-        let health = WatchHealth::new("secrets");
-        watch_secret(client, &namespace, names::SERVING_SECRET, load, health, cancel).await;
-    }
-}
-
-/// Starts `task` when this process begins to lead.
-async fn once_leading<E>(
-    mut leadership: watch::Receiver<Leadership>,
-    cancel: CancellationToken,
-    task: impl Future<Output = Result<(), E>>,
-) -> Result<(), E> {
-    tokio::select! {
-        () = cancel.cancelled() => return Ok(()),
-        leads = leadership.wait_for(Leadership::is_leading) => if leads.is_err() {
-            return Ok(());
-        },
-    }
-    task.await
 }
 
 async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {

@@ -2,9 +2,12 @@
 
 mod controller;
 mod crds;
+mod gating;
 mod headroom;
+mod lease;
 mod logging;
 mod metrics;
+mod operator;
 mod webhook;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +41,11 @@ enum Command {
     /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
     #[command(args_override_self = true)]
     Webhook(Box<webhook::WebhookArgs>),
+    /// Keep certificates, webhook configurations and admission policies as they are shipped
+    ///
+    /// Follows the AAQ's namespaceSelector. Nothing waits for it: what it keeps is in force while it does not run.
+    #[command(args_override_self = true)]
+    Operator(Box<operator::OperatorArgs>),
     /// Print the custom resource definitions as YAML
     Crds,
 }
@@ -52,6 +60,7 @@ fn main() -> anyhow::Result<()> {
         match cli.command {
             Command::Controller(args) => controller::run(*args).await,
             Command::Webhook(args) => webhook::run(*args).await,
+            Command::Operator(args) => operator::run(*args).await,
             Command::Crds => crds::print(),
         }
     })

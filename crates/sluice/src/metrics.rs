@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
@@ -16,7 +17,8 @@ use sluice_kube_ext::health::{self, Admin};
 use sluice_kube_ext::scrape::{self, Snapshot};
 use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_kube_ext::shutdown::Tasks;
-use sluice_kube_ext::tls::{CertStore, server_config};
+use sluice_kube_ext::tls::{CertStore, server_config, watch_secret};
+use sluice_kube_ext::watch::WatchHealth;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -93,4 +95,20 @@ impl MetricsArgs {
 /// When there can be none.
 pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+}
+
+/// Keeps the certificate that metrics are served with.
+pub fn follow_certificate(
+    client: Client,
+    namespace: &str,
+    certs: Arc<CertStore>,
+    cancel: &CancellationToken,
+) -> impl Future<Output = Result<(), Infallible>> + use<> {
+    let (namespace, cancel) = (namespace.to_owned(), cancel.clone());
+    let load = move |secret: &Secret| certs.load_secret(secret);
+    async move {
+        let health = WatchHealth::new("secrets");
+        watch_secret(client, &namespace, names::SERVING_SECRET, load, health, cancel).await;
+        Ok(())
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::Uid;
+use sluice_engine::headroom::NUDGE_KEY;
 use sluice_index::Version;
 use sluice_index::headroom::{MigrationRecord, NativeRecord};
 use sluice_index::wire::PodWire;
@@ -35,9 +36,6 @@ use crate::target::{Outcome, Target};
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
 
-/// The key of `status.used` that counts nudges. No quota limits it, quota admission looks only at keys of `status.hard`, and
-/// kube-controller-manager drops it at its next sync.
-pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
 /// Waits after a write that was refused as a matter of principle; milliseconds.
 const FORBIDDEN: (u64, u64) = (10_000, 300_000);
 

@@ -23,7 +23,7 @@ mod status_writer;
 mod target;
 
 pub use clock::ServerClock;
-pub use headroom::{Headroom, NUDGE_KEY, Parts};
+pub use headroom::{Headroom, Parts};
 pub use metrics::HeadroomMetrics;
 pub use observed::{Dirty, Observed};
 pub use peers::{follow_identities, follow_servers};

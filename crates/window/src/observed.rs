@@ -12,14 +12,13 @@ use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Amounts, MARK};
+use sluice_engine::headroom::{Amounts, MARK, NUDGE_KEY};
 use sluice_index::headroom::{HeadroomIndex, Phase, Sighting, Watched};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::headroom::NUDGE_KEY;
 use crate::protocol::Rests;
 use crate::requests::{BudgetWires, GrantNames};
 

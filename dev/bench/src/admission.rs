@@ -64,11 +64,12 @@ async fn measure(webhook_alone: bool, creations: usize) -> anyhow::Result<(Vec<f
     let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
     let bed = Bed::start(options).await?;
     let setup = Setup { webhook_alone, ..Setup::default() };
-    let (_installation, controller, webhook) = Installation::running(&bed, setup).await?;
+    let (installation, controller, webhook) = Installation::running(&bed, setup).await?;
     controller.program.pause();
     if !webhook_alone {
-        webhook.program.kill();
-        controller.program.kill();
+        for program in [&webhook.program, &controller.program, installation.operator()?] {
+            program.kill();
+        }
     }
     let client = bed.admin()?;
     let free = bed.namespace("free", &[]).await?;

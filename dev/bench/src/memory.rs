@@ -9,7 +9,7 @@ use kube::api::ObjectList;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_controllers::gate::{GateConfig, Moment, State};
-use sluice_engine::ChargeRules;
+use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 
@@ -45,7 +45,7 @@ pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     let template = Template::new();
     let empty = Held::read()?;
     let selector = kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()).into();
-    let targeting = Targeting::new(selector, names::INSTALL_NAMESPACE);
+    let targeting = Targeting::new(selector, [NamespacePattern::named(names::INSTALL_NAMESPACE)].into());
     let mut state = State::new(GateConfig::new(names::GATE, ChargeRules::for_minor(36)), targeting);
 
     say(&format!("memory: {NAMESPACES} namespaces and quotas, {PODS} pods"));

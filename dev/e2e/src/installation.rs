@@ -81,6 +81,7 @@ pub struct Installation<'b> {
     webhook_port: u16,
     started: AtomicU32,
     scraper: Scraper,
+    operator: Option<Program>,
 }
 
 /// A running controller.
@@ -136,7 +137,43 @@ impl<'b> Installation<'b> {
         let objects = objects.filter(|object| !(setup.without_webhook && is_about_pods(object)));
         bed.apply_objects(objects.collect::<Vec<_>>()).await?;
         let scraper = Scraper::on(bed).await?;
-        Ok(Self { bed, setup, webhook_port, started: AtomicU32::new(0), scraper })
+        let started = AtomicU32::new(0);
+        let mut installation = Self { bed, setup, webhook_port, started, scraper, operator: None };
+        if !installation.setup.without_webhook {
+            installation.start_operator().await?;
+        }
+        Ok(installation)
+    }
+
+    /// The process that keeps certificates, webhook configurations and admission policies.
+    ///
+    /// # Errors
+    /// When there is none: in an installation without webhook.
+    pub fn operator(&self) -> anyhow::Result<&Program> {
+        self.operator.as_ref().context("an installation without webhook has no operator")
+    }
+
+    /// Starts an operator with the rights that are shipped, in the place of the one there was.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start_operator(&mut self) -> anyhow::Result<()> {
+        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await?;
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        let mut args: Vec<OsString> = vec!["operator".into(), "--kubeconfig".into()];
+        args.extend([identity.kubeconfig().into(), "--admin-listen".into(), admin.clone().into()]);
+        args.extend(["--webhook-san".into(), "127.0.0.1".into()]);
+        args.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
+        args.extend(self.gating_args());
+        args.extend(self.metrics(&admin, false)?);
+        let program = self.bed.program(&self.name("operator"), build::sluice()?, args, log_settings())?;
+        ready(&admin, &program).await?;
+        self.operator = Some(program);
+        Ok(())
+    }
+
+    fn gating_args(&self) -> Option<OsString> {
+        (self.setup.gating() == Gating::Webhook).then(|| "--gating=webhook".into())
     }
 
     /// Applies, and starts one controller and one webhook; returns when both are ready and pods are gated.
@@ -185,14 +222,10 @@ impl<'b> Installation<'b> {
         let admin = format!("127.0.0.1:{}", free_port()?);
         let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
-        all.extend(["--webhook-san".into(), "127.0.0.1".into()]);
-        if self.setup.gating() == Gating::Webhook {
-            all.push("--gating=webhook".into());
-        }
-        all.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
+        all.extend(self.gating_args());
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));
-        all.extend(self.metrics(&admin, all.contains(&"--no-webhook-setup".into()))?);
+        all.extend(self.metrics(&admin, self.setup.without_webhook)?);
         let program = self.bed.program(&self.name("controller"), build::sluice()?, all, log_settings())?;
         Ok(Controller { program, admin })
     }

@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_engine::QuotaId;
+use sluice_engine::{NamespacePattern, QuotaId};
 use sluice_index::Targeting;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
@@ -38,7 +38,7 @@ pub struct Gate {
     news: Arc<Notify>,
     epoch: Instant,
     metrics: GateMetrics,
-    install_namespace: Arc<str>,
+    exempt: Arc<[NamespacePattern]>,
     caches: Caches,
 }
 
@@ -59,15 +59,18 @@ impl Caches {
 
 impl Gate {
     /// A gate that has seen nothing yet.
+    ///
+    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them.
     #[must_use]
-    pub fn new(config: GateConfig, install_namespace: &str, metrics: GateMetrics) -> Self {
-        let targeting = targeting(&BTreeMap::new(), install_namespace);
+    pub fn new(config: GateConfig, exempt: &[NamespacePattern], metrics: GateMetrics) -> Self {
+        let exempt: Arc<[NamespacePattern]> = exempt.into();
+        let targeting = targeting(&BTreeMap::new(), &exempt);
         Self {
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
             epoch: Instant::now(),
             metrics,
-            install_namespace: install_namespace.into(),
+            exempt,
             caches: Caches {
                 pods: WatchHealth::new("pods"),
                 namespaces: WatchHealth::new("namespaces"),
@@ -134,7 +137,7 @@ impl Gate {
                 },
             );
         let mut selectors = BTreeMap::new();
-        let install_namespace = Arc::clone(&self.install_namespace);
+        let exempt = Arc::clone(&self.exempt);
         let configurations = self.follow::<AaqWire>(
             &client,
             &self.caches.configurations,
@@ -143,7 +146,7 @@ impl Gate {
                 let complete = !matches!(delta, Delta::ListBegin | Delta::Listed(_));
                 take_selector(&mut selectors, delta);
                 if complete {
-                    state.retarget(targeting(&selectors, &install_namespace), now);
+                    state.retarget(targeting(&selectors, &exempt), now);
                 }
             },
         );
@@ -272,9 +275,9 @@ fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
 }
 
 /// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
-fn targeting(selectors: &Selectors, install_namespace: &str) -> Targeting {
+fn targeting(selectors: &Selectors, exempt: &Arc<[NamespacePattern]>) -> Targeting {
     let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
-    Targeting::new(selector, install_namespace)
+    Targeting::new(selector, Arc::clone(exempt))
 }
 
 fn default_selector() -> Selector {

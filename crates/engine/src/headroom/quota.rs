@@ -15,6 +15,10 @@ use crate::uid::Uid;
 /// clock. No pod consumes it, and kube-controller-manager drops it when it puts `status.hard` back to `spec.hard`.
 pub const MARK: &str = "count/headroomprobes.quota.sluice.dev";
 
+/// The key of `status.used` that counts nudges. No quota limits it, quota admission looks only at keys of `status.hard`, and
+/// kube-controller-manager drops it at its next sync.
+pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
+
 /// A ResourceQuota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NativeQuota {

@@ -65,11 +65,7 @@ impl Site {
         // No scheduler and no nodes: a released pod causes no further work that would be measured too.
         let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
         let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await?));
-        let setup = Setup {
-            controller_args: vec!["--no-webhook-setup".to_owned()],
-            without_webhook: true,
-            ..Setup::default()
-        };
+        let setup = Setup { without_webhook: true, ..Setup::default() };
         let installation = Installation::apply(bed, setup).await?;
         let admin = client(bed.admin_kubeconfig()).await?;
         let account = bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await?;

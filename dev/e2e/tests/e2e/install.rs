@@ -14,7 +14,8 @@ use sluice_testbed::{Bed, BedOptions, Program, wait};
 use crate::context::{SOON, kubectl_tries};
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
-const DEPLOYMENTS: [&str; 2] = [names::CONTROLLER, names::WEBHOOK];
+/// Names and replicas.
+const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 2), (names::OPERATOR, 1)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_manifest_installs_on_a_real_cluster() {
@@ -60,24 +61,25 @@ async fn its_pods_are_let_in_and_run(bed: &Bed) {
     let labels = namespace.get(names::INSTALL_NAMESPACE).await.unwrap().metadata.labels.unwrap();
     assert_eq!(labels.get("pod-security.kubernetes.io/enforce").map(String::as_str), Some("restricted"));
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
-    for name in DEPLOYMENTS {
-        wait::wait_for(&deployments, name, SOON, "two available replicas", |deployment| {
+    for (name, replicas) in DEPLOYMENTS {
+        wait::wait_for(&deployments, name, SOON, "all replicas to be available", |deployment| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
-            status.is_some_and(|status| status.available_replicas == Some(2))
+            status.is_some_and(|status| status.available_replicas == Some(replicas))
         })
         .await
         .unwrap();
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
     let all =
-        wait::wait_for_all(&pods, watcher::Config::default(), SOON, "four pods", |pods| pods.len() == 4);
+        wait::wait_for_all(&pods, watcher::Config::default(), SOON, "five pods", |pods| pods.len() == 5);
     for pod in all.await.unwrap() {
         let spec = pod.spec.as_ref().unwrap();
         assert!(spec.scheduling_gates.is_none(), "{}", pod.name_any());
         assert_eq!(spec.priority_class_name.as_deref(), Some("system-cluster-critical"));
-        assert!(DEPLOYMENTS.contains(&spec.service_account_name.as_deref().unwrap()), "{}", pod.name_any());
+        let account = spec.service_account_name.as_deref().unwrap();
+        assert!(DEPLOYMENTS.iter().any(|(name, _)| *name == account), "{}", pod.name_any());
     }
-    for name in DEPLOYMENTS {
+    for (name, replicas) in DEPLOYMENTS {
         let selector = ListParams::default().labels(&format!("app.kubernetes.io/component={name}"));
         let nodes: std::collections::BTreeSet<_> = pods
             .list(&selector)
@@ -87,14 +89,14 @@ async fn its_pods_are_let_in_and_run(bed: &Bed) {
             .into_iter()
             .filter_map(|pod| pod.spec?.node_name)
             .collect();
-        assert_eq!(nodes.len(), 2, "{name}: the replicas prefer different nodes");
+        assert_eq!(i32::try_from(nodes.len()), Ok(replicas), "{name}: the replicas prefer different nodes");
     }
 }
 
 /// The flags of the Deployments are flags of the binary: with them it gets as far as looking for its cluster.
 async fn the_binary_knows_the_arguments(bed: &Bed) {
     let deployments: Api<Deployment> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
-    for name in DEPLOYMENTS {
+    for (name, _) in DEPLOYMENTS {
         let deployment = deployments.get(name).await.unwrap();
         let pod = deployment.spec.template.spec.unwrap();
         let mut args = pod.containers[0].args.clone().unwrap();

@@ -16,7 +16,8 @@ use sluice_testbed::{Bed, Identity};
 
 use crate::context::{Team, shared};
 use rights::{
-    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, NOT_FOR_HEADROOM, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, NOT_FOR_HEADROOM, NOT_FOR_THE_CONTROLLER,
+    OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -117,9 +118,19 @@ async fn the_controller_has_exactly_these_rights() {
     let identity = bed.service_account(OWN, names::CONTROLLER).await.unwrap();
     let everywhere = [CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE].concat();
     assert_eq!(granted(bed, &identity, "").await, set(&everywhere));
-    let own = [&everywhere[..], &["create coordination.k8s.io:leases", "create :secrets"]].concat();
+    let own = [&everywhere[..], &["create coordination.k8s.io:leases"]].concat();
     assert_eq!(granted(bed, &identity, OWN).await, set(&own));
     check(&identity, READ_ELSEWHERE, true).await;
+    check(&identity, NOT_FOR_HEADROOM, false).await;
+}
+
+#[tokio::test]
+async fn the_operator_has_exactly_these_rights() {
+    let bed = shared().await.bed;
+    let identity = bed.service_account(OWN, names::OPERATOR).await.unwrap();
+    assert_eq!(granted(bed, &identity, "").await, set(OPERATOR_EVERYWHERE));
+    let own = [OPERATOR_EVERYWHERE, &["create coordination.k8s.io:leases", "create :secrets"]].concat();
+    assert_eq!(granted(bed, &identity, OWN).await, set(&own));
     check(&identity, NOT_FOR_HEADROOM, false).await;
 }
 
@@ -167,6 +178,20 @@ async fn the_webhook_has_exactly_these_rights() {
 #[tokio::test]
 async fn the_controllers_rights_on_named_objects_end_with_these_names() {
     let identity = shared().await.bed.service_account(OWN, names::CONTROLLER).await.unwrap();
+    let lease = "coordination.k8s.io:leases";
+    let granted = [
+        format!("get {lease} {OWN} sluice-controller"),
+        format!("update {lease} {OWN} sluice-controller"),
+        format!("watch :secrets {OWN} sluice-webhook-cert"),
+        "delete admissionregistration.k8s.io:validatingwebhookconfigurations - lock.team-a.com".to_owned(),
+    ];
+    check(&identity, &granted.each_ref().map(String::as_str), true).await;
+    check(&identity, NOT_FOR_THE_CONTROLLER, false).await;
+}
+
+#[tokio::test]
+async fn the_operators_rights_on_named_objects_end_with_these_names() {
+    let identity = shared().await.bed.service_account(OWN, names::OPERATOR).await.unwrap();
     let hooks = "admissionregistration.k8s.io:mutatingwebhookconfigurations";
     let validating = "admissionregistration.k8s.io:validatingwebhookconfigurations";
     let lease = "coordination.k8s.io:leases";
@@ -182,9 +207,8 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         "patch admissionregistration.k8s.io:mutatingadmissionpolicybindings - sluice-stamp".to_owned(),
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-guard".to_owned(),
         "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-gated".to_owned(),
-        format!("delete {validating} - lock.team-a.com"),
-        format!("get {lease} {OWN} sluice-controller"),
-        format!("update {lease} {OWN} sluice-controller"),
+        format!("get {lease} {OWN} sluice-operator"),
+        format!("update {lease} {OWN} sluice-operator"),
         format!("get :secrets {OWN} sluice-ca"),
         format!("update :secrets {OWN} sluice-ca"),
         format!("update :secrets {OWN} sluice-webhook-cert"),
@@ -194,7 +218,8 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("patch {hooks} - somebody-elses"),
         format!("patch {validating} - gating-mutator"),
         format!("delete {hooks} - gating-mutator"),
-        format!("delete {hooks} - other"),
+        format!("delete {validating} - lock.team-a.com"),
+        format!("list {validating}"),
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - other".to_owned(),
         "patch admissionregistration.k8s.io:mutatingadmissionpolicies - other".to_owned(),
         "delete admissionregistration.k8s.io:mutatingadmissionpolicies - sluice-gate".to_owned(),
@@ -202,8 +227,8 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
             .to_owned(),
         "get coordination.k8s.io:leases kube-system other".to_owned(),
         format!("update {lease} {OWN} other"),
-        format!("delete {lease} {OWN} sluice-controller"),
-        format!("update {lease} kube-system sluice-controller"),
+        format!("delete {lease} {OWN} sluice-operator"),
+        format!("update {lease} kube-system sluice-operator"),
         format!("get :secrets {OWN} other"),
         format!("get :secrets {OWN}"),
         format!("list :secrets {OWN}"),
@@ -212,7 +237,10 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         "get :secrets default sluice-ca".to_owned(),
         "create :pods default".to_owned(),
         "delete :pods default p".to_owned(),
-        "update :pods default p".to_owned(),
+        "get :pods default p".to_owned(),
+        "patch :pods default p".to_owned(),
+        "patch :resourcequotas/status default q".to_owned(),
+        "get :namespaces - default".to_owned(),
         "create :pods/exec default p".to_owned(),
         "create :pods/binding default p".to_owned(),
         "update :pods/status default p".to_owned(),
@@ -246,7 +274,7 @@ async fn what_is_not_granted_is_refused_for_real() {
     let namespace = &team.namespace.name;
     let quota =
         format!("/apis/aaq.kubevirt.io/v1alpha1/namespaces/{namespace}/applicationawareresourcequotas/q");
-    for name in [names::CONTROLLER, names::WEBHOOK] {
+    for name in [names::CONTROLLER, names::WEBHOOK, names::OPERATOR] {
         let client = bed.service_account(OWN, name).await.unwrap().client().unwrap();
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client.clone(), namespace);
         assert_eq!(code(pods.create(&PostParams::default(), &objects::pod("x", &[])).await), 403, "{name}");

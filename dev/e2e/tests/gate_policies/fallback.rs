@@ -14,14 +14,10 @@ use crate::world::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_webhook_gates_what_no_policy_has_gated_until_the_policy_is_back() {
     let bed = bed().await;
-    // It keeps its lease while it stands still.
-    let args = ["--lease-duration=300s", "--lease-renew-deadline=240s"].map(str::to_owned);
-    let setup = Setup { controller_args: args.to_vec(), ..Setup::default() };
-    let world = World::on(&bed, setup).await;
+    let mut world = World::on(&bed, Setup::default()).await;
     let (client, admin) = (bed.admin().unwrap(), bed.admin_identity().user().to_owned());
     let team = Team::targeted(&bed, "fallback").await;
-    // Nobody puts it back for now.
-    world.controller.program.pause();
+    world.end_operator().await;
     delete_gate_policy(&client).await;
     world.installation.until_gated_by(&client, Gating::Webhook).await.unwrap();
     assert_gated(&team.create(&with_stamp(pod("by-webhook"), "forged")).await, &admin);
@@ -31,32 +27,24 @@ async fn the_webhook_gates_what_no_policy_has_gated_until_the_policy_is_back() {
     let refused = team.create(&pod("refused")).await;
     assert_eq!(refused.code, 500, "{refused:?}");
     assert!(refused.message().contains(names::WEBHOOK_GATER), "{refused:?}");
-    world.controller.program.resume();
+    world.installation.start_operator().await.unwrap();
     world.installation.until_gated_by(&client, Gating::Policy).await.unwrap();
     assert_gated(&team.create(&pod("by-policy")).await, &admin);
     team.until_released(2).await;
 }
 
-/// Each of the two that gate is deleted, then what has the last word. The controller is told to leave all of it alone.
+/// Each of the two that gate is deleted, then what has the last word, and no operator puts it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_gone_is_said_and_what_has_the_last_word_refuses() {
     let bed = bed().await;
     let world = World::on(&bed, Setup::default()).await;
-    world.controller.program.kill();
-    world.controller.program.wait().await;
+    world.end_operator().await;
     let (client, team) = (bed.admin().unwrap(), Team::targeted(&bed, "gone").await);
-    let identity = bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await.unwrap();
-    let args = [
-        "--no-webhook-setup",
-        "--lease-duration=4s",
-        "--lease-renew-deadline=2s",
-        "--lease-retry-period=500ms",
-    ];
-    let controller = world.installation.controller_with(identity.kubeconfig(), &args).await.unwrap();
-    Report::until(&controller, "policy", "policy").await;
+    let controller = &world.controller;
+    Report::until(controller, "policy", "policy").await;
 
     delete_gate_policy(&client).await;
-    let report = Report::until(&controller, "webhook", "policy").await;
+    let report = Report::until(controller, "webhook", "policy").await;
     assert!(report.ready.contains("sluice-gate is not in force"), "{}", report.ready);
 
     delete(&client, &policy_path("mutatingwebhookconfigurations", names::MUTATING_CONFIG)).await;
@@ -66,11 +54,11 @@ async fn what_is_gone_is_said_and_what_has_the_last_word_refuses() {
         &refused,
         &[names::GATED_POLICY, "neither the admission policy sluice-gate nor the webhook"],
     );
-    Report::until(&controller, "refused", "policy").await;
+    Report::until(controller, "refused", "policy").await;
     Report::until_event(&bed, "PodsRefused").await;
 
     delete_last_word(&client).await;
-    let report = Report::until(&controller, "nothing", "webhook").await;
+    let report = Report::until(controller, "nothing", "webhook").await;
     assert!(report.log.contains("PodsNotGated"), "{}", report.log);
     Report::until_event(&bed, "PodsNotGated").await;
     let let_in = team.tries(&pod("p")).await;
@@ -95,7 +83,7 @@ async fn the_webhook_alone_gates_where_it_is_told_to() {
     bound["spec"]["nodeName"] = serde_json::json!("n");
     assert_refused(&team.create(&bound).await, &["spec.nodeName to \"n\"", names::GATED_POLICY]);
     // Nor without that policy.
-    world.controller.program.pause();
+    world.end_operator().await;
     delete_last_word(&bed.admin().unwrap()).await;
     let by_webhook = || async {
         Some(team.tries(&bound).await).filter(|answer| answer.message().contains(names::WEBHOOK_BOUND))

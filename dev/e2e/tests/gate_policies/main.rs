@@ -11,4 +11,5 @@ mod seen;
 mod selector;
 mod servers;
 mod stamps;
+mod stolen;
 mod world;

@@ -34,9 +34,17 @@ impl<'b> World<'b> {
         Self { bed, installation, controller, webhook }
     }
 
+    /// From now on nothing that is deleted is put back. Its lease is given back.
+    pub async fn end_operator(&self) {
+        let operator = self.installation.operator().unwrap();
+        operator.terminate();
+        operator.wait().await;
+    }
+
     /// Kills what runs of Sluice.
     pub async fn kill_all(&self) {
-        for program in [&self.controller.program, &self.webhook.program] {
+        let operator = self.installation.operator().unwrap();
+        for program in [&self.controller.program, &self.webhook.program, operator] {
             program.kill();
             program.wait().await;
         }

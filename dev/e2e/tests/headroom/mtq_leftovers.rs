@@ -186,7 +186,7 @@ async fn light() -> Bed {
 }
 
 async fn installed(bed: &Bed) -> Installation<'_> {
-    let args = ["--no-webhook-setup", "--mtq-lock-age=1s", "--mtq-leftovers=clean"];
+    let args = ["--mtq-lock-age=1s", "--mtq-leftovers=clean"];
     let controller_args = args.iter().map(|arg| (*arg).to_owned()).collect();
     Installation::apply(bed, Setup { controller_args, without_webhook: true, ..Setup::default() })
         .await

@@ -32,11 +32,7 @@ async fn cluster() -> &'static Cluster {
                 ..BedOptions::default()
             };
             let bed = Bed::start(options).await.unwrap();
-            let setup = Setup {
-                without_webhook: true,
-                controller_args: vec!["--no-webhook-setup".to_owned()],
-                ..Setup::default()
-            };
+            let setup = Setup { without_webhook: true, ..Setup::default() };
             let installation = Installation::apply(&bed, setup).await.unwrap();
             installation.until_guarded().await.unwrap();
             let controller = installation.controller().await.unwrap();

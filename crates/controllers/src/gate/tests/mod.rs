@@ -5,3 +5,12 @@ mod scrape;
 mod server;
 mod stories;
 mod world;
+
+use std::sync::Arc;
+
+use sluice_engine::NamespacePattern;
+
+/// Never targeted.
+fn own_namespace() -> Arc<[NamespacePattern]> {
+    [NamespacePattern::named("sluice-system")].into()
+}

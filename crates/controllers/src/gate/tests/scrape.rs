@@ -28,7 +28,8 @@ impl fmt::Write for Free {
 #[test]
 fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
     let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
-    let mut state = State::new(config, Targeting::new(kube::core::Selector::default(), "sluice-system"));
+    let mut state =
+        State::new(config, Targeting::new(kube::core::Selector::default(), super::own_namespace()));
     let now = Moment { mono_ms: 0, unix_ms: 0 };
     let namespace = json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}});
     state.see_namespace(&wire::<NamespaceWire>(namespace), now);

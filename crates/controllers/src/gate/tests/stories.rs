@@ -20,7 +20,7 @@ struct Story {
 impl Story {
     fn begin() -> Self {
         let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
-        let targeting = Targeting::new(kube::core::Selector::default(), "sluice-system");
+        let targeting = Targeting::new(kube::core::Selector::default(), super::own_namespace());
         let mut state = State::new(config, targeting);
         let namespace: NamespaceWire =
             wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}));
@@ -207,7 +207,7 @@ fn a_namespace_that_is_no_longer_targeted_lets_its_pods_go() {
         match_labels: Some([("gate".to_owned(), "yes".to_owned())].into()),
         ..Default::default()
     };
-    story.state.retarget(Targeting::new(label.try_into().unwrap(), "sluice-system"), at(1));
+    story.state.retarget(Targeting::new(label.try_into().unwrap(), super::own_namespace()), at(1));
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }

@@ -111,7 +111,7 @@ fn fresh(number: usize) -> State {
     let mut config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
     config.charge_spacing_ms = 0;
     let selector = kube::core::Selector::default();
-    let mut state = State::new(config, Targeting::new(selector, "sluice-system"));
+    let mut state = State::new(config, Targeting::new(selector, super::own_namespace()));
     state.stamp = Stamp::numbered(number as u64);
     state.see_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
     state

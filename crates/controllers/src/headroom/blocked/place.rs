@@ -5,9 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use sluice_engine::Uid;
-use sluice_engine::headroom::{MARK, Need};
+use sluice_engine::headroom::{MARK, NUDGE_KEY, Need};
 use sluice_kube_ext::retry::Backoff;
-use sluice_window::NUDGE_KEY;
 
 use super::words::{NamespaceFacts, QuotaName, Summary};
 

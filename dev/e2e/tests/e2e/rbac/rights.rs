@@ -29,12 +29,6 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "list admissionregistration.k8s.io:validatingwebhookconfigurations",
     "watch admissionregistration.k8s.io:validatingwebhookconfigurations",
     "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "create admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "create admissionregistration.k8s.io:mutatingwebhookconfigurations",
-    "create admissionregistration.k8s.io:validatingadmissionpolicies",
-    "create admissionregistration.k8s.io:validatingadmissionpolicybindings",
-    "create admissionregistration.k8s.io:mutatingadmissionpolicies",
-    "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
     "create quota.sluice.dev:gateprobes",
 ];
 
@@ -68,6 +62,20 @@ pub const WEBHOOK_EVERYWHERE: &[&str] = &[
     "watch :pods",
 ];
 
+pub const OPERATOR_EVERYWHERE: &[&str] = &[
+    "create authentication.k8s.io:tokenreviews",
+    "create authorization.k8s.io:subjectaccessreviews",
+    "get aaq.kubevirt.io:aaqs",
+    "list aaq.kubevirt.io:aaqs",
+    "watch aaq.kubevirt.io:aaqs",
+    "create admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "create admissionregistration.k8s.io:mutatingwebhookconfigurations",
+    "create admissionregistration.k8s.io:validatingadmissionpolicies",
+    "create admissionregistration.k8s.io:validatingadmissionpolicybindings",
+    "create admissionregistration.k8s.io:mutatingadmissionpolicies",
+    "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
+];
+
 /// Kinds of KubeVirt, which this cluster does not have, and the addresses of the API servers.
 pub const READ_ELSEWHERE: &[&str] = &[
     "list kubevirt.io:kubevirts",
@@ -78,6 +86,41 @@ pub const READ_ELSEWHERE: &[&str] = &[
     "watch discovery.k8s.io:endpointslices default kubernetes",
     "list coordination.k8s.io:leases kube-system",
     "watch coordination.k8s.io:leases kube-system",
+];
+
+pub const NOT_FOR_THE_CONTROLLER: &[&str] = &[
+    "get :secrets sluice-system sluice-ca",
+    "update :secrets sluice-system sluice-webhook-cert",
+    "list :secrets sluice-system",
+    "create :secrets sluice-system",
+    "list :secrets",
+    "update coordination.k8s.io:leases sluice-system sluice-operator",
+    "delete coordination.k8s.io:leases sluice-system sluice-controller",
+    "update coordination.k8s.io:leases kube-system sluice-controller",
+    "get coordination.k8s.io:leases kube-system other",
+    "patch admissionregistration.k8s.io:mutatingwebhookconfigurations - gating-mutator",
+    "patch admissionregistration.k8s.io:validatingwebhookconfigurations - aaq-validator",
+    "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-guard",
+    "patch admissionregistration.k8s.io:mutatingadmissionpolicies - sluice-gate",
+    "create admissionregistration.k8s.io:mutatingwebhookconfigurations",
+    "create :pods default",
+    "delete :pods default p",
+    "update :pods default p",
+    "create :pods/exec default p",
+    "create :pods/binding default p",
+    "update :pods/status default p",
+    "patch :pods/resize default p",
+    "patch :pods/ephemeralcontainers default p",
+    "create :serviceaccounts/token kube-system default",
+    "impersonate :users - admin",
+    "escalate rbac.authorization.k8s.io:clusterroles",
+    "bind rbac.authorization.k8s.io:clusterroles - cluster-admin",
+    "get :nodes",
+    "update :resourcequotas default",
+    "update :resourcequotas/status default",
+    "update aaq.kubevirt.io:applicationawareresourcequotas default q",
+    "delete aaq.kubevirt.io:applicationawareresourcequotas default q",
+    "update aaq.kubevirt.io:aaqs - aaq",
 ];
 
 pub const NOT_FOR_HEADROOM: &[&str] = &[

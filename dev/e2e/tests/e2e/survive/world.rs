@@ -29,7 +29,7 @@ pub async fn bed() -> Bed {
 /// Sluice's objects on `bed`, without the webhook.
 pub async fn installed(bed: &Bed) -> Installation<'_> {
     let mut controller_args: Vec<String> = LEASE.iter().map(|arg| (*arg).to_owned()).collect();
-    controller_args.extend(["--in-flight-grace=4".to_owned(), "--no-webhook-setup".to_owned()]);
+    controller_args.push("--in-flight-grace=4".to_owned());
     Installation::apply(bed, Setup { controller_args, without_webhook: true, ..Setup::default() })
         .await
         .unwrap()

@@ -1,0 +1,94 @@
+//! The admission policy that holds Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
+//!
+//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole. Of a pod the controller takes its gate away and
+//! nothing else; in a quota's status, limits are above those of its specification only under a mark, which ends by itself
+//! (`sluice-headroom-charge`), and usage stays as quota admission has counted it.
+
+use serde_json::json;
+use sluice_api::names;
+use sluice_engine::headroom::{MARK, NUDGE_KEY};
+
+use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
+use crate::options::InstallOptions;
+use crate::render::set_in;
+
+/// CEL: the gates of the pod are those it had, without ours.
+const GATE_TAKEN: &str = "(has(object.spec.schedulingGates) ? object.spec.schedulingGates.map(g, g.name) : []) \
+    == (has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates.map(g, g.name) : [])\
+    .filter(g, g != 'GATE')";
+/// CEL: labels and annotations are what they were. Other admission plugins may add some at any update.
+const LABELS_KEPT: &str = "oldObject.metadata.?FIELD.orValue({}).all(k, \
+    k in object.metadata.?FIELD.orValue({}) && object.metadata.FIELD[k] == oldObject.metadata.FIELD[k])";
+/// Fields of a pod's specification that an update may change, but for its gates
+/// (`ValidatePodUpdate` in `k8s.io/kubernetes/pkg/apis/core/validation`).
+const MUTABLE: [&str; 8] = [
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "activeDeadlineSeconds",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "nodeSelector",
+    "affinity",
+];
+/// CEL: each limit is that of the specification, or as it was, or higher under a mark.
+const LIMITS: &str = "object.status.?hard.orValue({}).all(k, k == 'MARK' \
+    || (k in oldObject.status.?hard.orValue({}) && object.status.hard[k] == oldObject.status.hard[k]) \
+    || (k in object.spec.hard && (object.status.hard[k] == object.spec.hard[k] \
+    || ('MARK' in object.status.hard \
+    && quantity(string(object.status.hard[k])).compareTo(quantity(string(object.spec.hard[k]))) > 0))))";
+/// CEL: no limit is taken away.
+const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).all(k, \
+    k == 'MARK' || !(k in object.spec.hard) || k in object.status.?hard.orValue({}))";
+/// CEL: usage is as it was, but for our own two keys.
+const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] \
+    || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
+    && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
+
+fn cel(text: &str) -> String {
+    text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
+}
+
+/// The same optional field of both objects.
+fn kept(path: &str, field: &str) -> String {
+    format!("object.{path}.?{field} == oldObject.{path}.?{field}")
+}
+
+/// What controller and webhook may change of pods and of the status of quotas.
+pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
+    let ours = [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)];
+    let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
+    let labels = ["labels", "annotations"].map(|field| LABELS_KEPT.replace("FIELD", field));
+    let metadata = ["ownerReferences", "finalizers"].map(|field| kept("metadata", field));
+    let of_pods = |expression: &str| format!("request.resource.resource != 'pods' || ({})", cel(expression));
+    let of_quotas =
+        |expression: &str| format!("request.resource.resource == 'pods' || ({})", cel(expression));
+    let rule_of = |expression: String, said: &str| {
+        json!({
+            "expression": expression,
+            "message": format!("{}: {said}", names::ACCOUNT_DENIED),
+            "reason": "Forbidden",
+        })
+    };
+    let validations = json!([
+        rule_of(
+            of_pods(GATE_TAKEN),
+            "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate"
+        ),
+        rule_of(of_pods(&spec.join(" && ")), "the rest of a pod's spec stays as it is"),
+        rule_of(labels.join(" && "), "labels and annotations stay as they are"),
+        rule_of(metadata.join(" && "), "metadata.ownerReferences and metadata.finalizers stay as they are"),
+        rule_of(
+            of_quotas(&format!("{LIMITS} && {NO_LIMIT_LOST}")),
+            "status.hard is that of the spec, or above it under a mark",
+        ),
+        rule_of(of_quotas(USAGE), "status.used stays as it is"),
+    ]);
+    let rules = [rule("", &["UPDATE"], &["pods", "resourcequotas/status"], "Namespaced")];
+    let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
+    let by_us = format!("request.userInfo.username in {}", json!(ours));
+    set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "by-sluice", "expression": by_us }]));
+    set_in(&mut policy, "spec", "validations", validations);
+    let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
+    AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
+}

@@ -1,0 +1,42 @@
+//! Flags that say whose pods are gated and by what. Controller and operator are given the same.
+
+use sluice_engine::NamespacePattern;
+use sluice_kube_ext::client::ServerVersion;
+use sluice_operator::{Gating, default_exempt_namespaces};
+
+/// The first version of Kubernetes whose API server gates by a policy.
+const FIRST_WITH_MUTATING_POLICIES: (u32, u32) = (1, 36);
+
+/// Whose pods are gated, and by what.
+#[derive(Debug, clap::Args)]
+pub struct GatingArgs {
+    /// Who gates pods. Before Kubernetes 1.36 it is always the webhook
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = GatedBy::Policy)]
+    gating: GatedBy,
+    /// Namespaces whose pods are never gated, whatever the AAQ selects; `*` at the end stands for any rest.
+    /// That of the installation always is one
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values_t = default_exempt_namespaces())]
+    exempt_namespaces: Vec<NamespacePattern>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum GatedBy {
+    /// The API server, by an admission policy, and behind it the webhook
+    Policy,
+    /// The webhook alone
+    Webhook,
+}
+
+impl GatingArgs {
+    /// Namespaces whose pods are never gated.
+    pub fn exempt(&self) -> &[NamespacePattern] {
+        &self.exempt_namespaces
+    }
+
+    /// Who gates pods at an API server of this version.
+    #[must_use]
+    pub fn of(&self, version: &ServerVersion) -> Gating {
+        let can = (version.major, version.minor) >= FIRST_WITH_MUTATING_POLICIES;
+        if self.gating == GatedBy::Policy && can { Gating::Policy } else { Gating::Webhook }
+    }
+}

@@ -1,0 +1,126 @@
+//! `sluice operator`: keeps the installation's admission objects and certificates, with an identity that may do nothing else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use prometheus_client::registry::Registry;
+use sluice_api::names;
+use sluice_controllers::certificates::{self, CertificateSettings};
+use sluice_controllers::hooks;
+use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
+use sluice_kube_ext::health::Admin;
+use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
+use sluice_kube_ext::shutdown::{Tasks, on_signal};
+use sluice_kube_ext::tls::CertStore;
+use sluice_operator::{InstallOptions, WebhookClient};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::gating::GatingArgs;
+use crate::lease::LeaseArgs;
+use crate::metrics::{MetricsArgs, follow_certificate};
+
+/// What requests under way and the release of the lease get after a signal.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Flags of `sluice operator`.
+#[derive(Debug, clap::Args)]
+pub struct OperatorArgs {
+    /// Kubeconfig file; without it, the in-cluster environment or the usual places
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the installation
+    #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
+    namespace: String,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// A further name or address that the webhook's certificate is for, if it is not reached through its
+    /// Service; repeatable
+    #[arg(long, value_name = "NAME")]
+    webhook_san: Vec<String>,
+    /// Where the API server reaches the webhook, such as `https://192.0.2.1:8443`, if not through its Service
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+    #[command(flatten)]
+    gating: GatingArgs,
+    /// A further username that may remove the gate from pods; repeatable
+    #[arg(long, value_name = "USERNAME")]
+    allowed_gate_remover: Vec<String>,
+}
+
+/// Runs until a signal, the loss of the lease, or the end of a task.
+///
+/// # Errors
+/// When something needed from the start is missing, the lease is lost or a task ends early.
+pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
+    let cancel = on_signal().context("could not install signal handlers")?;
+    let options = ClientOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        user_agent: format!("{}/{}", names::OPERATOR, env!("CARGO_PKG_VERSION")),
+        ..ClientOptions::default()
+    };
+    let client = connect(&options).await?;
+    let version = ServerVersion::fetch(&client).await?;
+    tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
+
+    let mut lease = LeaseOptions::new(&args.namespace, names::OPERATOR);
+    lease.timings = args.lease.timings()?;
+    let election = Election::new(client.clone(), lease)?;
+    let (token, leadership) = (election.token(), election.leadership());
+
+    let mut tasks = Tasks::new();
+    let certs = Arc::new(CertStore::empty());
+    let seen_by = (Arc::clone(&certs), client.clone());
+    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
+    let certificate = follow_certificate(client.clone(), &args.namespace, certs, &cancel);
+    tasks.spawn("certificate secret", certificate);
+
+    let mut settings = CertificateSettings::new(&args.namespace);
+    settings.names.extend(args.webhook_san.iter().cloned());
+    let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
+    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+    let hooks = hooks::run(client, args.install_options(&version), may_write(&token), cancel.clone());
+    tasks.spawn("hooks", once_leading(leadership, cancel.clone(), hooks));
+    // The lease is given back when nothing is written any more.
+    tasks.spawn("election", election.run(cancel.clone()));
+    tasks.supervise(cancel, GRACE).await?;
+    Ok(())
+}
+
+impl OperatorArgs {
+    /// What is kept in force in this cluster.
+    fn install_options(&self, version: &ServerVersion) -> InstallOptions {
+        InstallOptions {
+            namespace: self.namespace.clone(),
+            webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
+            gating: self.gating.of(version),
+            exempt_namespaces: self.gating.exempt().to_vec(),
+            further_gate_removers: self.allowed_gate_remover.clone(),
+            ..InstallOptions::default()
+        }
+    }
+}
+
+fn may_write(token: &WriteToken) -> impl Fn() -> bool + use<> {
+    let token = token.clone();
+    move || token.is_held()
+}
+
+/// Starts `task` when this process begins to lead.
+async fn once_leading<E>(
+    mut leadership: watch::Receiver<Leadership>,
+    cancel: CancellationToken,
+    task: impl Future<Output = Result<(), E>>,
+) -> Result<(), E> {
+    tokio::select! {
+        () = cancel.cancelled() => return Ok(()),
+        leads = leadership.wait_for(Leadership::is_leading) => if leads.is_err() {
+            return Ok(());
+        },
+    }
+    task.await
+}
