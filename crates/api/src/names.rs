@@ -88,6 +88,8 @@ pub const INSTALL_NAMESPACE: &str = "sluice-system";
 pub const CONTROLLER: &str = "sluice-controller";
 /// Name of the webhook's Deployment, ServiceAccount, Service and roles.
 pub const WEBHOOK: &str = "sluice-webhook";
+/// Name of the Job, ServiceAccount and role that end what managed-tenant-quota left behind.
+pub const MTQ_CLEANUP: &str = "sluice-mtq-cleanup";
 /// Name of the Lease in the install namespace that elects the writing controller.
 pub const LEASE: &str = "sluice-controller";
 /// `source.component` and `reportingController` of the controller's events.

@@ -5,7 +5,10 @@ mod crds;
 mod headroom;
 mod logging;
 mod metrics;
+mod mtq_leftovers;
 mod webhook;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -38,11 +41,16 @@ enum Command {
     /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
     #[command(args_override_self = true)]
     Webhook(Box<webhook::WebhookArgs>),
+    /// Show what a managed-tenant-quota that crashed left behind, and end it with --clean
+    ///
+    /// Exit code: 0: nothing is left; 3: something is left (also: without --clean, or while a managed-tenant-quota is
+    /// alive); 1: an error; 2: wrong arguments.
+    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
     /// Print the custom resource definitions as YAML
     Crds,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     cli.logging.init()?;
     sluice_kube_ext::panics::end_process_on_panic();
@@ -50,9 +58,11 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
-            Command::Controller(args) => controller::run(*args).await,
-            Command::Webhook(args) => webhook::run(*args).await,
-            Command::Crds => crds::print(),
+            Command::Controller(args) => controller::run(*args).await?,
+            Command::Webhook(args) => webhook::run(*args).await?,
+            Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
+            Command::Crds => crds::print()?,
         }
+        Ok(ExitCode::SUCCESS)
     })
 }

@@ -23,12 +23,6 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
     "update quota.sluice.dev:headroompolicies/status",
     "patch quota.sluice.dev:headroompolicies/status",
-    "patch :resourcequotas",
-    "list coordination.k8s.io:leases",
-    "get admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "watch admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
     "create admissionregistration.k8s.io:validatingwebhookconfigurations",
     "create admissionregistration.k8s.io:mutatingwebhookconfigurations",
     "create admissionregistration.k8s.io:validatingadmissionpolicies",
@@ -66,6 +60,18 @@ pub const WEBHOOK_EVERYWHERE: &[&str] = &[
     "watch :namespaces",
     "list :pods",
     "watch :pods",
+];
+
+pub const MTQ_CLEANUP_EVERYWHERE: &[&str] = &[
+    "get :namespaces",
+    "list :resourcequotas",
+    "patch :resourcequotas",
+    "patch :resourcequotas/status",
+    "list mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
+    "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
+    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "list coordination.k8s.io:leases",
 ];
 
 /// Kinds of KubeVirt, which this cluster does not have, and the addresses of the API servers.
