@@ -94,6 +94,8 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
+/// Name of the Job, ServiceAccount and role that end what managed-tenant-quota left behind.
+pub const MTQ_CLEANUP: &str = "sluice-mtq-cleanup";
 /// Name of the Lease in the install namespace that elects the writing controller.
 pub const LEASE: &str = "sluice-controller";
 /// `source.component` and `reportingController` of the controller's events.

@@ -9,6 +9,7 @@ pub mod certificates;
 mod expressions;
 mod gate_policies;
 mod headroom_policies;
+mod mtq_cleanup;
 mod network;
 mod options;
 mod rbac;
@@ -17,6 +18,7 @@ mod webhooks;
 mod workload;
 
 pub use admission_policies::{AdmissionPolicy, admission_policies};
+pub use mtq_cleanup::mtq_cleanup_objects;
 pub use options::{
     Gating, InstallOptions, WebhookClient, default_exempt_namespaces, default_namespace_selector,
 };

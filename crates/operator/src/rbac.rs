@@ -7,7 +7,7 @@ use crate::options::InstallOptions;
 use crate::render::{cluster_metadata, labels, metadata, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
+pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 const EVENTS: &str = "events.k8s.io";
 /// Where the API servers publish their own addresses, and under which name.
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
@@ -21,12 +21,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
         (names::WEBHOOK, webhook_cluster_rules(), webhook_rules()),
         (names::OPERATOR, operator_cluster_rules(options), operator_rules()),
     ] {
-        objects.push(json!({
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": metadata(options, name),
-            "automountServiceAccountToken": false,
-        }));
+        objects.push(account(options, name));
         objects.push(role("ClusterRole", cluster_metadata(name), cluster_rules));
         objects.push(binding(options, "ClusterRole", cluster_metadata(name), name));
         objects.push(role("Role", metadata(options, name), rules));
@@ -36,6 +31,15 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects.push(tenant_view());
     objects.push(metrics_reader());
     objects
+}
+
+pub(crate) fn account(options: &InstallOptions, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(options, name),
+        "automountServiceAccountToken": false,
+    })
 }
 
 /// What each component asks about those who want to see its metrics.
@@ -52,11 +56,11 @@ fn metrics_reader() -> Value {
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
-fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+pub(crate) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
+pub(crate) fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{role_kind}Binding"),
@@ -70,7 +74,7 @@ fn subject(options: &InstallOptions, account: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
@@ -105,11 +109,6 @@ fn controller_cluster_rules() -> Value {
         rule("", &["limitranges"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
-        // What a managed-tenant-quota that crashed left behind: raised quotas, locks under any name, and whether
-        // one still runs.
-        rule("", &["resourcequotas"], &["patch"]),
-        rule(ADMISSION, &["validatingwebhookconfigurations"], &["get", "list", "watch", "delete"]),
-        rule("coordination.k8s.io", &["leases"], &["list"]),
         // To learn, in dry runs, who gates pods at an API server.
         rule(names::OWN_GROUP, &[names::GATE_PROBES], &["create"]),
     ];

@@ -120,8 +120,31 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
 }
 
 fn pod(options: &InstallOptions, component: &Component) -> Value {
+    let mut spec = bare_pod(options, component.name, container(options, component));
+    let affinity = json!({ "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+        "weight": 100,
+        "podAffinityTerm": {
+            "labelSelector": { "matchLabels": labels(Some(component.name)) },
+            "topologyKey": "kubernetes.io/hostname",
+        },
+    }]}});
+    set(&mut spec, "affinity", affinity);
+    spec
+}
+
+/// A pod that runs the program once.
+pub(crate) fn one_shot(options: &InstallOptions, name: &'static str, arguments: &[&str]) -> Value {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let component = Component { name, replicas: 1, arguments, ports: vec![], cpu: "50m", memory: "128Mi" };
+    let mut spec = bare_pod(options, name, bare_container(options, &component));
+    set(&mut spec, "restartPolicy", json!("Never"));
+    spec
+}
+
+/// What all pods have.
+fn bare_pod(options: &InstallOptions, account: &str, container: Value) -> Value {
     let mut spec = json!({
-        "serviceAccountName": component.name,
+        "serviceAccountName": account,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
@@ -132,14 +155,7 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
             "fsGroup": NON_ROOT,
             "seccompProfile": { "type": "RuntimeDefault" },
         },
-        "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-            "weight": 100,
-            "podAffinityTerm": {
-                "labelSelector": { "matchLabels": labels(Some(component.name)) },
-                "topologyKey": "kubernetes.io/hostname",
-            },
-        }]}},
-        "containers": [container(options, component)],
+        "containers": [container],
         "volumes": [token_volume()],
     });
     if let Some(class) = &options.priority_class {
@@ -156,11 +172,26 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
         .chain(&PORTS)
         .map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }))
         .collect();
+    let mut container = bare_container(options, component);
+    for (field, value) in [
+        ("args", json!(arguments)),
+        ("ports", json!(ports)),
+        ("livenessProbe", probe(names::PATH_HEALTHZ, 10, 3)),
+        ("readinessProbe", probe(names::PATH_READYZ, 5, 2)),
+        ("startupProbe", probe(names::PATH_HEALTHZ, 2, 30)),
+    ] {
+        set(&mut container, field, value);
+    }
+    container
+}
+
+/// What all containers have.
+fn bare_container(options: &InstallOptions, component: &Component) -> Value {
     json!({
         "name": component.name,
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": arguments,
+        "args": component.arguments,
         "env": [{
             "name": "POD_NAMESPACE",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
@@ -168,10 +199,6 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
             "name": "POD_NAME",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } },
         }],
-        "ports": ports,
-        "livenessProbe": probe(names::PATH_HEALTHZ, 10, 3),
-        "readinessProbe": probe(names::PATH_READYZ, 5, 2),
-        "startupProbe": probe(names::PATH_HEALTHZ, 2, 30),
         // No limit on CPU: throttling would add to the time each pod creation takes.
         "resources": {
             "requests": { "cpu": component.cpu, "memory": component.memory },

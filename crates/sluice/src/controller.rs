@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Leftovers, LeftoversEnvironment,
-    Reporter, Sources, Sweep, SweepMetrics, granted, reports,
+    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sources, Sweep,
+    SweepMetrics, granted, reports,
 };
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
@@ -66,32 +65,6 @@ pub struct ControllerArgs {
     gating: GatingArgs,
     #[command(flatten)]
     headroom: HeadroomArgs,
-    /// What is done about the locks and raised quotas that a managed-tenant-quota left when it crashed
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = MtqLeftovers::List)]
-    mtq_leftovers: MtqLeftovers,
-    /// How old a lock of managed-tenant-quota has to be before it counts as left behind, such as `60s`
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    mtq_lock_age: SignedDuration,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum MtqLeftovers {
-    /// Quotas are restored and locks removed
-    Clean,
-    /// What would be done is printed
-    List,
-    /// Nothing
-    Ignore,
-}
-
-impl From<MtqLeftovers> for Leftovers {
-    fn from(flag: MtqLeftovers) -> Self {
-        match flag {
-            MtqLeftovers::Clean => Self::Clean,
-            MtqLeftovers::List => Self::List,
-            MtqLeftovers::Ignore => Self::Ignore,
-        }
-    }
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -192,19 +165,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
     tasks.spawn("watches", fallible(gate.clone().observe(client.clone(), cancel.clone())));
     tasks.spawn("head-room sights", fallible(sources.clone().observe(client.clone(), stopped.clone())));
-    let environment = LeftoversEnvironment {
-        observed: Arc::clone(headroom.observed()),
-        sources: sources.clone(),
-        client: client.clone(),
-        token: token.clone(),
-        leadership: leadership.clone(),
-        writes: writes.clone(),
-        events: events.clone(),
-        metrics: sweep_metrics.clone(),
-    };
-    let lock_age = crate::lease::time("mtq-lock-age", args.mtq_lock_age)?;
-    let leftovers = Leftovers::from(args.mtq_leftovers).end(lock_age, environment, cancel.clone());
-    tasks.spawn("leftovers of managed-tenant-quota", fallible(leftovers));
     let facts = (blocked.state(), Arc::clone(headroom.observed()), sources.clone());
     let report = reporter.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));

@@ -7,8 +7,11 @@ mod headroom;
 mod lease;
 mod logging;
 mod metrics;
+mod mtq_leftovers;
 mod operator;
 mod webhook;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -46,11 +49,16 @@ enum Command {
     /// Follows the AAQ's namespaceSelector. Nothing waits for it: what it keeps is in force while it does not run.
     #[command(args_override_self = true)]
     Operator(Box<operator::OperatorArgs>),
+    /// Show what a managed-tenant-quota that crashed left behind, and end it with --clean
+    ///
+    /// Exit code: 0: nothing is left; 3: something is left (also: without --clean, or while a managed-tenant-quota is
+    /// alive); 1: an error; 2: wrong arguments.
+    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
     /// Print the custom resource definitions as YAML
     Crds,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     cli.logging.init()?;
     sluice_kube_ext::panics::end_process_on_panic();
@@ -58,10 +66,12 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
-            Command::Controller(args) => controller::run(*args).await,
-            Command::Webhook(args) => webhook::run(*args).await,
-            Command::Operator(args) => operator::run(*args).await,
-            Command::Crds => crds::print(),
+            Command::Controller(args) => controller::run(*args).await?,
+            Command::Webhook(args) => webhook::run(*args).await?,
+            Command::Operator(args) => operator::run(*args).await?,
+            Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
+            Command::Crds => crds::print()?,
         }
+        Ok(ExitCode::SUCCESS)
     })
 }

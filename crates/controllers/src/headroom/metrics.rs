@@ -22,7 +22,6 @@ struct Why {
 #[derive(Clone, Debug, Default)]
 pub struct SweepMetrics {
     swept: Family<Why, Counter>,
-    pub(super) leftovers: Counter,
 }
 
 impl SweepMetrics {
@@ -34,8 +33,6 @@ impl SweepMetrics {
             "Quotas that were left raised and restored, by cause",
             self.swept.clone(),
         );
-        let help = "Locks and records of managed-tenant-quota that were cleaned up";
-        ours.register("leftovers_cleaned", help, self.leftovers.clone());
     }
 
     pub(super) fn swept(&self, cause: &'static str) {

@@ -3,12 +3,10 @@
 //! ```text
 //!  watches ──▶ Observed, Sights ─┬─▶ sweep     restores quotas whose lock is over
 //!                                ├─▶ blocked   wakes KubeVirt's controller, tells what is missing
-//!                                ├─▶ report    conditions of what grants head-room
-//!                                └─▶ leftovers ends what managed-tenant-quota left behind
+//!                                └─▶ report    conditions of what grants head-room
 //! ```
 
 pub mod blocked;
-mod leftovers;
 mod metrics;
 mod report;
 mod sights;
@@ -17,7 +15,6 @@ mod sweep;
 mod tell;
 
 pub use blocked::{BlockedConfig, BlockedMigrations};
-pub use leftovers::{Environment as LeftoversEnvironment, Leftovers};
 pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
 pub use report::Reporter;
 pub use sights::Sources;

@@ -1,10 +1,9 @@
-//! What only the controllers look at: LimitRanges, who grants head-room, and what managed-tenant-quota locked.
+//! What only the controllers look at: LimitRanges, and who grants head-room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::LimitRange;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
@@ -15,9 +14,6 @@ use sluice_kube_ext::watch::{Delta, Lenient, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
-/// Label of the locks of managed-tenant-quota.
-pub(super) const LOCK_LABEL: &str = "mtq-lock-server";
-
 /// Namespace and name.
 pub(super) type Place = (Arc<str>, Arc<str>);
 
@@ -27,7 +23,7 @@ pub struct Sources {
     pub(super) sights: Arc<Mutex<Sights>>,
     /// A number that grows with every change.
     pub(super) changes: Arc<signal::Sender<u64>>,
-    healths: [WatchHealth; 4],
+    healths: [WatchHealth; 3],
 }
 
 impl Default for Sources {
@@ -36,12 +32,7 @@ impl Default for Sources {
         Self {
             sights: Arc::default(),
             changes: Arc::new(signal::Sender::new(0)),
-            healths: [
-                health("limitranges"),
-                health(names::VMMRQS),
-                health(names::HEADROOM_POLICIES),
-                health("validatingwebhookconfigurations"),
-            ],
+            healths: [health("limitranges"), health(names::VMMRQS), health(names::HEADROOM_POLICIES)],
         }
     }
 }
@@ -59,23 +50,18 @@ impl Sources {
 
     /// Watches until `cancel`. Every replica does that, leader or not.
     pub async fn observe(self, client: Client, cancel: CancellationToken) {
-        let [ranges, vmmrqs, policies, locks] = &self.healths;
-        let all = WatchOptions::default;
-        let locked = all().labels(format!("{LOCK_LABEL}={LOCK_LABEL}"));
+        let [ranges, vmmrqs, policies] = &self.healths;
         let range_api = Api::<PartialObjectMeta<_>>::all(client.clone());
-        let lock_api = Api::<ValidatingWebhookConfiguration>::all(client.clone());
         tokio::join!(
-            self.follow(range_api, all(), ranges, &cancel, Sights::see_limit_range),
+            self.follow(range_api, ranges, &cancel, Sights::see_limit_range),
             self.follow_leniently(&client, vmmrqs, &cancel, Sights::see_vmmrq),
             self.follow_leniently(&client, policies, &cancel, Sights::see_policy),
-            self.follow(lock_api, locked, locks, &cancel, Sights::see_lock),
         );
     }
 
     async fn follow<K>(
         &self,
         api: Api<K>,
-        options: WatchOptions,
         health: &WatchHealth,
         cancel: &CancellationToken,
         see: fn(&mut Sights, Delta<K>),
@@ -86,7 +72,7 @@ impl Sources {
             see(&mut self.sights.lock(), delta);
             self.changed();
         };
-        watch(api, options, sink, health.clone(), cancel.clone()).await;
+        watch(api, WatchOptions::default(), sink, health.clone(), cancel.clone()).await;
     }
 
     /// A version of an object that cannot be read is left out.
@@ -126,7 +112,6 @@ pub(super) struct Sights {
     limit_ranges: LimitRanges,
     pub(super) vmmrqs: Objects<Vmmrq>,
     pub(super) policies: Objects<HeadroomPolicy>,
-    pub(super) locks: Objects<ValidatingWebhookConfiguration>,
     /// Namespaces about which something changed.
     pub(super) dirty: BTreeSet<Arc<str>>,
     /// Something changed that matters everywhere.
@@ -237,10 +222,6 @@ impl Sights {
 
     pub(super) fn see_policy(&mut self, delta: Delta<HeadroomPolicy>) {
         self.all |= !self.policies.see(delta).is_empty();
-    }
-
-    pub(super) fn see_lock(&mut self, delta: Delta<ValidatingWebhookConfiguration>) {
-        self.all |= !self.locks.see(delta).is_empty();
     }
 
     /// Grows when a LimitRange of the namespace changes.

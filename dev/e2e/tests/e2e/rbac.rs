@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, MERGE, call, get, post};
 use sluice_e2e::objects;
+use sluice_operator::{InstallOptions, mtq_cleanup_objects};
 use sluice_testbed::{Bed, Identity};
 
 use crate::context::{Team, shared};
 use rights::{
-    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, NOT_FOR_HEADROOM, NOT_FOR_THE_CONTROLLER,
-    OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM,
+    NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -176,6 +177,21 @@ async fn the_webhook_has_exactly_these_rights() {
 }
 
 #[tokio::test]
+async fn the_clean_up_of_managed_tenant_quota_has_exactly_these_rights() {
+    let bed = shared().await.bed;
+    let shipped = mtq_cleanup_objects(&InstallOptions::default()).into_iter();
+    bed.apply_objects(shipped.filter(|object| object["kind"] != "Job")).await.unwrap();
+    let identity = bed.service_account(OWN, names::MTQ_CLEANUP).await.unwrap();
+    // What was bound a moment ago is in force when the API server's caches have it.
+    let last = wish("delete admissionregistration.k8s.io:validatingwebhookconfigurations");
+    let client = identity.client().unwrap();
+    let bound = || async { last.is_granted(&client).await.then_some(()) };
+    sluice_testbed::wait::eventually(crate::context::SOON, bound, "the rights").await.unwrap();
+    assert_eq!(granted(bed, &identity, "").await, set(MTQ_CLEANUP_EVERYWHERE));
+    assert_eq!(granted(bed, &identity, OWN).await, set(MTQ_CLEANUP_EVERYWHERE));
+}
+
+#[tokio::test]
 async fn the_controllers_rights_on_named_objects_end_with_these_names() {
     let identity = shared().await.bed.service_account(OWN, names::CONTROLLER).await.unwrap();
     let lease = "coordination.k8s.io:leases";
@@ -183,7 +199,6 @@ async fn the_controllers_rights_on_named_objects_end_with_these_names() {
         format!("get {lease} {OWN} sluice-controller"),
         format!("update {lease} {OWN} sluice-controller"),
         format!("watch :secrets {OWN} sluice-webhook-cert"),
-        "delete admissionregistration.k8s.io:validatingwebhookconfigurations - lock.team-a.com".to_owned(),
     ];
     check(&identity, &granted.each_ref().map(String::as_str), true).await;
     check(&identity, NOT_FOR_THE_CONTROLLER, false).await;
@@ -250,6 +265,7 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         "bind rbac.authorization.k8s.io:clusterroles - cluster-admin".to_owned(),
         "get :nodes".to_owned(),
         "update :resourcequotas default".to_owned(),
+        "patch :resourcequotas default rq".to_owned(),
         "update :resourcequotas/status default".to_owned(),
         "update aaq.kubevirt.io:applicationawareresourcequotas default q".to_owned(),
         "delete aaq.kubevirt.io:applicationawareresourcequotas default q".to_owned(),

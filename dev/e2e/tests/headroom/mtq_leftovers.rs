@@ -1,20 +1,27 @@
-//! What a managed-tenant-quota that crashed left behind is ended.
+//! What a managed-tenant-quota that crashed left behind is listed and ended, with the identity that is shipped for it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration as Lock;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Namespace, ResourceQuota};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
+use sluice_e2e::simulated_rancher::{SimulatedRancher, Validator};
 use sluice_e2e::tenant::{SOON, hard, spec_hard};
-use sluice_e2e::{Controller, Installation, Setup};
-use sluice_testbed::{Bed, BedOptions, wait};
+use sluice_e2e::{Installation, Setup, build};
+use sluice_operator::{InstallOptions, mtq_cleanup_objects};
+use sluice_testbed::proxy::{Action, FaultProxy, Recorded, Rule};
+use sluice_testbed::{Bed, BedOptions, Identity, Program, wait};
 use tokio::sync::OnceCell;
 
-use crate::context::{metric, turn};
-use crate::trail::is_ours;
+use crate::context::turn;
+use crate::trail::{is_by, received};
 
 /// How far a managed-tenant-quota had come. A migration begins with the first and ends with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,63 +141,71 @@ impl Left {
         wait::wait_for(&self.quotas(), "rq", SOON, &what, is).await.unwrap();
     }
 
-    async fn until_unlocked(&self) {
-        let gone = |lock: Option<&Lock>| lock.is_none();
-        wait::wait_for(&self.locks(), &self.lock_name(), SOON, "the lock to go", gone).await.unwrap();
+    async fn is_forgotten(&self) -> bool {
+        let record = self.records().get("mtq").await.unwrap();
+        record.status.is_none_or(|status| {
+            status.original_blocking_resource_quotas.is_empty()
+                && status.migrations_to_blocking_resource_quotas.is_empty()
+        })
     }
 
-    async fn until_forgotten(&self) {
-        let forgotten = |record: Option<&Vmmrq>| {
-            record.is_some_and(|record| {
-                record.status.as_ref().is_none_or(|status| {
-                    status.original_blocking_resource_quotas.is_empty()
-                        && status.migrations_to_blocking_resource_quotas.is_empty()
-                })
-            })
-        };
-        wait::wait_for(&self.records(), "mtq", SOON, "the record to be cleared", forgotten).await.unwrap();
+    /// Nothing is left: the quota allows 4 pods, also as kube-controller-manager sees it.
+    async fn is_ended(&self) {
+        assert!(self.lock_is_gone().await, "{}", self.namespace);
+        assert!(self.is_forgotten().await, "{}", self.namespace);
+        self.until_enforced("4").await;
     }
 
-    /// Waits for an event about the record or the namespace that says so.
-    async fn until_told(&self, text: &str) {
-        let events: Api<Event> = Api::all(self.client.clone());
-        let told = || async {
-            let params = ListParams::default().fields("reason=ManagedTenantQuotaLeftover");
-            let events = events.list(&params).await.ok()?.items;
-            let about = |event: &Event| {
-                let object = &event.involved_object;
-                object.namespace.as_deref() == Some(&self.namespace)
-                    || object.name.as_deref() == Some(&self.namespace)
-            };
-            let says = |event: &Event| event.message.as_deref().is_some_and(|message| message.contains(text));
-            events.iter().any(|event| about(event) && says(event)).then_some(())
-        };
-        wait::eventually(SOON, told, &format!("{}: {text}", self.namespace)).await.unwrap();
+    async fn lock_is_gone(&self) -> bool {
+        self.locks().get_opt(&self.lock_name()).await.unwrap().is_none()
     }
 }
 
-/// A cluster in which one managed-tenant-quota crashed in every way, seen first by a controller that only lists, and
-/// then by one that cleans up.
+/// A cluster in which a managed-tenant-quota crashed in every way: what was listed, and what ended it.
 struct Aftermath {
     bed: Bed,
-    /// What was listed.
-    listed: String,
-    /// What the one that lists wrote.
+    table: (i32, String),
+    json: (i32, String),
+    /// What was written while it was listed.
     written: Vec<Value>,
-    /// The one that cleans up.
-    controller: Controller,
+    cleaned: (i32, String),
+    again: (i32, String),
 }
 
+/// Something is left.
+const LEFT: i32 = 3;
+
+/// A cluster with the kinds of Sluice and the identity of the clean-up.
 async fn light() -> Bed {
-    Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap()
+    let bed =
+        Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap();
+    Installation::apply(&bed, Setup { without_webhook: true, ..Setup::default() }).await.unwrap();
+    let shipped = mtq_cleanup_objects(&InstallOptions::default()).into_iter();
+    bed.apply_objects(shipped.filter(|object| object["kind"] != "Job")).await.unwrap();
+    bed
 }
 
-async fn installed(bed: &Bed) -> Installation<'_> {
-    let args = ["--mtq-lock-age=1s", "--mtq-leftovers=clean"];
-    let controller_args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    Installation::apply(bed, Setup { controller_args, without_webhook: true, ..Setup::default() })
-        .await
-        .unwrap()
+async fn account(bed: &Bed) -> Identity {
+    bed.service_account(names::INSTALL_NAMESPACE, names::MTQ_CLEANUP).await.unwrap()
+}
+
+fn start(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Program {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let name = format!("mtq-leftovers-{}", STARTED.fetch_add(1, Ordering::Relaxed));
+    let mut all: Vec<OsString> = vec!["mtq-leftovers".into(), "--kubeconfig".into(), kubeconfig.into()];
+    all.extend(args.iter().map(Into::into));
+    bed.program(&name, build::sluice().unwrap(), all, []).unwrap()
+}
+
+async fn ended(program: &Program) -> (i32, String) {
+    let exit =
+        tokio::time::timeout(SOON, program.wait()).await.unwrap_or_else(|_| panic!("{}", program.log()));
+    (exit.code, program.log())
+}
+
+/// Runs the command with the rights that are shipped; its exit code and what it printed.
+async fn run(bed: &Bed, args: &[&str]) -> (i32, String) {
+    ended(&start(bed, account(bed).await.kubeconfig(), args)).await
 }
 
 async fn aftermath() -> &'static Aftermath {
@@ -198,117 +213,114 @@ async fn aftermath() -> &'static Aftermath {
     AFTERMATH
         .get_or_init(|| async {
             let _turn = turn().await;
-            let bed = light().await;
-            let (listed, written, controller) = crash_and_clean(&bed).await;
-            Aftermath { bed, listed, written, controller }
+            crash_and_clean(light().await).await
         })
         .await
 }
 
-async fn crash_and_clean(bed: &Bed) -> (String, Vec<Value>, Controller) {
-    let installation = installed(bed).await;
+async fn crash_and_clean(bed: Bed) -> Aftermath {
     for (name, step) in STEPS {
-        Left::make(bed, name, step).await;
+        Left::make(&bed, name, step).await;
     }
-    let unlocked = Left::make(bed, "unlocked", Step::Raised).await;
+    let unlocked = Left::make(&bed, "unlocked", Step::Raised).await;
     unlocked.locks().delete(&unlocked.lock_name(), &DeleteParams::default()).await.unwrap();
-    let edited = Left::at(bed, "edited");
+    let edited = Left::at(&bed, "edited");
     edited.begin().await;
     edited.record().await;
     edited.raise("9").await;
     edited.lock(false).await;
-    Left::at(bed, "gone").lock(false).await;
-    let foreign = Left::at(bed, "foreign");
+    Left::at(&bed, "gone").lock(false).await;
+    let foreign = Left::at(&bed, "foreign");
     foreign.begin().await;
     foreign.record().await;
     foreign.raise("6").await;
     foreign.lock(true).await;
 
-    let identity = bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await.unwrap();
-    let lister =
-        installation.controller_with(identity.kubeconfig(), &["--mtq-leftovers=list"]).await.unwrap();
-    let everywhere = ["locked", "recorded", "raised", "unlocked", "edited", "gone", "foreign"];
-    let all = || async {
-        let log = lister.program.log();
-        everywhere.iter().all(|name| log.contains(&format!("{name}: "))).then_some(log)
-    };
-    let listed = wait::eventually(SOON, all, "everything to be listed").await.unwrap();
-    lister.program.terminate();
-    lister.program.wait().await;
-    let kinds = ["resourcequotas", "validatingwebhookconfigurations"];
-    let events = bed.audit_events().await.unwrap().into_iter();
-    let written = events.filter(|event| {
-        is_ours(event)
-            && kinds.contains(&event["objectRef"]["resource"].as_str().unwrap_or_default())
-            && !matches!(event["verb"].as_str(), Some("get" | "list" | "watch"))
-            && !event["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun=All"))
-    });
-    let mut written: Vec<Value> = written.collect();
-    for name in ["recorded", "raised", "unlocked", "edited", "foreign"] {
-        let status = Left::at(bed, name).records().get("mtq").await.unwrap().status.unwrap();
-        if status.original_blocking_resource_quotas.is_empty() {
-            written.push(json!(name));
-        }
-    }
-    (listed, written, installation.controller().await.unwrap())
+    let table = run(&bed, &[]).await;
+    let json = run(&bed, &["--output=json"]).await;
+    let reads = ["get", "list", "watch"];
+    let mut written = bed.audit_events().await.unwrap();
+    written
+        .retain(|event| is_by(event, names::MTQ_CLEANUP) && !reads.iter().any(|verb| event["verb"] == *verb));
+    let cleaned = run(&bed, &["--clean", "--lock-age=1s"]).await;
+    let again = run(&bed, &["--clean", "--lock-age=1s"]).await;
+    Aftermath { bed, table, json, written, cleaned, again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_names_everything_and_writes_nothing() {
     let aftermath = aftermath().await;
     assert_eq!(aftermath.written, [Value::Null; 0]);
-    for line in [
-        "locked: delete the lock lock.locked.com",
-        "recorded: clear the record of mtq",
-        "raised: lower status.hard of quota rq: pods from 6 to 4",
-        "raised: delete the lock lock.raised.com",
-        "raised: restore spec.hard of quota rq: pods from 6 to 4",
-        "unlocked: restore spec.hard of quota rq: pods from 6 to 4",
-        "edited: quota rq was changed since and is left as it is in pods",
-        "gone: delete the lock lock.gone.com",
-        "foreign: lock.foreign.com is not what managed-tenant-quota creates and is left alone",
+    let (code, table) = &aftermath.table;
+    assert_eq!(*code, LEFT, "{table}");
+    let json: Value = serde_json::from_str(&aftermath.json.1).unwrap();
+    assert_eq!((aftermath.json.0, &json["alive"]), (LEFT, &Value::Null));
+    let listed = json["namespaces"].as_array().unwrap();
+    for (namespace, step) in [
+        ("locked", "delete the lock lock.locked.com"),
+        ("recorded", "clear the record of mtq"),
+        ("raised", "lower status.hard of quota rq: pods from 6 to 4"),
+        ("raised", "delete the lock lock.raised.com"),
+        ("raised", "restore spec.hard of quota rq: pods from 6 to 4"),
+        ("unlocked", "restore spec.hard of quota rq: pods from 6 to 4"),
+        ("edited", "quota rq was changed since and is left as it is in pods"),
+        ("gone", "delete the lock lock.gone.com"),
+        ("foreign", "lock.foreign.com is not what managed-tenant-quota creates and is left alone"),
     ] {
-        assert!(aftermath.listed.lines().any(|listed| listed == line), "{line} in {}", aftermath.listed);
+        assert!(table.lines().any(|line| line.ends_with(step)), "{step} in {table}");
+        let each = listed.iter().find(|each| each["namespace"] == namespace).unwrap();
+        assert!(each["steps"].as_array().unwrap().iter().any(|is| is == step), "{step} in {each}");
+        assert_eq!(each["lockedForSeconds"].is_null(), namespace == "unlocked");
+        assert_eq!(each["leftAlone"], namespace == "foreign");
     }
+    assert_eq!(listed.len(), 7, "{json}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_after_each_step_is_ended_and_told() {
     let aftermath = aftermath().await;
+    let (code, said) = &aftermath.cleaned;
+    assert_eq!(*code, LEFT, "one is somebody else's: {said}");
     for (name, step) in STEPS.into_iter().chain([("unlocked", Step::Raised)]) {
-        let left = Left::at(&aftermath.bed, name);
-        left.until_unlocked().await;
-        left.until_forgotten().await;
-        left.until_enforced("4").await;
-        let told = if step == Step::Locked { "delete the lock" } else { "clear the record of mtq" };
-        left.until_told(told).await;
+        Left::at(&aftermath.bed, name).is_ended().await;
+        let told =
+            if step == Step::Locked { "delete the lock lock.locked.com" } else { "clear the record of mtq" };
+        assert!(said.contains(&format!("{name}: {told}")), "{said}");
     }
-    assert!(metric(&aftermath.controller.admin, "sluice_headroom_leftovers_cleaned_total").await >= 6.0);
+    assert!(said.contains("ended in 6 namespaces, something is left in 1"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_again_it_finds_only_what_it_left_alone() {
+    let (code, said) = &aftermath().await.again;
+    assert_eq!(*code, LEFT);
+    let expected = "foreign: lock.foreign.com is not what managed-tenant-quota creates and is left alone\n\
+        ended in 0 namespaces, something is left in 1\n";
+    assert_eq!(said, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_that_an_administrator_has_edited_since_is_left_and_said() {
-    let left = Left::at(&aftermath().await.bed, "edited");
-    left.until_unlocked().await;
-    left.until_forgotten().await;
+    let aftermath = aftermath().await;
+    let left = Left::at(&aftermath.bed, "edited");
+    assert!(left.lock_is_gone().await && left.is_forgotten().await);
     left.until_enforced("9").await;
-    left.until_told("quota rq was changed since and is left as it is in pods").await;
+    let said = "edited: quota rq was changed since and is left as it is in pods\n";
+    assert!(aftermath.cleaned.1.contains(said), "{}", aftermath.cleaned.1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_of_a_namespace_that_is_gone_is_deleted() {
-    let left = Left::at(&aftermath().await.bed, "gone");
-    left.until_unlocked().await;
-    left.until_told("delete the lock lock.gone.com").await;
+    let aftermath = aftermath().await;
+    assert!(Left::at(&aftermath.bed, "gone").lock_is_gone().await);
+    assert!(aftermath.cleaned.1.contains("gone: delete the lock lock.gone.com\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_of_somebody_else_is_left_alone_and_so_is_what_it_protects() {
-    let bed = &aftermath().await.bed;
-    let left = Left::at(bed, "foreign");
-    left.until_told("is not what managed-tenant-quota creates").await;
+    let left = Left::at(&aftermath().await.bed, "foreign");
     left.until_enforced("6").await;
-    left.locks().get(&left.lock_name()).await.unwrap();
+    assert!(!left.lock_is_gone().await);
     let record = left.records().get("mtq").await.unwrap();
     assert_eq!(record.status.unwrap().original_blocking_resource_quotas.len(), 1);
 }
@@ -317,7 +329,8 @@ async fn a_lock_of_somebody_else_is_left_alone_and_so_is_what_it_protects() {
 async fn nothing_is_touched_while_a_managed_tenant_quota_is_alive() {
     let _turn = turn().await;
     let bed = light().await;
-    let installation = installed(&bed).await;
+    let (code, said) = run(&bed, &[]).await;
+    assert_eq!((code, said.as_str()), (0, "Nothing is left of a managed-tenant-quota.\n"));
     let left = Left::make(&bed, "alive", Step::Raised).await;
     let renewed = Timestamp::now();
     let lease = json!({
@@ -329,9 +342,104 @@ async fn nothing_is_touched_while_a_managed_tenant_quota_is_alive() {
     });
     let leases: Api<Lease> = Api::namespaced(left.client.clone(), "default");
     leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
-    let _controller = installation.controller().await.unwrap();
-    left.until_unlocked().await;
+    let (code, said) = run(&bed, &["--clean", "--lock-age=0s"]).await;
+    assert_eq!(code, LEFT, "{said}");
+    let refused =
+        "a managed-tenant-quota is alive (mtq-controller-1 holds the lease default/mtq-controller until";
+    assert!(said.contains(refused) && said.contains("scale"), "{said}");
+    assert!(!left.lock_is_gone().await && !left.is_forgotten().await);
+    left.until_enforced("6").await;
+    let (_, table) = run(&bed, &[]).await;
+    assert!(table.contains("may be its work in progress"), "{table}");
+
+    let dead = || async { (run(&bed, &["--clean", "--lock-age=0s"]).await.0 == 0).then_some(()) };
+    wait::eventually(SOON, dead, "the lease to be over").await.unwrap();
     assert!(Timestamp::now() > renewed + SignedDuration::from_secs(10), "not before its lease is over");
-    left.until_forgotten().await;
-    left.until_enforced("4").await;
+    left.is_ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_young_lock_is_waited_for() {
+    let _turn = turn().await;
+    let bed = light().await;
+    let left = Left::make(&bed, "young", Step::Raised).await;
+    let created = left.locks().get(&left.lock_name()).await.unwrap().metadata.creation_timestamp.unwrap().0;
+    let (code, said) = run(&bed, &["--clean", "--lock-age=6s"]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.starts_with("waiting ") && said.contains("ended in 1 namespaces, something is left in 0"),
+        "{said}"
+    );
+    left.is_ended().await;
+    let deleted = bed.audit_events().await.unwrap().into_iter();
+    let deleted = deleted.filter(|event| is_by(event, names::MTQ_CLEANUP) && event["verb"] == "delete");
+    let times: Vec<Timestamp> = deleted.map(|event| received(&event)).collect();
+    assert_eq!(times.len(), 1);
+    assert!(times[0] >= created + SignedDuration::from_secs(6), "{times:?} {created}");
+}
+
+/// The writes that end one namespace: what is in their path.
+const WRITES: [&str; 4] = [
+    "/resourcequotas/rq/status$",
+    "/validatingwebhookconfigurations/",
+    "/resourcequotas/rq$",
+    "/virtualmachinemigrationresourcequotas/mtq/status$",
+];
+
+/// One after the other: each run looks at the whole cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_or_hindered_at_any_write_it_ends_everything_when_it_runs_again() {
+    let _turn = turn().await;
+    let bed = light().await;
+    let proxy = FaultProxy::start(&bed, &account(&bed).await).await.unwrap();
+    for (n, path) in WRITES.into_iter().enumerate() {
+        for (when, action) in [("before", Action::DropBefore), ("after", Action::ApplyThenLoseResponse)] {
+            killed_at(&bed, &proxy, &format!("killed-{when}-{n}"), path, action).await;
+        }
+    }
+    for (failure, action) in Action::failures() {
+        hindered(&bed, &proxy, &format!("hindered-{}", failure.replace(' ', "-")), action).await;
+    }
+    beside_rancher(&bed).await;
+}
+
+async fn killed_at(bed: &Bed, proxy: &FaultProxy, namespace: &str, path: &str, action: Action) {
+    let left = Left::make(bed, namespace, Step::Raised).await;
+    // What follows this write does not happen, whenever the process dies.
+    let rules =
+        [Rule::new(action).path(path).unwrap(), Rule::new(Action::DropBefore).when(Recorded::is_write)];
+    let [killed, _] = rules.map(|rule| proxy.add(rule));
+    let program = start(bed, proxy.kubeconfig(), &["--clean", "--lock-age=0s"]);
+    killed.wait_applied(1, SOON).await.unwrap();
+    program.kill();
+    proxy.clear();
+    let (code, said) = run(bed, &["--clean", "--lock-age=0s"]).await;
+    assert_eq!(code, 0, "{namespace}: {said}");
+    left.is_ended().await;
+}
+
+/// Each write, and each kind of list, fails once.
+async fn hindered(bed: &Bed, proxy: &FaultProxy, namespace: &str, action: Action) {
+    let left = Left::make(bed, namespace, Step::Raised).await;
+    let rules =
+        WRITES.map(|path| Rule::new(action.clone()).path(path).unwrap().when(Recorded::is_write).times(1));
+    let rules = rules.map(|rule| proxy.add(rule));
+    let (code, said) = ended(&start(bed, proxy.kubeconfig(), &["--clean", "--lock-age=0s"])).await;
+    assert_eq!(code, 0, "{namespace}: {said}");
+    for (rule, path) in rules.iter().zip(WRITES) {
+        assert_eq!(rule.applied(), 1, "{namespace}: {path}");
+    }
+    proxy.clear();
+    left.is_ended().await;
+}
+
+/// Its webhook keeps the status of quotas to Kubernetes.
+async fn beside_rancher(bed: &Bed) {
+    let left = Left::make(bed, "rancher", Step::Raised).await;
+    let rancher = SimulatedRancher::start(bed, "rancher", Validator::Present).await.unwrap();
+    let (code, said) = run(bed, &["--clean", "--lock-age=0s"]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("rancher: could not lower status.hard of quota rq: pods from 6 to 4"), "{said}");
+    assert!(rancher.denials() > 0);
+    left.is_ended().await;
 }

@@ -23,12 +23,6 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
     "update quota.sluice.dev:headroompolicies/status",
     "patch quota.sluice.dev:headroompolicies/status",
-    "patch :resourcequotas",
-    "list coordination.k8s.io:leases",
-    "get admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "watch admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
     "create quota.sluice.dev:gateprobes",
 ];
 
@@ -76,6 +70,18 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
     "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
 ];
 
+pub const MTQ_CLEANUP_EVERYWHERE: &[&str] = &[
+    "get :namespaces",
+    "list :resourcequotas",
+    "patch :resourcequotas",
+    "patch :resourcequotas/status",
+    "list mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
+    "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
+    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "list coordination.k8s.io:leases",
+];
+
 /// Kinds of KubeVirt, which this cluster does not have, and the addresses of the API servers.
 pub const READ_ELSEWHERE: &[&str] = &[
     "list kubevirt.io:kubevirts",
@@ -89,6 +95,9 @@ pub const READ_ELSEWHERE: &[&str] = &[
 ];
 
 pub const NOT_FOR_THE_CONTROLLER: &[&str] = &[
+    "delete admissionregistration.k8s.io:validatingwebhookconfigurations - lock.team-a.com",
+    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
+    "patch :resourcequotas default rq",
     "get :secrets sluice-system sluice-ca",
     "update :secrets sluice-system sluice-webhook-cert",
     "list :secrets sluice-system",

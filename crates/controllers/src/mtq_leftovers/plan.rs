@@ -2,10 +2,66 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use sluice_engine::Quantity;
+use sluice_kube_ext::retry::Failure;
 
-/// Everything of one namespace, read from the API server and not from a cache.
+/// Everything that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// The API server's clock, when everything else was read.
+    pub(crate) now: Timestamp,
+    /// Who held the lease last.
+    pub(crate) holder: Option<Alive>,
+    pub(crate) left: Vec<Left>,
+}
+
+/// A managed-tenant-quota with a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// Namespace and name of the lease.
+    pub lease: String,
+    /// Who holds it.
+    pub holder: String,
+    /// Until when, if it is not renewed.
+    pub until: Timestamp,
+}
+
+/// Everything that is left, and what is done about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leftovers {
+    /// Then nothing is done.
+    pub alive: Option<Alive>,
+    /// In the order of their names.
+    pub namespaces: Vec<Leftover>,
+}
+
+/// What is left in one namespace, and what is done about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leftover {
+    /// The namespace.
+    pub namespace: String,
+    /// For how long there has been a lock, if there is one.
+    pub locked_for: Option<SignedDuration>,
+    /// Whether it is ended now.
+    pub verdict: Verdict,
+    /// What ends it.
+    pub steps: Vec<Step>,
+}
+
+/// Whether something is ended now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Now.
+    Due,
+    /// The lock may belong to a managed-tenant-quota that is about to end it, for this time.
+    Young(SignedDuration),
+    /// Never: the lock is not one of managed-tenant-quota.
+    Foreign,
+}
+
+/// Everything of one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Left {
     pub(crate) namespace: String,
@@ -18,11 +74,12 @@ pub(crate) struct Left {
 
 /// An object that forbids pods in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lock {
+pub struct Lock {
     pub(crate) name: String,
     pub(crate) uid: String,
     /// Whether it is exactly what managed-tenant-quota creates.
     pub(crate) genuine: bool,
+    pub(crate) created: Option<Timestamp>,
 }
 
 /// A `VirtualMachineMigrationResourceQuota` that remembers quotas as they were.
@@ -49,7 +106,7 @@ pub(crate) struct Quota {
 
 /// Something to do. Each applies to what was read, or not at all.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Have quota admission enforce the old amounts already while the lock is still there: it does not cover statuses.
     LowerStatus(Change),
     /// Delete the lock. It forbids to change quotas, so this has to come before [`Self::RestoreSpec`].
@@ -66,17 +123,12 @@ pub(crate) enum Step {
         text: Value,
     },
     /// Tell people what was left alone.
-    Say {
-        /// Name and identity of the object that it is about; `None`: the namespace.
-        record: Option<(String, String)>,
-        /// What.
-        text: String,
-    },
+    Say(String),
 }
 
 /// Amounts of a quota that change.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
+pub struct Change {
     pub(crate) quota: String,
     pub(crate) uid: String,
     /// By key, from and to.
@@ -84,56 +136,55 @@ pub(crate) struct Change {
 }
 
 impl Step {
-    /// What it does, for logs, events and the list.
-    pub(crate) fn sentence(&self) -> String {
-        let changes = |change: &Change| {
-            let keys = change.keys.iter().map(|(key, from, to)| format!("{key} from {from} to {to}"));
-            keys.collect::<Vec<_>>().join(", ")
-        };
-        match self {
-            Self::LowerStatus(change) => {
-                format!("lower status.hard of quota {}: {}", change.quota, changes(change))
-            }
-            Self::DeleteLock(lock) => format!("delete the lock {}", lock.name),
-            Self::RestoreSpec(change) => {
-                format!("restore spec.hard of quota {}: {}", change.quota, changes(change))
-            }
-            Self::ClearRecord { name, .. } => format!("clear the record of {name}"),
-            Self::Say { text, .. } => text.clone(),
-        }
+    /// Whether the others may go on without it when it failed like this. Another webhook, such as Rancher's, may keep
+    /// the status of quotas to Kubernetes itself, which will lower it when the spec is restored.
+    pub(crate) const fn is_dispensable(&self, failure: Failure) -> bool {
+        matches!((self, failure), (Self::LowerStatus(_), Failure::Forbidden | Failure::Other(400)))
     }
 }
 
-/// What ends it. What an administrator has changed since is left, and said.
-pub(crate) fn plan(left: &Left) -> Vec<Step> {
+/// What is left, and what is done about it now. A lock counts as left behind when it is `lock_age` old.
+pub(crate) fn plan(seen: &Seen, lock_age: SignedDuration) -> Leftovers {
+    let namespaces = seen.left.iter().map(|left| {
+        let locked_for =
+            left.lock.as_ref().and_then(|lock| lock.created).map(|created| seen.now.duration_since(created));
+        let young = locked_for.map(|age| lock_age.saturating_sub(age)).filter(|time| time.is_positive());
+        let verdict = match (&left.lock, young) {
+            (Some(lock), _) if !lock.genuine => Verdict::Foreign,
+            (_, Some(time)) => Verdict::Young(time),
+            _ => Verdict::Due,
+        };
+        Leftover { namespace: left.namespace.clone(), locked_for, verdict, steps: steps(left) }
+    });
+    let alive = seen.holder.clone().filter(|holder| holder.until >= seen.now);
+    Leftovers { alive, namespaces: namespaces.collect() }
+}
+
+/// What ends it. What an administrator has changed since is left, and said; first, lest it be lost.
+pub(crate) fn steps(left: &Left) -> Vec<Step> {
     let (mut lower, mut restore, mut clear, mut say) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut unlocked = true;
     match &left.lock {
         Some(lock) if !lock.genuine => {
-            unlocked = false;
             let text = format!("{} is not what managed-tenant-quota creates and is left alone", lock.name);
-            say.push(Step::Say { record: None, text });
+            return vec![Step::Say(text)];
         }
         Some(_) if left.exists && left.records.is_empty() => {
             let text = "there is no record of the quotas as they were before the lock; compare spec.hard with what \
                 it should be";
-            say.push(Step::Say { record: None, text: text.to_owned() });
+            say.push(Step::Say(text.to_owned()));
         }
         _ => {}
     }
-    for record in left.records.iter().filter(|_| left.exists && unlocked) {
-        let about = Some((record.name.clone(), record.uid.clone()));
+    for record in left.records.iter().filter(|_| left.exists) {
         for (name, original) in &record.originals {
             let Some(quota) = left.quotas.iter().find(|quota| quota.name == *name) else {
-                let text = format!("quota {name} does not exist any more; nothing is restored");
-                say.push(Step::Say { record: about.clone(), text });
+                say.push(Step::Say(format!("quota {name} does not exist any more; nothing is restored")));
                 continue;
             };
             let (keys, foreign) = raised(original, &record.additional, &quota.spec);
             if !foreign.is_empty() {
-                let text =
-                    format!("quota {name} was changed since and is left as it is in {}", foreign.join(", "));
-                say.push(Step::Say { record: about.clone(), text });
+                let keys = foreign.join(", ");
+                say.push(Step::Say(format!("quota {name} was changed since and is left as it is in {keys}")));
             }
             let change = |keys| Change { quota: name.clone(), uid: quota.uid.clone(), keys };
             let enforced: Vec<_> = keys
@@ -151,8 +202,8 @@ pub(crate) fn plan(left: &Left) -> Vec<Step> {
         let (name, uid) = (record.name.clone(), record.uid.clone());
         clear.push(Step::ClearRecord { name, uid, text: record.text.clone() });
     }
-    let lock = left.lock.clone().filter(|lock| lock.genuine).map(Step::DeleteLock);
-    lower.into_iter().chain(lock).chain(restore).chain(say).chain(clear).collect()
+    let lock = left.lock.clone().map(Step::DeleteLock);
+    say.into_iter().chain(lower).chain(lock).chain(restore).chain(clear).collect()
 }
 
 type Changes = Vec<(String, Quantity, Quantity)>;

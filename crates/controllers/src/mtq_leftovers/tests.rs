@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use serde_json::{Value, json};
 use sluice_engine::Quantity;
+use sluice_kube_ext::retry::Failure;
 
-use super::plan::{Left, Lock, Quota, Record, plan};
+use super::plan::{Alive, Left, Leftovers, Lock, Quota, Record, Seen, Step, Verdict, plan};
 use super::read;
 
 fn amounts(pairs: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
@@ -14,7 +16,8 @@ fn amounts(pairs: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
 }
 
 fn lock() -> Lock {
-    Lock { name: "lock.shop.com".to_owned(), uid: "l".to_owned(), genuine: true }
+    let created = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    Lock { name: "lock.shop.com".to_owned(), uid: "l".to_owned(), genuine: true, created }
 }
 
 fn record() -> Record {
@@ -48,7 +51,7 @@ fn left() -> Left {
 }
 
 fn steps(left: &Left) -> Vec<String> {
-    plan(left).iter().map(super::plan::Step::sentence).collect()
+    super::plan::steps(left).iter().map(ToString::to_string).collect()
 }
 
 const LOWER: &str = "lower status.hard of quota rq: requests.memory from 1536Mi to 1Gi";
@@ -60,7 +63,7 @@ const CLEAR: &str = "clear the record of mtq";
 fn a_crash_after_each_step_is_ended() {
     // In the order of managed-tenant-quota's effects: lock, record, raise, (restore), clear, unlock.
     let locked = Left { records: vec![], quotas: vec![quota("1Gi", "1Gi")], ..left() };
-    assert_eq!(steps(&locked).first().map(String::as_str), Some(UNLOCK));
+    assert_eq!(steps(&locked).last().map(String::as_str), Some(UNLOCK));
     assert_eq!(steps(&locked).len(), 2, "and it is said that nothing is known of the quotas");
     let recorded = Left { quotas: vec![quota("1Gi", "1Gi")], ..left() };
     assert_eq!(steps(&recorded), [UNLOCK, CLEAR]);
@@ -89,16 +92,16 @@ fn what_an_administrator_changed_is_left_and_said() {
     let edited = Left { quotas: vec![quota("3Gi", "3Gi")], ..left() };
     assert_eq!(
         steps(&edited),
-        [UNLOCK, "quota rq was changed since and is left as it is in requests.memory", CLEAR]
+        ["quota rq was changed since and is left as it is in requests.memory", UNLOCK, CLEAR]
     );
     let mut partly = left();
     partly.quotas[0].spec.insert("pods".to_owned(), Quantity::parse("9").unwrap());
     assert_eq!(
         steps(&partly),
-        [LOWER, UNLOCK, RESTORE, "quota rq was changed since and is left as it is in pods", CLEAR]
+        ["quota rq was changed since and is left as it is in pods", LOWER, UNLOCK, RESTORE, CLEAR]
     );
     let gone = Left { quotas: vec![], ..left() };
-    assert_eq!(steps(&gone), [UNLOCK, "quota rq does not exist any more; nothing is restored", CLEAR]);
+    assert_eq!(steps(&gone), ["quota rq does not exist any more; nothing is restored", UNLOCK, CLEAR]);
 }
 
 #[test]
@@ -156,14 +159,78 @@ fn only_exactly_a_lock_is_taken_for_one() {
 }
 
 #[test]
-fn a_lease_is_alive_until_its_duration_is_over() {
-    let lease = |holder: &str, renewed: &str| json!({ "spec": { "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15 } });
-    let at = |text: &str| Some(text.parse().unwrap());
-    assert_eq!(read::alive_until(&[]), None);
-    assert_eq!(read::alive_until(&[lease("", "2026-01-01T00:00:00.000000Z")]), None, "released");
-    let two = [lease("a", "2026-01-01T00:00:00.000000Z"), lease("b", "2026-01-01T00:00:10.000000Z")];
-    assert_eq!(read::alive_until(&two), at("2026-01-01T00:00:25Z"));
-    assert_eq!(read::alive_until(&[json!({ "spec": {} })]), None);
+fn who_holds_a_lease_is_alive_until_its_duration_is_over() {
+    let lease = |holder: &str, renewed: &str| {
+        json!({
+            "metadata": { "namespace": "mtq", "name": "mtq-controller" },
+            "spec": { "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15 },
+        })
+    };
+    assert_eq!(read::holder(&[]), None);
+    assert_eq!(read::holder(&[lease("", "2026-01-01T00:00:00.000000Z")]), None, "released");
+    assert_eq!(read::holder(&[json!({ "spec": {} })]), None);
+    let two = [lease("b", "2026-01-01T00:00:10.000000Z"), lease("a", "2026-01-01T00:00:00.000000Z")];
+    let holder = read::holder(&two).unwrap();
+    assert_eq!(holder.to_string(), "b holds the lease mtq/mtq-controller until 2026-01-01T00:00:25Z");
+    let found = |now: &str| {
+        let now = now.parse().unwrap();
+        plan(&Seen { now, holder: Some(holder.clone()), left: vec![] }, SignedDuration::ZERO).alive
+    };
+    assert_eq!(found("2026-01-01T00:00:25Z"), Some(holder.clone()));
+    assert_eq!(found("2026-01-01T00:00:26Z"), None);
+}
+
+#[test]
+fn a_young_lock_is_waited_for_and_holds_nothing_else_up() {
+    let foreign =
+        Left { namespace: "foreign".to_owned(), lock: Some(Lock { genuine: false, ..lock() }), ..left() };
+    let unlocked = Left { namespace: "unlocked".to_owned(), lock: None, ..left() };
+    let seen = |now: &str| Seen {
+        now: now.parse().unwrap(),
+        holder: None,
+        left: vec![left(), foreign.clone(), unlocked.clone()],
+    };
+    let verdicts = |now: &str| {
+        let found = plan(&seen(now), SignedDuration::from_secs(60)).namespaces;
+        found.into_iter().map(|each| each.verdict).collect::<Vec<_>>()
+    };
+    let young = Verdict::Young(SignedDuration::from_secs(20));
+    assert_eq!(verdicts("2026-01-01T00:00:40Z"), [young, Verdict::Foreign, Verdict::Due]);
+    assert_eq!(verdicts("2026-01-01T00:01:00Z"), [Verdict::Due, Verdict::Foreign, Verdict::Due]);
+}
+
+#[test]
+fn only_the_status_may_be_refused() {
+    let steps = super::plan::steps(&left());
+    let dispensable =
+        |failure| -> Vec<bool> { steps.iter().map(|step| step.is_dispensable(failure)).collect() };
+    assert!(matches!(steps[0], Step::LowerStatus(_)));
+    for refused in [Failure::Forbidden, Failure::Other(400)] {
+        assert_eq!(dispensable(refused), [true, false, false, false]);
+    }
+    for other in [Failure::Invalid, Failure::Unknown, Failure::Conflict, Failure::Server(500)] {
+        assert_eq!(dispensable(other), [false; 4], "{other:?}");
+    }
+}
+
+#[test]
+fn the_table_has_a_line_for_each_step() {
+    let now: Timestamp = "2026-01-01T03:00:00Z".parse().unwrap();
+    let unlocked = Left { namespace: "unlocked-shop".to_owned(), lock: None, ..left() };
+    let mut found = plan(&Seen { now, holder: None, left: vec![left(), unlocked] }, SignedDuration::ZERO);
+    let text = found.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "NAMESPACE      LOCKED    TO DO");
+    assert_eq!(lines[1], format!("shop           3h        {LOWER}"));
+    assert_eq!(lines[2], format!("                         {UNLOCK}"));
+    assert_eq!(lines[5], format!("unlocked-shop  no        {LOWER}"));
+    assert_eq!(lines.len(), 9, "{text}");
+    assert_eq!(found.json()["namespaces"][0]["lockedForSeconds"], 10_800);
+    assert_eq!(found.json()["namespaces"][1]["steps"], json!([LOWER, RESTORE, CLEAR]));
+    found.alive = Some(Alive { lease: "mtq/l".to_owned(), holder: "h".to_owned(), until: now });
+    assert!(found.to_string().starts_with("A managed-tenant-quota is alive (h holds the lease mtq/l until"));
+    let nothing = Leftovers { alive: None, namespaces: vec![] };
+    assert_eq!(nothing.to_string(), "Nothing is left of a managed-tenant-quota.\n");
 }
 
 #[test]
