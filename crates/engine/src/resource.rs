@@ -164,6 +164,12 @@ pub fn is_qualified_name(name: &str) -> bool {
     }
 }
 
+/// Whether `value` is the value of a label: empty, or the part of a qualified name after the `/`.
+#[must_use]
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_short_name(value)
+}
+
 fn is_subdomain(domain: &str) -> bool {
     domain.len() <= MAX_DOMAIN
         && domain.split('.').all(|label| {

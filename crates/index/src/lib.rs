@@ -14,6 +14,7 @@ pub mod headroom;
 mod namespaces;
 mod pods;
 mod quotas;
+mod selector;
 mod version;
 pub mod wire;
 
@@ -21,4 +22,5 @@ pub use facts::{PodFacts, need_of};
 pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
 pub use pods::{Gates, PodRecord, Pods, Sighting, push_tightly};
 pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded};
+pub use selector::read_selector;
 pub use version::Version;

@@ -60,7 +60,7 @@ fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Ver
 }
 
 /// One error as it is, several as core joins them: `[a, b]`, without repetitions.
-fn aggregate(errors: Vec<String>) -> String {
+pub(crate) fn aggregate(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
         if !distinct.contains(&error) {

@@ -1,14 +1,13 @@
-//! Quotas and the AAQ singleton (aaq.md §9, 15–18 and 20).
+//! Quotas (aaq.md §9, 15–18).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
 
-use common::{TENANT, judge, judge_with, review, settings};
+use common::{TENANT, judge, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::aaq_single::aaq_single;
+use sluice_webhook::Verdict;
 use sluice_webhook::quota_validate::quota_validate;
-use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -126,20 +125,4 @@ fn what_is_no_quota_is_refused(#[case] object: Value) {
     let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
     let verdict = judge(quota_validate, &request);
     assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
-}
-
-#[rstest]
-#[case(AaqPresence::Absent, true, 202)]
-#[case(AaqPresence::Present, false, 403)]
-#[case(AaqPresence::Unknown, false, 503)]
-fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {
-    let settings = Settings { aaq, ..settings() };
-    let object = json!({"metadata": {"name": "aaq"}, "spec": {}});
-    let verdict = judge_with(aaq_single, &review("AAQ", "CREATE", "admin", &object, &Value::Null), &settings);
-    assert_eq!((verdict.allowed, verdict.code), (allowed, code));
-    if aaq == AaqPresence::Present {
-        assert_eq!(verdict.message, "only a single AAQ CR instance is allowed");
-    }
-    let update = judge_with(aaq_single, &review("AAQ", "UPDATE", "admin", &object, &object), &settings);
-    assert!(update.allowed);
 }

@@ -1,18 +1,14 @@
 //! Runs the gate: feeds the state from watches, asks it for actions and has them executed.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::core::Selector;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use sluice_api::names;
 use sluice_engine::QuotaId;
-use sluice_index::Targeting;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -24,6 +20,7 @@ use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
 use super::state::State;
+use super::targeting::{Selectors, take_selector, targeting};
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -61,7 +58,7 @@ impl Gate {
     /// A gate that has seen nothing yet.
     #[must_use]
     pub fn new(config: GateConfig, install_namespace: &str, metrics: GateMetrics) -> Self {
-        let targeting = targeting(&BTreeMap::new(), install_namespace);
+        let targeting = targeting(&Selectors::new(), install_namespace);
         Self {
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
@@ -133,7 +130,7 @@ impl Gate {
                     Delta::Deleted(quota) => state.lose_quota(&quota, now),
                 },
             );
-        let mut selectors = BTreeMap::new();
+        let mut selectors = Selectors::new();
         let install_namespace = Arc::clone(&self.install_namespace);
         let configurations = self.follow::<AaqWire>(
             &client,
@@ -242,50 +239,4 @@ impl Gate {
         }
         next
     }
-}
-
-/// The selectors of all configurations, by age and name.
-type Selectors = BTreeMap<(Option<Timestamp>, String), Option<Selector>>;
-
-fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
-    let key = |aaq: &AaqWire| {
-        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, aaq.metadata.name.clone().unwrap_or_default())
-    };
-    match delta {
-        Delta::ListBegin => selectors.clear(),
-        Delta::ListEnd => {}
-        Delta::Listed(aaq) | Delta::Applied(aaq) => {
-            let key = key(&aaq);
-            let selector = aaq.spec.namespace_selector.map(|selector| {
-                Selector::try_from(selector).unwrap_or_else(|error| {
-                    tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, no namespace is targeted");
-                    nothing()
-                })
-            });
-            selectors.insert(key, selector);
-        }
-        Delta::Deleted(aaq) => {
-            selectors.remove(&key(&aaq));
-        }
-    }
-}
-
-/// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
-fn targeting(selectors: &Selectors, install_namespace: &str) -> Targeting {
-    let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
-    Targeting::new(selector, install_namespace)
-}
-
-fn default_selector() -> Selector {
-    kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()).into()
-}
-
-fn nothing() -> Selector {
-    [
-        kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()),
-        kube::core::Expression::DoesNotExist(names::TARGET_LABEL.to_owned()),
-    ]
-    .into_iter()
-    .collect()
 }

@@ -1,6 +1,8 @@
 //! Which namespaces are gated. What the `AAQ` says holds for the whole cluster, so these tests have one of their
 //! own and take turns.
 
+mod forms;
+
 use http::Method;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
@@ -82,12 +84,17 @@ async fn select(client: &Client, selector: Value) {
 /// Whether new pods of a namespace are gated, as soon as this is what is expected: the API server learns of a
 /// changed configuration by watch.
 async fn until_gated(bed: &Bed, namespace: &str, expected: bool) {
-    let pods = Api::namespaced(bed.admin().unwrap(), namespace);
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let pod = objects::pod("probe", &[]);
-    let probe = || async { pods.create(&dry, &pod).await.ok().filter(|pod| is_held(pod) == expected) };
+    let client = bed.admin().unwrap();
+    let probe = || async { dry_run_is_held(&client, namespace).await.filter(|held| *held == expected) };
     let what = format!("pods of {namespace} to be gated: {expected}");
     wait::eventually(SOON, probe, &what).await.unwrap();
+}
+
+/// Whether a new pod of the namespace would be gated; `None` if it would be refused.
+async fn dry_run_is_held(client: &Client, namespace: &str) -> Option<bool> {
+    let pods = Api::namespaced(client.clone(), namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    pods.create(&dry, &objects::pod("probe", &[])).await.ok().map(|pod| is_held(&pod))
 }
 
 /// A namespace with labels and a quota that lets nothing in.
