@@ -1,7 +1,7 @@
 //! Which namespaces are gated. What the `AAQ` says holds for the whole cluster, so these tests have one of their
 //! own and take turns.
 
-mod forms;
+mod refused;
 
 use http::Method;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -21,6 +21,9 @@ use crate::context::{SOON, Team};
 struct Cluster {
     bed: &'static Bed,
     _running: (Installation<'static>, Controller, Webhook),
+    /// One with the default label, and one with all labels that these tests select.
+    labelled: TestNamespace,
+    selected: TestNamespace,
     turn: Mutex<()>,
 }
 
@@ -30,7 +33,9 @@ async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     let start = || async {
         let bed: &'static Bed = Box::leak(Box::new(Bed::start(BedOptions::default()).await.unwrap()));
         let running = Installation::running(bed, Setup::default()).await.unwrap();
-        Cluster { bed, _running: running, turn: Mutex::new(()) }
+        let labelled = bed.namespace("labelled", TARGETED).await.unwrap();
+        let selected = bed.namespace("selected", &[("team", "a"), ("stage", "prod")]).await.unwrap();
+        Cluster { bed, _running: running, labelled, selected, turn: Mutex::new(()) }
     };
     let cluster = CLUSTER.get_or_init(start).await;
     let turn = cluster.turn.lock().await;
@@ -39,7 +44,8 @@ async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     aaqs.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
     until_selector(cluster.bed, &default_selector()).await;
     // The admission policies follow a moment later.
-    until_gated(cluster.bed, "default", false).await;
+    until_gated(cluster.bed, &cluster.labelled.name, true).await;
+    until_gated(cluster.bed, &cluster.selected.name, false).await;
     (cluster.bed, turn)
 }
 
@@ -84,17 +90,12 @@ async fn select(client: &Client, selector: Value) {
 /// Whether new pods of a namespace are gated, as soon as this is what is expected: the API server learns of a
 /// changed configuration by watch.
 async fn until_gated(bed: &Bed, namespace: &str, expected: bool) {
-    let client = bed.admin().unwrap();
-    let probe = || async { dry_run_is_held(&client, namespace).await.filter(|held| *held == expected) };
+    let pods = Api::namespaced(bed.admin().unwrap(), namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let pod = objects::pod("probe", &[]);
+    let probe = || async { pods.create(&dry, &pod).await.ok().filter(|pod| is_held(pod) == expected) };
     let what = format!("pods of {namespace} to be gated: {expected}");
     wait::eventually(SOON, probe, &what).await.unwrap();
-}
-
-/// Whether a new pod of the namespace would be gated; `None` if it would be refused.
-async fn dry_run_is_held(client: &Client, namespace: &str) -> Option<bool> {
-    let pods = Api::namespaced(client.clone(), namespace);
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    pods.create(&dry, &objects::pod("probe", &[])).await.ok().map(|pod| is_held(&pod))
 }
 
 /// A namespace with labels and a quota that lets nothing in.

@@ -1,26 +1,16 @@
-//! Every form of a selector, set on the `AAQ`: whose pods are gated then, and what the `AAQ` refuses.
+//! What the `AAQ` refuses, and what it warns of.
 
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
-use sluice_e2e::objects::TARGETED;
-use sluice_testbed::{TestNamespace, wait};
+use sluice_testbed::wait;
 
-use super::{aaq, cluster, create_aaq, default_selector, dry_run_is_held, until_selector};
-use crate::context::SOON;
+use super::{aaq, cluster, create_aaq, until_selector};
+use crate::context::{SOON, kubectl_tries};
 
 const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
-
-/// Namespaces of the table, by the letter that stands for them.
-const NAMESPACES: [(char, &[(&str, &str)]); 5] = [
-    ('a', &[("team", "a"), ("stage", "prod")]),
-    ('b', &[("team", "b")]),
-    ('e', &[("team", "")]),
-    ('d', TARGETED),
-    ('n', &[]),
-];
 
 fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
     match values {
@@ -33,82 +23,9 @@ fn one(operator: &str, values: &[&str]) -> Value {
     json!({ "matchExpressions": [expression("team", operator, values)] })
 }
 
-/// A selector (`null`: absent), and the namespaces whose pods are gated. No two neighbours select the same, or a selector
-/// that never arrives could pass for its predecessor.
-fn table() -> Vec<(Value, &'static str)> {
-    vec![
-        (json!({ "matchLabels": { "team": "a" } }), "a"),
-        (json!({ "matchLabels": { "team": "" } }), "e"),
-        (json!({ "matchLabels": { "team": "a", "stage": "prod" } }), "a"),
-        (json!({ "matchLabels": { "team": "b", "stage": "prod" } }), ""),
-        (one("In", &["a", "b"]), "ab"),
-        (one("In", &[""]), "e"),
-        (one("NotIn", &["a"]), "bedn"),
-        (one("Exists", &[]), "abe"),
-        (one("DoesNotExist", &[]), "dn"),
-        (
-            json!({
-                "matchLabels": { "stage": "prod" },
-                "matchExpressions": [expression("team", "NotIn", &["b", ""]), expression("team", "Exists", &[])],
-            }),
-            "a",
-        ),
-        (json!({}), "abedn"),
-        (Value::Null, "d"),
-    ]
-}
-
-/// Waits until pods of exactly these namespaces are gated.
-async fn until_gated(
-    client: &Client,
-    namespaces: &[(char, TestNamespace)],
-    expected: &str,
-    selector: &Value,
-) {
-    let as_expected = || async {
-        let mut gated = String::new();
-        for (letter, namespace) in namespaces {
-            if dry_run_is_held(client, &namespace.name).await? {
-                gated.push(*letter);
-            }
-        }
-        (gated == expected).then_some(())
-    };
-    let what = format!("{selector} to gate pods of {expected:?} alone");
-    wait::eventually(SOON, as_expected, &what).await.unwrap();
-}
-
 async fn select(client: &Client, selector: &Value) -> Answer {
-    // Adding replaces too; what is absent has to be there to be removed.
-    let patch = match selector {
-        Value::Null => json!([{ "op": "remove", "path": "/spec/namespaceSelector" }]),
-        selector => json!([{ "op": "add", "path": "/spec/namespaceSelector", "value": selector }]),
-    };
+    let patch = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": selector }]);
     call(client, Method::PATCH, &format!("{AAQS}/{}", names::AAQ_NAME), JSON_PATCH, &patch).await.unwrap()
-}
-
-#[tokio::test]
-async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_others() {
-    let (bed, _turn) = cluster().await;
-    let client = bed.admin().unwrap();
-    let mut namespaces = Vec::new();
-    for (letter, labels) in NAMESPACES {
-        namespaces.push((letter, bed.namespace(&format!("form-{letter}"), labels).await.unwrap()));
-    }
-    until_gated(&client, &namespaces, "d", &json!("no AAQ")).await;
-    let mut before = "d";
-    for (index, (selector, expected)) in table().into_iter().enumerate() {
-        assert_ne!(before, expected, "{selector} would pass without an effect");
-        if index == 0 {
-            create_aaq(&client, selector.clone()).await;
-        } else {
-            let answer = select(&client, &selector).await;
-            assert!(answer.is_ok(), "{selector}: {answer:?}");
-        }
-        until_gated(&client, &namespaces, expected, &selector).await;
-        before = expected;
-    }
-    until_selector(bed, &default_selector()).await;
 }
 
 /// Selectors that the API server takes nowhere, and what the `AAQ` answers.
@@ -196,7 +113,7 @@ async fn who_gates_every_namespace_or_sets_what_is_not_in_force_is_warned() {
         async move {
             let args =
                 ["patch", "aaq", names::AAQ_NAME, "--type=merge", "--dry-run=server", "--patch", &spec];
-            crate::context::kubectl_tries(bed, &args).await
+            kubectl_tries(bed, &args).await
         }
     };
     let (done, stdout, stderr) = patch(json!({ "namespaceSelector": { "matchLabels": null } })).await;
@@ -210,6 +127,6 @@ async fn who_gates_every_namespace_or_sets_what_is_not_in_force_is_warned() {
     assert!(done, "{stdout}{stderr}");
     assert!(stderr.starts_with("Warning: spec.infra is not in force"), "{stderr}");
     let label = ["label", "aaq", names::AAQ_NAME, "a=b", "--dry-run=server"];
-    let (done, stdout, stderr) = crate::context::kubectl_tries(bed, &label).await;
+    let (done, stdout, stderr) = kubectl_tries(bed, &label).await;
     assert!(done && stderr.is_empty(), "{stdout}{stderr}");
 }
