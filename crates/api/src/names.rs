@@ -168,6 +168,9 @@ pub const WEBHOOK_POD_IDENTITY: &str = "pod.identity.validator";
 /// Webhook of [`VALIDATING_CONFIG`] that makes room for the target pods of live migrations.
 pub const WEBHOOK_HEADROOM: &str = "headroom.quota.sluice.dev";
 
+/// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
+pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
+
 /// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.

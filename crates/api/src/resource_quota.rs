@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ScopeSelector;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ pub struct ApplicationAwareResourceQuotaSpec {
     pub scopes: Option<Vec<String>>,
 }
 
-/// `status`: the fields of a core ResourceQuota's `status`, and three that are there to be read by people.
+/// `status`: the fields of a core ResourceQuota's `status`, and more that is there to be read by people.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationAwareResourceQuotaStatus {
@@ -65,4 +66,8 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// still makes another version. The last six digits tell which process made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
+    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }

@@ -257,7 +257,9 @@ mod tests {
 
     #[test]
     fn conditions_of_ours_are_merged_by_type() {
-        for name in ["headroompolicies", "virtualmachinemigrationresourcequotas"] {
+        for name in
+            ["applicationawareresourcequotas", "headroompolicies", "virtualmachinemigrationresourcequotas"]
+        {
             let crd = crd(name);
             let conditions = field(&crd, "status.conditions");
             assert_eq!(conditions["x-kubernetes-list-type"], "map", "{name}");

@@ -21,6 +21,7 @@ pub mod resource;
 pub mod scope;
 pub mod status;
 mod uid;
+mod uncounted;
 
 pub use book::{Book, Decision};
 pub use charge::{Amount, Charge};
@@ -34,3 +35,4 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
+pub use uncounted::uncounted;

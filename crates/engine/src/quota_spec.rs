@@ -44,6 +44,8 @@ pub enum FieldErrorKind {
     Invalid,
     /// A value is missing.
     Required,
+    /// There must be no value.
+    Forbidden,
     /// A list is too long.
     TooMany,
 }
@@ -55,10 +57,25 @@ pub struct FieldError {
     pub field: String,
     /// What is wrong with it.
     pub kind: FieldErrorKind,
-    /// The offending value as JSON; empty for a missing one. Long values are cut.
+    /// The offending value as JSON; empty where the value does not matter. Long values are cut.
     pub value: String,
     /// The rule.
     pub detail: String,
+}
+
+impl FieldError {
+    /// The text `value` of `field` breaks the rule `detail`.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: &str, detail: &str) -> Self {
+        let (field, detail) = (field.into(), detail.to_owned());
+        Self { field, kind: FieldErrorKind::Invalid, value: validate::json(value), detail }
+    }
+
+    /// `field` has no value and needs one, or has one and must not, as `kind` says.
+    #[must_use]
+    pub fn without_value(field: impl Into<String>, kind: FieldErrorKind, detail: &str) -> Self {
+        Self { field: field.into(), kind, value: String::new(), detail: detail.to_owned() }
+    }
 }
 
 impl fmt::Display for FieldError {
@@ -67,6 +84,7 @@ impl fmt::Display for FieldError {
         match kind {
             FieldErrorKind::Invalid => write!(f, "{field}: Invalid value: {value}: {detail}"),
             FieldErrorKind::Required => write!(f, "{field}: Required value: {detail}"),
+            FieldErrorKind::Forbidden => write!(f, "{field}: Forbidden: {detail}"),
             FieldErrorKind::TooMany => write!(f, "{field}: Too many: {value}: {detail}"),
         }
     }

@@ -10,7 +10,7 @@ pub(crate) const HUGEPAGES: &str = "hugepages-";
 pub(crate) const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 const REQUESTS: &str = "requests.";
 /// Resources of virtual machines that have a short and a `requests.` name for one number.
-const VMI_NAMES: [&str; 3] = ["cpu/vmi", "instances/vmi", "memory/vmi"];
+pub(crate) const VMI_NAMES: [&str; 3] = ["cpu/vmi", "instances/vmi", "memory/vmi"];
 
 /// The identity of a counted resource. Names for the same number are one `Resource`:
 /// `cpu` and `requests.cpu`, `hugepages-X` and `requests.hugepages-X`, `cpu/vmi` and `requests.cpu/vmi`.
@@ -119,7 +119,6 @@ pub fn key_kind(key: &str) -> KeyKind {
 /// Qualified names that Kubernetes counts for other objects, or never.
 fn is_core_count(key: &str) -> bool {
     key.starts_with("count/")
-        || key.starts_with("limits.")
         || key.contains(".storageclass.storage.k8s.io/")
         || key.ends_with(".deviceclass.resource.k8s.io/devices")
 }
@@ -162,6 +161,12 @@ pub fn is_qualified_name(name: &str) -> bool {
         Some((domain, rest)) => domain.len() <= MAX_DOMAIN && is_subdomain(domain) && is_short_name(rest),
         None => is_short_name(name),
     }
+}
+
+/// Whether `value` is the value of a label: empty, or the part of a qualified name after the `/`.
+#[must_use]
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_short_name(value)
 }
 
 fn is_subdomain(domain: &str) -> bool {

@@ -5,19 +5,22 @@ use crate::ledger::Ledger;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
+use crate::uncounted::uncounted;
 
 /// The status a quota should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusTarget {
     /// `status.hard`: the limits that are enforced, that is the specification's.
     pub hard: Vec<(String, Quantity)>,
-    /// `status.used`, with the number format of the limit beside it. Keys that pods cannot take are left out:
+    /// `status.used`, with the number format of the limit beside it. Keys of other objects are left out:
     /// nothing here knows what is used of them.
     pub used: Vec<(String, Quantity)>,
-    /// `status.requests`: `used/hard` of everything but limits, for people.
+    /// `status.requests`: `used/hard` of everything that is counted but limits, for people.
     pub requests: String,
     /// `status.limits`: `used/hard` of the limits, for people.
     pub limits: String,
+    /// What is to be told about keys that nothing counts; empty without such keys.
+    pub uncounted: String,
 }
 
 /// The largest binary quantity that survives being read: a larger one would be read as this and written again
@@ -38,12 +41,13 @@ pub fn status_target(quota: &CompiledQuota, ledger: &Ledger) -> StatusTarget {
         let parts: Vec<String> = quota
             .entries
             .iter()
-            .filter(|entry| entry.kind != KeyKind::Other && entry.key.starts_with("limits.") == limits)
+            .filter(|entry| entry.kind == KeyKind::Pod && entry.key.starts_with("limits.") == limits)
             .map(|entry| format!("{}: {}/{}", entry.key, used_quantity(entry, ledger), entry.hard))
             .collect();
         parts.join(", ")
     };
-    StatusTarget { hard, requests: shown(false), limits: shown(true), used }
+    let uncounted = uncounted(quota.entries.iter().map(|entry| &*entry.key)).join("; ");
+    StatusTarget { hard, requests: shown(false), limits: shown(true), used, uncounted }
 }
 
 fn used_quantity(entry: &HardEntry, ledger: &Ledger) -> Quantity {
@@ -152,11 +156,29 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_cannot_take_is_not_reported_as_used() {
+    fn what_other_objects_take_is_not_reported_as_used() {
         let quota = quota(&[("count/secrets", "5"), ("pods", "1")]);
         let target = charged(&quota, &[]);
         assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=1"]);
         assert_eq!(texts(&target.used), ["pods=0"]);
+    }
+
+    #[test]
+    fn keys_that_nothing_counts_have_an_entry_and_are_told_about() {
+        let hard = [
+            ("a.com/b", "1"),
+            ("limits.cpu/vmi", "2"),
+            ("memory/vmi", "1Gi"),
+            ("pods", "1"),
+            ("services", "1"),
+        ];
+        let target = charged(&quota(&hard), &[]);
+        assert_eq!(texts(&target.used), ["a.com/b=0", "limits.cpu/vmi=0", "memory/vmi=0", "pods=0"]);
+        assert_eq!((&*target.requests, &*target.limits), ("pods: 0/1", ""), "people are shown what holds");
+        for key in ["limits.cpu/vmi, memory/vmi: ", "services: ", "a.com/b: "] {
+            assert!(target.uncounted.contains(key), "{}", target.uncounted);
+        }
+        assert_eq!(charged(&quota(&[("pods", "1")]), &[]).uncounted, "");
     }
 
     #[test]

@@ -14,11 +14,13 @@ pub mod headroom;
 mod namespaces;
 mod pods;
 mod quotas;
+mod selector;
 mod version;
 pub mod wire;
 
 pub use facts::{PodFacts, need_of};
 pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
 pub use pods::{Gates, PodRecord, Pods, Sighting, push_tightly};
-pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded};
+pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded, Told};
+pub use selector::read_selector;
 pub use version::Version;

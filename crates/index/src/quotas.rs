@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use sluice_api::names;
 use sluice_engine::quota_spec::compile;
 use sluice_engine::status::enforced;
 use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequirementText, Uid};
 
 use crate::namespaces::{NamespaceId, Namespaces};
 use crate::version::Version;
-use crate::wire::{QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
+use crate::wire::{QuotaConditionWire, QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
 
 /// What a quota's status says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,25 @@ pub struct Recorded {
     /// `status.charges`: grows with each charge, so that a charge that leaves the sums as they were (one pod
     /// for another that has ended) still makes another version.
     pub charges: i64,
+    /// What the condition about uncounted keys says; `None` without one, the usual case.
+    pub uncounted: Option<Box<Told>>,
+}
+
+/// What a condition that is true says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its message.
+    pub message: String,
+    /// Since when it is true, in seconds since the epoch.
+    pub since: i64,
+}
+
+impl Told {
+    fn read(condition: &QuotaConditionWire) -> Option<Box<Self>> {
+        let since = condition.last_transition_time.as_ref()?.0.as_second();
+        let is = condition.kind == names::UNCOUNTED_KEYS && condition.status == "True";
+        is.then(|| Box::new(Self { message: condition.message.clone(), since }))
+    }
 }
 
 impl Recorded {
@@ -40,6 +60,7 @@ impl Recorded {
             limits: status.limits.clone(),
             held: status.held,
             charges: status.charges.unwrap_or(0),
+            uncounted: status.conditions.iter().flatten().find_map(Told::read),
         }
     }
 }

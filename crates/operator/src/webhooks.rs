@@ -76,10 +76,14 @@ pub fn validating(options: &InstallOptions) -> Value {
         Hook {
             name: names::WEBHOOK_AAQ,
             path: names::PATH_SERVE,
-            operations: &["CREATE"],
+            operations: &["CREATE", "UPDATE"],
             resource: names::AAQS,
             scope: "Cluster",
-            conditions: Vec::new(),
+            // Labels and finalizers need no webhook that is alive.
+            conditions: vec![(
+                "asks-for-something-new",
+                "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
+            )],
         },
         Hook {
             name: names::WEBHOOK_POD_IDENTITY,

@@ -4,7 +4,7 @@
 //! writes anything. [`router`] is the only place that knows of HTTP.
 
 pub mod aaq_presence;
-pub mod aaq_single;
+pub mod aaq_validate;
 pub mod body;
 pub mod headroom;
 pub mod metrics;

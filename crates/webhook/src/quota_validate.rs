@@ -9,17 +9,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
-use sluice_engine::resource::{KeyKind, key_kind};
+use sluice_engine::uncounted;
 
 use crate::review::{Operation, Review, nullable};
 use crate::settings::Settings;
 use crate::verdict::Verdict;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
-/// More than this many warnings are summed up in one.
-const MAX_WARNINGS: usize = 10;
-/// The API server cuts warnings at 256 characters; a name is cut before that, so that the remedy stays.
-const MAX_NAME_IN_WARNING: usize = 120;
 
 /// Decides on the creation or the change of a quota.
 pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
@@ -48,7 +44,11 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
     };
     let (spec, mut errors) = raw_spec(wire);
     errors.extend(validate(&spec).iter().map(ToString::to_string));
-    if errors.is_empty() { Ok(warnings(&spec)) } else { Err(Verdict::deny(aggregate(errors))) }
+    if errors.is_empty() {
+        Ok(uncounted(spec.hard.keys().map(String::as_str)))
+    } else {
+        Err(Verdict::deny(aggregate(errors)))
+    }
 }
 
 /// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
@@ -60,7 +60,7 @@ fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Ver
 }
 
 /// One error as it is, several as core joins them: `[a, b]`, without repetitions.
-fn aggregate(errors: Vec<String>) -> String {
+pub(crate) fn aggregate(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
         if !distinct.contains(&error) {
@@ -71,23 +71,6 @@ fn aggregate(errors: Vec<String>) -> String {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     }
-}
-
-fn warnings(spec: &RawQuotaSpec) -> Vec<String> {
-    let mut uncounted = spec.hard.keys().filter(|key| key_kind(key) == KeyKind::Other);
-    let mut warnings: Vec<String> = uncounted
-        .by_ref()
-        .take(MAX_WARNINGS)
-        .map(|key| {
-            let name: String = key.chars().take(MAX_NAME_IN_WARNING).collect();
-            format!("spec.hard[{name}] is not counted by this version, use a ResourceQuota for it")
-        })
-        .collect();
-    let more = uncounted.count();
-    if more > 0 {
-        warnings.push(format!("{more} more keys of spec.hard are not counted by this version"));
-    }
-    warnings
 }
 
 /// The engine's form of a spec, and an error for each amount that is no quantity.

@@ -13,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use sluice_api::names;
 
-use crate::aaq_single::aaq_single;
+use crate::aaq_validate::aaq_validate;
 use crate::body::{BodyError, BodyReader, HeldBody, Limits};
 use crate::metrics::WebhookMetrics;
 use crate::mtq_lock::mtq_lock;
@@ -84,7 +84,7 @@ fn choose_by_kind(review: &Review<'_>) -> Endpoint {
         ("Pod" | names::GATE_PROBE, Operation::Create) => ("pod_gate", pod_gate),
         ("Pod", _) => ("pod_guard", pod_guard),
         ("ApplicationAwareResourceQuota", _) => ("quota_validate", quota_validate),
-        ("AAQ", _) => ("aaq_single", aaq_single),
+        ("AAQ", _) => ("aaq_validate", aaq_validate),
         _ => ("unknown", unknown_kind),
     }
 }

@@ -1,14 +1,13 @@
-//! Quotas and the AAQ singleton (aaq.md §9, 15–18 and 20).
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+//! Quotas (aaq.md §9, 15–18).
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;
 
-use common::{TENANT, judge, judge_with, review, settings};
+use common::{TENANT, judge, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::aaq_single::aaq_single;
+use sluice_webhook::Verdict;
 use sluice_webhook::quota_validate::quota_validate;
-use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -35,8 +34,7 @@ fn update(old: Value, new: Value) -> Verdict {
 #[case::two(json!({"hard": {"limits.memory": "1m", "limits.cpu": "1m"}}))]
 #[case::number(json!({"hard": {"pods": 3, "cpu": 0.5}}))]
 #[case::null_amount(json!({"hard": {"pods": null}}))]
-#[case::vmi(json!({"hard": {"requests.instances/vmi": "4", "cpu/vmi": "8", "memory/vmi": "1Gi"}}))]
-#[case::custom(json!({"hard": {"example.com/license": "4"}}))]
+#[case::extended(json!({"hard": {"requests.example.com/license": "4"}}))]
 #[case::scopes(json!({"hard": {"pods": "3"}, "scopes": ["BestEffort", "NotTerminating"]}))]
 #[case::null_scopes(json!({"hard": {"pods": "3"}, "scopes": null, "scopeSelector": null}))]
 #[case::selector(json!({"hard": {"pods": "3"}, "scopeSelector": {"matchExpressions":
@@ -84,22 +82,23 @@ fn a_megabyte_of_digits_is_cut_in_the_message() {
     assert!(verdict.message.len() < 1024, "{} bytes", verdict.message.len());
 }
 
-#[test]
-fn keys_that_are_not_counted_are_warned_about() {
-    let verdict = create(json!({"hard": {"services": "1", "pods": "1", "count/secrets": "1"}}));
-    assert!(verdict.allowed);
+#[rstest]
+#[case::objects(json!({"services": "1", "pods": "1", "count/secrets": "1"}), "count/secrets, services: ", "ResourceQuota")]
+#[case::machines(json!({"cpu/vmi": "8", "requests.instances/vmi": "4", "cpu": "1"}), "cpu/vmi, requests.instances/vmi: ", "launcher pods")]
+#[case::custom(json!({"example.com/license": "4"}), "example.com/license: ", "requests.<its name>")]
+fn keys_that_nothing_counts_are_warned_about(#[case] hard: Value, #[case] keys: &str, #[case] remedy: &str) {
+    let spec = json!({"hard": hard});
+    for verdict in [create(spec.clone()), update(quota(json!({})), quota(spec.clone()))] {
+        assert!(verdict.allowed, "{}", verdict.message);
+        let [warning] = verdict.warnings.as_slice() else { panic!("one warning: {:?}", verdict.warnings) };
+        assert!(warning.starts_with(&format!("spec.hard: not enforced: {keys}")), "{warning}");
+        assert!(warning.contains(remedy), "{warning}");
+    }
     assert_eq!(
-        verdict.warnings,
-        [
-            "spec.hard[count/secrets] is not counted by this version, use a ResourceQuota for it",
-            "spec.hard[services] is not counted by this version, use a ResourceQuota for it",
-        ]
+        update(quota(spec.clone()), quota(spec)).warnings,
+        Vec::<String>::new(),
+        "a label changes nothing"
     );
-    let many: serde_json::Map<String, Value> =
-        (0..100).map(|n| (format!("count/things{n}.example.com"), json!("1"))).collect();
-    let verdict = create(json!({"hard": many}));
-    assert_eq!(verdict.warnings.len(), 11);
-    assert!(verdict.warnings[10].starts_with("90 more"), "{}", verdict.warnings[10]);
 }
 
 #[test]
@@ -126,20 +125,4 @@ fn what_is_no_quota_is_refused(#[case] object: Value) {
     let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
     let verdict = judge(quota_validate, &request);
     assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
-}
-
-#[rstest]
-#[case(AaqPresence::Absent, true, 202)]
-#[case(AaqPresence::Present, false, 403)]
-#[case(AaqPresence::Unknown, false, 503)]
-fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {
-    let settings = Settings { aaq, ..settings() };
-    let object = json!({"metadata": {"name": "aaq"}, "spec": {}});
-    let verdict = judge_with(aaq_single, &review("AAQ", "CREATE", "admin", &object, &Value::Null), &settings);
-    assert_eq!((verdict.allowed, verdict.code), (allowed, code));
-    if aaq == AaqPresence::Present {
-        assert_eq!(verdict.message, "only a single AAQ CR instance is allowed");
-    }
-    let update = judge_with(aaq_single, &review("AAQ", "UPDATE", "admin", &object, &object), &settings);
-    assert!(update.allowed);
 }

@@ -39,6 +39,8 @@ pub struct Record {
     pub held: i64,
     /// `status.charges` with this charge included.
     pub charges: i64,
+    /// Since when there are keys that nothing counts, in seconds since the epoch; of use while there are some.
+    pub uncounted_since: i64,
 }
 
 /// See [`Action::Release`].

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Resource;
 use kube::api::{ListParams, ObjectList, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::ApplicationAwareResourceQuota;
+use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_engine::Quantity;
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_kube_ext::client::with_deadline;
@@ -208,7 +209,7 @@ fn gate_removal(release: &Release) -> Value {
         operations.push(json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
     }
     operations.push(json!({
-        "op": "test", "path": "/spec/schedulingGates", "value": [{"name": sluice_api::names::GATE}]
+        "op": "test", "path": "/spec/schedulingGates", "value": [{"name": names::GATE}]
     }));
     operations.push(json!({"op": "remove", "path": "/spec/schedulingGates"}));
     Value::Array(operations)
@@ -222,7 +223,7 @@ fn status_object(record: &Record) -> Value {
             .collect::<serde_json::Map<_, _>>()
             .into()
     };
-    json!({
+    let mut object = json!({
         "apiVersion": ApplicationAwareResourceQuota::api_version(&()),
         "kind": ApplicationAwareResourceQuota::kind(&()),
         "metadata": {
@@ -240,6 +241,25 @@ fn status_object(record: &Record) -> Value {
             "held": record.held,
             "charges": record.charges,
         },
+    });
+    let status = object.get_mut("status").and_then(Value::as_object_mut);
+    if let (Some(condition), Some(status)) = (uncounted(record), status) {
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+    object
+}
+
+/// The condition about keys that nothing counts; it is gone with the last of them.
+fn uncounted(record: &Record) -> Option<Condition> {
+    let message = &record.target.uncounted;
+    let since = jiff::Timestamp::from_second(record.uncounted_since).ok()?;
+    (!message.is_empty()).then(|| Condition {
+        type_: names::UNCOUNTED_KEYS.to_owned(),
+        status: "True".to_owned(),
+        reason: "NotEnforced".to_owned(),
+        message: message.clone(),
+        last_transition_time: Time(since),
+        observed_generation: None,
     })
 }
 
@@ -250,5 +270,79 @@ fn log<T>(answer: &Answer<T>, what: &'static str, namespace: &str, name: &str) {
         Answer::Busy(after) => tracing::debug!(what, ns = namespace, name, ?after, "put off"),
         Answer::Refused(error) => tracing::warn!(what, ns = namespace, name, error, "refused"),
         Answer::Unknown(error) => tracing::warn!(what, ns = namespace, name, error, "outcome unknown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test stops at the first thing that is not as it must be"
+    )]
+
+    use sluice_engine::ChargeRules;
+    use sluice_index::Targeting;
+
+    use super::*;
+    use crate::gate::{GateConfig, Moment, State};
+
+    const AT: Moment = Moment { mono_ms: 0, unix_ms: 1_767_225_600_000 };
+    const LATER: Moment = Moment { mono_ms: 60_000, unix_ms: AT.unix_ms + 60_000 };
+
+    /// What is written of a quota with these keys and this status; `None` if nothing is.
+    fn written(state: &mut State, version: u64, keys: &[&str], status: &Value, now: Moment) -> Option<Value> {
+        let hard: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), json!("1"))).collect();
+        let metadata =
+            json!({ "name": "q", "namespace": "team", "uid": "1", "resourceVersion": version.to_string() });
+        let quota = json!({ "metadata": metadata, "spec": { "hard": hard }, "status": status });
+        state.see_quota(&serde_json::from_value(quota).unwrap(), now);
+        match state.plan(now).as_slice() {
+            [] => None,
+            [Action::Record(record)] => Some(status_object(record)),
+            other => panic!("one write at most: {other:?}"),
+        }
+    }
+
+    fn leader() -> State {
+        let config = GateConfig::new(names::GATE, ChargeRules::for_minor(36));
+        let mut state = State::new(config, Targeting::new(kube::core::Selector::default(), [].into()));
+        state.lead(AT);
+        state
+    }
+
+    #[test]
+    fn keys_that_nothing_counts_are_a_condition_as_long_as_there_are_some() {
+        let first = written(&mut leader(), 1, &["pods", "cpu/vmi"], &json!({}), AT).unwrap();
+        let condition = first.pointer("/status/conditions/0").unwrap();
+        assert_eq!(condition["type"], "UncountedKeys");
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("NotEnforced")));
+        assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert!(condition["message"].as_str().unwrap().contains("cpu/vmi: "), "{condition}");
+        assert_eq!(first["status"]["used"], json!({ "cpu/vmi": "0", "pods": "0" }));
+        // It is written once, by whoever leads, and keeps its time when the keys change.
+        let status = &first["status"];
+        assert_eq!(written(&mut leader(), 2, &["pods", "cpu/vmi"], status, LATER), None);
+        let more = written(&mut leader(), 2, &["pods", "cpu/vmi", "services"], status, LATER).unwrap();
+        let condition = more.pointer("/status/conditions/0").unwrap();
+        assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert!(condition["message"].as_str().unwrap().contains("services: "), "{condition}");
+        let none = written(&mut leader(), 3, &["pods"], &more["status"], LATER).unwrap();
+        assert_eq!(none["status"].get("conditions"), None);
+        assert_eq!(written(&mut leader(), 4, &["pods"], &none["status"], LATER), None);
+    }
+
+    #[test]
+    fn a_condition_that_was_taken_away_or_turned_comes_back() {
+        let keys = ["pods", "cpu/vmi"];
+        let first = written(&mut leader(), 1, &keys, &json!({}), AT).unwrap();
+        for status in ["False", "Unknown"] {
+            let mut edited = first["status"].clone();
+            edited["conditions"][0]["status"] = json!(status);
+            assert!(written(&mut leader(), 2, &keys, &edited, LATER).is_some(), "{status}");
+        }
+        let mut edited = first["status"].clone();
+        edited["conditions"] = json!([]);
+        assert!(written(&mut leader(), 2, &keys, &edited, LATER).is_some());
     }
 }

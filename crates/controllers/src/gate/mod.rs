@@ -21,6 +21,7 @@ mod settle;
 mod stage;
 mod state;
 mod stats;
+mod targeting;
 #[cfg(test)]
 mod tests;
 

@@ -152,6 +152,7 @@ impl State {
             target,
             held,
             charges,
+            uncounted_since: quota.recorded.uncounted.as_ref().map_or(now.unix_s(), |told| told.since),
         })
     }
 
@@ -259,4 +260,5 @@ fn shows(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
     recorded.held.unwrap_or(0) == held
         && recorded.requests.as_deref().unwrap_or_default() == target.requests
         && recorded.limits.as_deref().unwrap_or_default() == target.limits
+        && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
 }

@@ -1,18 +1,14 @@
 //! Runs the gate: feeds the state from watches, asks it for actions and has them executed.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::core::Selector;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use sluice_api::names;
 use sluice_engine::{NamespacePattern, QuotaId};
-use sluice_index::Targeting;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -24,6 +20,7 @@ use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
 use super::state::State;
+use super::targeting::{Selectors, take_selector, targeting};
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -64,7 +61,7 @@ impl Gate {
     #[must_use]
     pub fn new(config: GateConfig, exempt: &[NamespacePattern], metrics: GateMetrics) -> Self {
         let exempt: Arc<[NamespacePattern]> = exempt.into();
-        let targeting = targeting(&BTreeMap::new(), &exempt);
+        let targeting = targeting(&Selectors::new(), &exempt);
         Self {
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
@@ -136,7 +133,7 @@ impl Gate {
                     Delta::Deleted(quota) => state.lose_quota(&quota, now),
                 },
             );
-        let mut selectors = BTreeMap::new();
+        let mut selectors = Selectors::new();
         let exempt = Arc::clone(&self.exempt);
         let configurations = self.follow::<AaqWire>(
             &client,
@@ -245,50 +242,4 @@ impl Gate {
         }
         next
     }
-}
-
-/// The selectors of all configurations, by age and name.
-type Selectors = BTreeMap<(Option<Timestamp>, String), Option<Selector>>;
-
-fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
-    let key = |aaq: &AaqWire| {
-        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, aaq.metadata.name.clone().unwrap_or_default())
-    };
-    match delta {
-        Delta::ListBegin => selectors.clear(),
-        Delta::ListEnd => {}
-        Delta::Listed(aaq) | Delta::Applied(aaq) => {
-            let key = key(&aaq);
-            let selector = aaq.spec.namespace_selector.map(|selector| {
-                Selector::try_from(selector).unwrap_or_else(|error| {
-                    tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, no namespace is targeted");
-                    nothing()
-                })
-            });
-            selectors.insert(key, selector);
-        }
-        Delta::Deleted(aaq) => {
-            selectors.remove(&key(&aaq));
-        }
-    }
-}
-
-/// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
-fn targeting(selectors: &Selectors, exempt: &Arc<[NamespacePattern]>) -> Targeting {
-    let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
-    Targeting::new(selector, Arc::clone(exempt))
-}
-
-fn default_selector() -> Selector {
-    kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()).into()
-}
-
-fn nothing() -> Selector {
-    [
-        kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()),
-        kube::core::Expression::DoesNotExist(names::TARGET_LABEL.to_owned()),
-    ]
-    .into_iter()
-    .collect()
 }

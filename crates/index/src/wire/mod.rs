@@ -24,4 +24,6 @@ pub(crate) use meta::EVACUATION_ANNOTATION;
 pub use namespace::NamespaceWire;
 pub use pod::*;
 pub use quantity::{QuantityText, ResourceTexts};
-pub use quota::{QuotaSpecWire, QuotaStatusWire, QuotaWire, ScopeRequirementWire, ScopeSelectorWire};
+pub use quota::{
+    QuotaConditionWire, QuotaSpecWire, QuotaStatusWire, QuotaWire, ScopeRequirementWire, ScopeSelectorWire,
+};

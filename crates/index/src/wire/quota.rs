@@ -1,6 +1,6 @@
 //! An `ApplicationAwareResourceQuota` as it is decoded.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
 use sluice_api::ApplicationAwareResourceQuota;
 
@@ -82,4 +82,25 @@ pub struct QuotaStatusWire {
     /// Grows with each charge; the last six digits tell which process made it.
     #[serde(default)]
     pub charges: Option<i64>,
+    /// What is said to be true of the quota.
+    #[serde(default)]
+    pub conditions: Option<Vec<QuotaConditionWire>>,
+}
+
+/// A condition of a quota.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaConditionWire {
+    /// Its type.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// Its message.
+    #[serde(default)]
+    pub message: String,
+    /// Since when it has its status.
+    #[serde(default)]
+    pub last_transition_time: Option<Time>,
 }

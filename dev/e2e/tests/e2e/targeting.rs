@@ -1,6 +1,8 @@
 //! Which namespaces are gated. What the `AAQ` says holds for the whole cluster, so these tests have one of their
 //! own and take turns.
 
+mod refused;
+
 use http::Method;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
@@ -19,6 +21,9 @@ use crate::context::{SOON, Team};
 struct Cluster {
     bed: &'static Bed,
     _running: (Installation<'static>, Controller, Webhook),
+    /// One with the default label, and one with all labels that these tests select.
+    labelled: TestNamespace,
+    selected: TestNamespace,
     turn: Mutex<()>,
 }
 
@@ -28,7 +33,9 @@ async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     let start = || async {
         let bed: &'static Bed = Box::leak(Box::new(Bed::start(BedOptions::default()).await.unwrap()));
         let running = Installation::running(bed, Setup::default()).await.unwrap();
-        Cluster { bed, _running: running, turn: Mutex::new(()) }
+        let labelled = bed.namespace("labelled", TARGETED).await.unwrap();
+        let selected = bed.namespace("selected", &[("team", "a"), ("stage", "prod")]).await.unwrap();
+        Cluster { bed, _running: running, labelled, selected, turn: Mutex::new(()) }
     };
     let cluster = CLUSTER.get_or_init(start).await;
     let turn = cluster.turn.lock().await;
@@ -37,7 +44,8 @@ async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     aaqs.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
     until_selector(cluster.bed, &default_selector()).await;
     // The admission policies follow a moment later.
-    until_gated(cluster.bed, "default", false).await;
+    until_gated(cluster.bed, &cluster.labelled.name, true).await;
+    until_gated(cluster.bed, &cluster.selected.name, false).await;
     (cluster.bed, turn)
 }
 

@@ -6,6 +6,7 @@
 
 mod asleep;
 mod fallback;
+mod forms;
 mod others;
 mod seen;
 mod selector;

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::Setup;
-use sluice_e2e::call::{JSON_PATCH, call, post};
+use sluice_e2e::call::{JSON, JSON_PATCH, call};
 use sluice_testbed::wait;
 
 use crate::world::{SOON, Team, World, bed, gates, pod};
@@ -17,6 +17,19 @@ async fn until(team: &Team, gated: bool) {
     };
     let what = format!("pods of {} to be gated: {gated}", team.namespace);
     wait::eventually(SOON, as_wanted, &what).await.unwrap();
+}
+
+/// Writes the `AAQ`: with a webhook that judges it and is dead before anything is looked at.
+async fn write_aaq(world: &World<'_>, method: Method, path: &str, content_type: &str, body: &Value) {
+    let webhook = world.installation.webhook().await.unwrap();
+    let client = world.bed.admin().unwrap();
+    let written = || async {
+        let answer = call(&client, method.clone(), path, content_type, body).await.ok()?;
+        answer.is_ok().then_some(())
+    };
+    wait::eventually(SOON, written, "the AAQ to be written").await.unwrap();
+    webhook.program.kill();
+    webhook.program.wait().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,33 +48,40 @@ async fn policies_follow_labels_and_the_selector_of_the_aaq() {
     labelled.label(json!({ names::TARGET_LABEL: "" })).await;
     until(&labelled, true).await;
 
-    let aaq = |spec: Value| json!({ "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": "aaq" }, "spec": spec });
     let path = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
-    let client = bed.admin().unwrap();
-    // Validated by a webhook; the controller itself does not need it.
-    let second = world.installation.webhook().await.unwrap();
-    let selector = json!({ "matchLabels": { "team": "" } });
-    let created = || async {
-        let answer = post(&client, path, &aaq(json!({ "namespaceSelector": selector }))).await.ok()?;
-        answer.is_ok().then_some(())
+    let selecting = |selector: Value| {
+        json!({
+            "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": "aaq" },
+            "spec": { "namespaceSelector": selector },
+        })
     };
-    wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
-    second.program.kill();
-    second.program.wait().await;
+    write_aaq(&world, Method::POST, path, JSON, &selecting(json!({ "matchLabels": { "team": "" } }))).await;
     until(&other, true).await;
     until(&labelled, false).await;
+    let one = format!("{path}/aaq");
+    let select = |selector: Value| {
+        let patch = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": selector }]);
+        let (world, one) = (&world, &one);
+        async move { write_aaq(world, Method::PATCH, one, JSON_PATCH, &patch).await }
+    };
     // A label without a value is not nothing: everything is something else.
-    let patch = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": {} }]);
-    let answer = call(&client, Method::PATCH, &format!("{path}/aaq"), JSON_PATCH, &patch).await.unwrap();
-    assert!(answer.is_ok(), "{answer:?}");
+    select(json!({})).await;
     until(&labelled, true).await;
     until(&other, true).await;
     // But for what a cluster needs to run pods at all.
-    let answer = post(&client, "/api/v1/namespaces/kube-system/pods?dryRun=All", &pod("p")).await.unwrap();
+    let answer = sluice_e2e::call::post(
+        &bed.admin().unwrap(),
+        "/api/v1/namespaces/kube-system/pods?dryRun=All",
+        &pod("p"),
+    )
+    .await
+    .unwrap();
     assert!(answer.is_ok() && gates(&answer.body).is_empty(), "{answer:?}");
-    let narrow = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": { "matchLabels": { "team": "none" } } }]);
-    let answer = call(&client, Method::PATCH, &format!("{path}/aaq"), JSON_PATCH, &narrow).await.unwrap();
-    assert!(answer.is_ok(), "{answer:?}");
+    select(json!({ "matchLabels": { "team": "none" } })).await;
     until(&labelled, false).await;
     until(&other, false).await;
+    // What judges selectors is not needed for anything else of the object.
+    let label = json!([{ "op": "add", "path": "/metadata/labels", "value": { "a": "b" } }]);
+    let answer = call(&bed.admin().unwrap(), Method::PATCH, &one, JSON_PATCH, &label).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
 }

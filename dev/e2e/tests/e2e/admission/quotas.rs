@@ -2,12 +2,13 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use sluice_api::names;
-use sluice_e2e::call::{MERGE, call, get, post};
+use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_e2e::call::{JSON_PATCH, MERGE, call, get, post};
 use sluice_e2e::objects;
+use sluice_testbed::wait;
 
 use super::{gates, pods_path, quotas_path};
-use crate::context::{Team, kubectl_tries, manifest, shared};
+use crate::context::{SOON, Team, kubectl_tries, manifest, shared};
 
 fn quota(name: &str, spec: &Value) -> Value {
     json!({
@@ -163,11 +164,60 @@ async fn who_limits_what_is_not_counted_is_warned() {
     let create = ["create", "--namespace", &namespace.name, "--filename", &file];
     let (done, stdout, stderr) = kubectl_tries(bed, &create).await;
     assert!(done, "{stdout}{stderr}");
-    assert!(
-        stderr.starts_with("Warning: spec.hard[services]") && stderr.contains("ResourceQuota"),
-        "{stderr}"
+    assert_eq!(
+        stderr.trim_end(),
+        "Warning: spec.hard: not enforced: services: only pods are counted in this version, use a ResourceQuota"
     );
-    assert!(!stderr.contains("pods"), "{stderr}");
+}
+
+/// The message of the condition about keys that nothing counts.
+fn told(quota: Option<&ApplicationAwareResourceQuota>) -> Option<&str> {
+    let status = quota?.status.as_ref()?;
+    let condition = status.conditions.iter().find(|condition| condition.type_ == names::UNCOUNTED_KEYS)?;
+    (condition.status == "True" && condition.reason == "NotEnforced").then_some(&condition.message)
+}
+
+#[tokio::test]
+async fn keys_that_nothing_counts_are_a_warning_and_a_condition_until_they_are_gone() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "uncounted").await;
+    let hard = json!({"requests.cpu/vmi": 8, "instances/vmi": 2, "example.com/license": 3, "services": 5, "pods": 4});
+    let file = manifest(bed, "uncounted.json", &quota("q", &json!({"hard": hard})).to_string());
+    let create = ["create", "--namespace", &team.namespace.name, "--filename", &file];
+    let (done, stdout, stderr) = kubectl_tries(bed, &create).await;
+    assert!(done, "{stdout}{stderr}");
+    let warnings: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect();
+    let [machines, objects, custom] = warnings[..] else { panic!("a warning per cause: {stderr}") };
+    assert!(machines.contains("instances/vmi, requests.cpu/vmi: virtual machines"), "{machines}");
+    assert!(objects.contains("services: ") && custom.contains("example.com/license: "), "{stderr}");
+
+    let what = "the condition to say what the warnings say";
+    let said = warnings.join("; ");
+    let says = |quota: Option<&ApplicationAwareResourceQuota>| told(quota) == Some(&said);
+    wait::wait_for(&team.quotas, "q", SOON, what, says).await.unwrap();
+    // What pods may take is there from the start, as 0; what other objects take is not known.
+    let path = format!("{}/q", quotas_path(&team.namespace.name));
+    let used =
+        json!({"example.com/license": "0", "instances/vmi": "0", "pods": "0", "requests.cpu/vmi": "0"});
+    assert_eq!(get(&team.client, &path).await.unwrap().body["status"]["used"], used);
+    // A charge writes the whole status: the condition stays.
+    team.pod("p", &[("cpu", "1m")]).await;
+    team.until_released("p").await;
+    team.until_used("q", "pods", "1").await;
+    let status = get(&team.client, &path).await.unwrap().body["status"].clone();
+    assert_eq!(status["conditions"][0]["message"], said, "{status}");
+    assert_eq!(status["requests"], "pods: 1/4", "people are shown what holds");
+
+    let fewer = json!([
+        {"op": "remove", "path": "/spec/hard/services"}, {"op": "remove", "path": "/spec/hard/example.com~1license"},
+        {"op": "remove", "path": "/spec/hard/instances~1vmi"}, {"op": "remove", "path": "/spec/hard/requests.cpu~1vmi"},
+    ]);
+    let answer = call(&team.client, Method::PATCH, &path, JSON_PATCH, &fewer).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    let gone = |quota: Option<&ApplicationAwareResourceQuota>| {
+        quota.and_then(|quota| quota.status.as_ref()).is_some_and(|status| status.conditions.is_empty())
+    };
+    wait::wait_for(&team.quotas, "q", SOON, "the condition to go", gone).await.unwrap();
 }
 
 #[tokio::test]

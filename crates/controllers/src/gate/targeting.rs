@@ -1,0 +1,107 @@
+//! Which namespaces the configurations target.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::{Expression, Selector};
+use sluice_api::names;
+use sluice_engine::{FieldError, NamespacePattern};
+use sluice_index::wire::AaqWire;
+use sluice_index::{Targeting, read_selector};
+use sluice_kube_ext::watch::Delta;
+
+/// The selectors of all configurations, by age and name.
+pub(super) type Selectors = BTreeMap<(Option<Timestamp>, String), Option<Selector>>;
+
+/// A configuration was seen.
+pub(super) fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
+    let key = |aaq: &AaqWire| {
+        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, aaq.metadata.name.clone().unwrap_or_default())
+    };
+    match delta {
+        Delta::ListBegin => selectors.clear(),
+        Delta::ListEnd => {}
+        Delta::Listed(aaq) | Delta::Applied(aaq) => {
+            let key = key(&aaq);
+            let selector = aaq
+                .spec
+                .namespace_selector
+                .map(|selector| read_selector("spec.namespaceSelector", selector).unwrap_or_else(unreadable));
+            selectors.insert(key, selector);
+        }
+        Delta::Deleted(aaq) => {
+            selectors.remove(&key(&aaq));
+        }
+    }
+}
+
+/// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
+pub(super) fn targeting(selectors: &Selectors, exempt: &Arc<[NamespacePattern]>) -> Targeting {
+    let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
+    Targeting::new(selector, Arc::clone(exempt))
+}
+
+fn default_selector() -> Selector {
+    Expression::Exists(names::TARGET_LABEL.to_owned()).into()
+}
+
+/// The webhook refuses such a selector, and the API server in all that gates, so pods are gated as before. If no namespace
+/// counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
+fn unreadable(errors: Vec<FieldError>) -> Selector {
+    for error in errors {
+        tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, gated pods of all namespaces wait for their quotas");
+    }
+    Selector::default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+    use sluice_index::Namespaces;
+
+    use super::*;
+
+    /// Whether a namespace with the default label and one with `team: a` are targeted.
+    fn targeted(specs: &[Value]) -> (bool, bool) {
+        let mut selectors = Selectors::new();
+        for (age, spec) in specs.iter().enumerate() {
+            let metadata = json!({ "name": format!("aaq-{age}"), "creationTimestamp": format!("2026-01-01T00:00:0{age}Z") });
+            let aaq = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
+            take_selector(&mut selectors, Delta::Applied(aaq));
+        }
+        let mut namespaces = Namespaces::new(targeting(&selectors, &[].into()));
+        let labelled = |name: &str, key: &str| {
+            namespaces.upsert(name, BTreeMap::from([(key.to_owned(), "a".to_owned())]), false);
+            namespaces.is_targeted(namespaces.id(name).unwrap()).unwrap()
+        };
+        let mut labelled = labelled;
+        (labelled("by-default", names::TARGET_LABEL), labelled("by-team", "team"))
+    }
+
+    #[test]
+    fn the_oldest_configuration_says_which_namespaces_are_targeted() {
+        let team = json!({ "namespaceSelector": { "matchLabels": { "team": "a" } } });
+        assert_eq!(targeted(&[]), (true, false));
+        assert_eq!(targeted(&[json!({}), team.clone()]), (true, false));
+        assert_eq!(targeted(&[team, json!({})]), (false, true));
+        assert_eq!(targeted(&[json!({ "namespaceSelector": {} })]), (true, true));
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_lets_no_pod_go_without_a_charge() {
+        for expression in [
+            json!({ "key": "team", "operator": "Sometimes" }),
+            json!({ "key": "team", "operator": "In", "values": [] }),
+            json!({ "key": "te am", "operator": "Exists" }),
+        ] {
+            let spec = json!({ "namespaceSelector": { "matchExpressions": [expression] } });
+            assert_eq!(targeted(&[spec.clone()]), (true, true), "{spec}");
+        }
+    }
+}
