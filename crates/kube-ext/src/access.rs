@@ -65,12 +65,14 @@ impl IntoResponse for NoAccess {
 
 /// By digest: tokens are not kept.
 type Key = [u8; 32];
+/// When it was asked, and the answer.
+type Said = (Instant, Result<(), NoAccess>);
 
 /// Asks the API server, and remembers what it said.
 pub struct Access {
     client: Client,
     asking: Semaphore,
-    said: Mutex<HashMap<Key, (Instant, Result<(), NoAccess>)>>,
+    said: Mutex<HashMap<Key, Said>>,
 }
 
 impl std::fmt::Debug for Access {
