@@ -73,7 +73,7 @@ fn short(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),
-        ..172_800 => format!("{}h", seconds / 3600),
+        7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
 }
