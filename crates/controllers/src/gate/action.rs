@@ -90,7 +90,6 @@ pub enum Answer<T> {
 
 /// What became of an [`Action`].
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "an outcome is moved once, from the request to the state")]
 pub enum Outcome {
     /// Of a [`Record`].
     Recorded(QuotaId, Uid, Answer<QuotaWire>),

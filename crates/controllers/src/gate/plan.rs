@@ -152,7 +152,11 @@ impl State {
             target,
             held,
             charges,
-            uncounted_since: quota.recorded.uncounted.as_ref().map_or(now.unix_s(), |told| told.since),
+            uncounted_since: quota
+                .recorded
+                .uncounted
+                .as_ref()
+                .map_or_else(|| now.unix_s(), |told| told.since),
         })
     }
 
