@@ -91,7 +91,8 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
 fn limit_mib() -> Option<f64> {
     let objects = render(&InstallOptions::default());
     let deployment = objects.iter().find(|object| {
-        object["kind"] == "Deployment" && object["metadata"]["name"] == sluice_api::names::WEBHOOK
+        object["kind"] == "Deployment"
+            && object.pointer("/metadata/name").and_then(Value::as_str) == Some(sluice_api::names::WEBHOOK)
     })?;
     let limit = deployment.pointer("/spec/template/spec/containers/0/resources/limits/memory");
     limit.and_then(Value::as_str)?.strip_suffix("Mi")?.parse().ok()
