@@ -101,7 +101,7 @@ mod tests {
             json!({ "key": "te am", "operator": "Exists" }),
         ] {
             let spec = json!({ "namespaceSelector": { "matchExpressions": [expression] } });
-            assert_eq!(targeted(&[spec.clone()]), (true, true), "{spec}");
+            assert_eq!(targeted(std::slice::from_ref(&spec)), (true, true), "{spec}");
         }
     }
 }
