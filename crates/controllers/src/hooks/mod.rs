@@ -62,27 +62,32 @@ async fn keep(
     let mut pace = Pace::default();
     loop {
         let world = seen.borrow_and_update().clone();
-        let (mut failed, mut selected) = (false, false);
+        let (mut failed, mut selected, mut again) = (false, false, None);
         for step in plan::plan(&world, options) {
+            // Another controller may insist on something different as quickly as we do.
+            if let Some(due) = pace.held(step.kind(), Instant::now()) {
+                again = again.into_iter().chain([due]).min();
+                continue;
+            }
             selected |= step.selects_for_gates();
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
+            pace.wrote(step.kind(), Instant::now());
             failed |= !apply::apply(client, &options.namespace, step).await;
-            pace.wrote(Instant::now());
         }
         if selected {
             tokio::time::sleep(FOLLOWED).await;
         }
-        let retry = failed.then(|| backoff.failed());
-        if retry.is_none() {
+        if failed {
+            let retry = Instant::now() + backoff.failed();
+            again = again.into_iter().chain([retry]).min();
+        } else {
             backoff.reset();
         }
-        // Another controller may insist on something different as quickly as we do.
-        tokio::time::sleep_until(pace.next(Instant::now())).await;
         let timer = async {
-            match retry {
-                Some(wait) => tokio::time::sleep(wait).await,
+            match again {
+                Some(due) => tokio::time::sleep_until(due).await,
                 None => std::future::pending().await,
             }
         };

@@ -1,58 +1,62 @@
-//! How often the same objects may be written.
+//! How often the same object may be written.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// This many writes may follow each other at once: each of our objects may be put back some times.
-const BURST: usize = 60;
+use super::observe::Kind;
+
+/// This many writes of an object may follow each other at once.
+const BURST: usize = 20;
 /// In this time.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The latest writes, at most [`BURST`] of them.
+/// The latest writes of each object, at most [`BURST`] of them. A controller that insists on another form of one object
+/// keeps none of the others from being put back.
 #[derive(Debug, Default)]
-pub(super) struct Pace(VecDeque<Instant>);
+pub(super) struct Pace(BTreeMap<Kind, VecDeque<Instant>>);
 
 impl Pace {
-    /// Something was written.
-    pub(super) fn wrote(&mut self, now: Instant) {
-        if self.0.len() >= BURST {
-            self.0.pop_front();
+    /// The object was written.
+    pub(super) fn wrote(&mut self, kind: Kind, now: Instant) {
+        let writes = self.0.entry(kind).or_default();
+        if writes.len() >= BURST {
+            writes.pop_front();
         }
-        self.0.push_back(now);
+        writes.push_back(now);
     }
 
-    /// When the next write may follow; not after `now` if at once.
-    pub(super) fn next(&self, now: Instant) -> Instant {
-        match self.0.front() {
-            Some(oldest) if self.0.len() >= BURST => *oldest + WINDOW,
-            _ => now,
-        }
+    /// When the object may be written again; `None` if now.
+    pub(super) fn held(&self, kind: Kind, now: Instant) -> Option<Instant> {
+        let writes = self.0.get(&kind).filter(|writes| writes.len() >= BURST)?;
+        writes.front().map(|oldest| *oldest + WINDOW).filter(|due| *due > now)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Pace, WINDOW};
+    use super::{BURST, Kind, Pace, WINDOW};
     use std::time::Duration;
     use tokio::time::Instant;
 
     #[test]
-    fn a_burst_is_free_and_then_the_oldest_write_has_to_be_over() {
+    fn a_burst_is_free_and_then_the_oldest_write_of_the_object_has_to_be_over() {
         let start = Instant::now();
         let mut pace = Pace::default();
         for number in 0..BURST {
-            assert_eq!(pace.next(start), start, "write {number}");
-            pace.wrote(start);
+            assert_eq!(pace.held(Kind::Mutating, start), None, "write {number}");
+            pace.wrote(Kind::Mutating, start);
         }
         let later = start + Duration::from_secs(1);
-        assert_eq!(pace.next(later), start + WINDOW);
-        pace.wrote(start + WINDOW);
-        assert_eq!(pace.next(start + WINDOW), start + WINDOW, "all but one are over");
+        assert_eq!(pace.held(Kind::Mutating, later), Some(start + WINDOW));
+        assert_eq!(pace.held(Kind::Validating, later), None, "another object");
+        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), None);
+        pace.wrote(Kind::Mutating, start + WINDOW);
+        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), None, "all but one are over");
         for _ in 0..BURST {
-            pace.wrote(start + WINDOW);
+            pace.wrote(Kind::Mutating, start + WINDOW);
         }
-        assert_eq!(pace.next(start + WINDOW), start + WINDOW * 2);
+        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), Some(start + WINDOW * 2));
     }
 }

@@ -39,6 +39,13 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Of what.
+    pub(super) const fn kind(&self) -> Kind {
+        match self {
+            Self::Patch { kind, .. } | Self::Create { kind, .. } => *kind,
+        }
+    }
+
     /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
     pub(super) fn selects_for_gates(&self) -> bool {
         let Self::Patch { kind, operations } = self else { return false };
