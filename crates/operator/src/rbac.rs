@@ -120,6 +120,8 @@ fn controller_cluster_rules() -> Value {
 fn operator_cluster_rules(options: &InstallOptions) -> Value {
     let mut rules = vec![
         rule(names::GROUP, &[names::AAQS], &READ),
+        // A policy, and a binding of it, may only be written by an account that may read what its parameters are.
+        rule("", &["resourcequotas"], &["get", "list"]),
         // Whether the installation is being removed.
         named("", "namespaces", &options.namespace, &READ),
     ];

@@ -57,6 +57,8 @@ pub const WEBHOOK_EVERYWHERE: &[&str] = &[
 ];
 
 pub const OPERATOR_EVERYWHERE: &[&str] = &[
+    "get :resourcequotas",
+    "list :resourcequotas",
     "create authentication.k8s.io:tokenreviews",
     "create authorization.k8s.io:subjectaccessreviews",
     "get aaq.kubevirt.io:aaqs",
