@@ -1,10 +1,10 @@
-//! The admission policy that holds Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
+//! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole. Of a pod the controller takes its gate away and
-//! nothing else; in a quota's status, limits are above those of its specification only under a mark, which ends by itself
-//! (`sluice-headroom-charge`), and usage stays as quota admission has counted it.
+//! nothing else (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
+//! ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 
@@ -54,41 +54,61 @@ fn kept(path: &str, field: &str) -> String {
     format!("object.{path}.?{field} == oldObject.{path}.?{field}")
 }
 
-/// What controller and webhook may change of pods and of the status of quotas.
-pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
-    let ours = [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)];
-    let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
+/// `unless` is CEL, with `||` at its end, or empty.
+fn validation(unless: &str, expression: &str, said: &str) -> Value {
+    json!({
+        "expression": format!("{unless}({})", cel(expression)),
+        "message": format!("{}: {said}", names::ACCOUNT_DENIED),
+        "reason": "Forbidden",
+    })
+}
+
+/// Labels and annotations, and what else metadata says.
+fn metadata_kept(unless: &str) -> [Value; 2] {
     let labels = ["labels", "annotations"].map(|field| LABELS_KEPT.replace("FIELD", field));
-    let metadata = ["ownerReferences", "finalizers"].map(|field| kept("metadata", field));
-    let of_pods = |expression: &str| format!("request.resource.resource != 'pods' || ({})", cel(expression));
-    let of_quotas =
-        |expression: &str| format!("request.resource.resource == 'pods' || ({})", cel(expression));
-    let rule_of = |expression: String, said: &str| {
-        json!({
-            "expression": expression,
-            "message": format!("{}: {said}", names::ACCOUNT_DENIED),
-            "reason": "Forbidden",
-        })
-    };
-    let validations = json!([
-        rule_of(
-            of_pods(GATE_TAKEN),
-            "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate"
+    let others = ["ownerReferences", "finalizers"].map(|field| kept("metadata", field));
+    [
+        validation(unless, &labels.join(" && "), "labels and annotations stay as they are"),
+        validation(
+            unless,
+            &others.join(" && "),
+            "metadata.ownerReferences and metadata.finalizers stay as they are",
         ),
-        rule_of(of_pods(&spec.join(" && ")), "the rest of a pod's spec stays as it is"),
-        rule_of(labels.join(" && "), "labels and annotations stay as they are"),
-        rule_of(metadata.join(" && "), "metadata.ownerReferences and metadata.finalizers stay as they are"),
-        rule_of(
-            of_quotas(&format!("{LIMITS} && {NO_LIMIT_LOST}")),
-            "status.hard is that of the spec, or above it under a mark",
-        ),
-        rule_of(of_quotas(USAGE), "status.used stays as it is"),
-    ]);
-    let rules = [rule("", &["UPDATE"], &["pods", "resourcequotas/status"], "Namespaced")];
+    ]
+}
+
+/// What the controller may change of pods.
+pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
+    let ours = own_accounts(options);
+    let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
+    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
+    let mut validations = vec![
+        validation("", GATE_TAKEN, of_the_gate),
+        validation("", &spec.join(" && "), "the rest of a pod's spec stays as it is"),
+    ];
+    validations.extend(metadata_kept(""));
+    let rules = [rule("", &["UPDATE"], &["pods"], "Namespaced")];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
     let by_us = format!("request.userInfo.username in {}", json!(ours));
     set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "by-sluice", "expression": by_us }]));
-    set_in(&mut policy, "spec", "validations", validations);
+    set_in(&mut policy, "spec", "validations", json!(validations));
     let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
     AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
+}
+
+/// The accounts that write the status of quotas.
+pub(crate) fn own_accounts(options: &InstallOptions) -> [String; 2] {
+    [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)]
+}
+
+/// What they may change of it, as validations of `sluice-headroom-charge`: a policy of its own costs each raise some
+/// milliseconds more. `unless` is CEL, with `||` at its end: the request is made by another account.
+pub(crate) fn of_quotas(unless: &str) -> Vec<Value> {
+    let limits = format!("{LIMITS} && {NO_LIMIT_LOST}");
+    let mut validations = vec![
+        validation(unless, &limits, "status.hard is that of the spec, or above it under a mark"),
+        validation(unless, USAGE, "status.used stays as it is"),
+    ];
+    validations.extend(metadata_kept(unless));
+    validations
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
+use crate::account_policy::{of_quotas, own_accounts};
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 use crate::options::InstallOptions;
 
@@ -78,13 +79,10 @@ pub(crate) fn lock() -> AdmissionPolicy {
 
 /// Guards the status of marked quotas: who writes which limits, and which charge is accepted.
 pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
-    let accounts =
-        [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)];
+    let account = format!("request.userInfo.username in {}", json!(own_accounts(options)));
     let ours = format!(
-        "request.userInfo.username in ['{}', '{}'] || (request.userInfo.username == '{}' \
+        "variables.account || (request.userInfo.username == '{}' \
          && has(request.options.fieldManager) && request.options.fieldManager == '{}')",
-        accounts[0],
-        accounts[1],
         names::quota_controller_username(),
         names::FIELD_MANAGER
     );
@@ -94,6 +92,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let end_of =
         |object: &str| format!("quantity(string({object}.status.hard['{MARK}'])).asInteger() / 1000");
     let variables = json!([
+        { "name": "account", "expression": account },
         { "name": "ours", "expression": ours },
         { "name": "marked", "expression": has_mark("oldObject") },
         // An update has no time of its own, but the API server enters the writer and its time before policies run.
@@ -120,27 +119,28 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         end = end_of("object"),
     );
     let denied = |text: &str| format!("{}: {text}", names::CHARGE_DENIED);
-    let validations = json!([
-        {
+    let mut validations = vec![
+        json!({
             "expression": charge,
             "message": "exceeded quota: the room in this quota is reserved for the target pod of a live migration: \
                 try again in a moment",
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": "!variables.live || variables.ours || object.status.?hard == oldObject.status.?hard",
             "message": denied("status.hard stays as it is while the target pod of a live migration is let in"),
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": mark_is_ours,
             "message": denied("only Sluice marks a quota, for at most 10 s"),
             "reason": "Forbidden",
-        },
-    ]);
+        }),
+    ];
+    validations.extend(of_quotas("!variables.account || "));
     let rules = [rule("", &["UPDATE"], &["resourcequotas/status"], "Namespaced")];
     let mut policy = policy(VALIDATING, names::CHARGE_POLICY, FAILURE_POLICY, &rules);
-    crate::render::set_in(&mut policy, "spec", "validations", validations);
+    crate::render::set_in(&mut policy, "spec", "validations", json!(validations));
     crate::render::set_in(&mut policy, "spec", "variables", variables);
     let binding = binding(VALIDATING, names::CHARGE_POLICY);
     AdmissionPolicy { name: names::CHARGE_POLICY, mutates: false, policy, binding }
