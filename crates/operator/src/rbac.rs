@@ -50,7 +50,7 @@ fn access_rules() -> [Value; 2] {
     ]
 }
 
-/// For the accounts of monitoring; bound to nobody.
+/// For the accounts of monitoring. The installation binds no account to it.
 fn metrics_reader() -> Value {
     let rules = json!([{ "nonResourceURLs": [names::PATH_METRICS], "verbs": ["get"] }]);
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)

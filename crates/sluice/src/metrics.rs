@@ -34,7 +34,7 @@ pub struct MetricsArgs {
     /// Where metrics are served, over HTTPS, to accounts that may `get` the path `/metrics`
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::METRICS_PORT)))]
     metrics_listen: SocketAddr,
-    /// Serve metrics beside the probes, over HTTP, to everybody
+    /// Serve metrics beside the probes, over HTTP, without authentication
     #[arg(long)]
     metrics_plain: bool,
     /// How long one scrape gets the same as another, such as `1s`

@@ -1,4 +1,4 @@
-//! AAQ CREATE and UPDATE: there is one at most, and its selector is one (aaq.md §2.2 item 5).
+//! AAQ CREATE and UPDATE: there is one at most, and its selector is one that the API server takes.
 //!
 //! Upstream refuses every creation and registers its webhook only while an AAQ exists, which is why there a deleted AAQ
 //! cannot be created again at once. Sluice's webhook is always registered and knows whether there is one. A selector that
@@ -11,7 +11,7 @@ use sluice_index::read_selector;
 use sluice_index::wire::AaqSpecWire;
 
 use crate::quota_validate::aggregate;
-use crate::review::{Operation, Review, nullable};
+use crate::review::{Metadata, Operation, Review, nullable};
 use crate::settings::{AaqPresence, Settings};
 use crate::verdict::Verdict;
 
@@ -134,11 +134,4 @@ impl AaqView {
         };
         serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
 }

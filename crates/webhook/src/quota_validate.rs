@@ -11,7 +11,7 @@ use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
 use sluice_engine::uncounted;
 
-use crate::review::{Operation, Review, nullable};
+use crate::review::{Metadata, Operation, Review, nullable};
 use crate::settings::Settings;
 use crate::verdict::Verdict;
 
@@ -116,13 +116,6 @@ impl<'a> QuotaView<'a> {
         };
         serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

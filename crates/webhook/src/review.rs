@@ -178,3 +178,12 @@ struct UserInfo {
     #[serde(default, deserialize_with = "nullable")]
     groups: Vec<String>,
 }
+
+/// Of the metadata of an object, whether it is being deleted.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Metadata {
+    /// Set once it is.
+    #[serde(default)]
+    pub(crate) deletion_timestamp: Option<String>,
+}

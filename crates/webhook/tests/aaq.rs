@@ -1,4 +1,4 @@
-//! The AAQ: one at most, with a selector that the API server takes (aaq.md §9, 20).
+//! The AAQ: one at most, with a selector that the API server takes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Quotas (aaq.md §9, 15–18).
+//! Validation of quotas.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;

@@ -5,11 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Bytes;
-use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::rt::TokioExecutor;
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
@@ -19,12 +15,11 @@ use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
+use crate::probe::{get, ready};
 use crate::scrape::{self, Scraper};
 
 /// How long the API server may take until it enforces the admission policy.
 const LOCKING: Duration = Duration::from_secs(90);
-/// How long a program may take until it is ready.
-const READY: Duration = Duration::from_secs(20);
 
 /// Choices for an installation on a bed.
 #[derive(Clone, Debug, Default)]
@@ -370,41 +365,4 @@ fn log_settings() -> Vec<(String, String)> {
 
 fn free_port() -> anyhow::Result<u16> {
     sluice_testbed::ports::free()
-}
-
-async fn ready(admin: &str, program: &Program) -> anyhow::Result<()> {
-    let probe = || async {
-        if !program.is_running() {
-            return Some(false);
-        }
-        let (status, _) = get(admin, names::PATH_READYZ).await.ok()?;
-        (status == 200).then_some(true)
-    };
-    let up = wait::eventually(READY, probe, &format!("{} to be ready", program.name())).await;
-    let up = up.with_context(|| format!("log of {}:\n{}", program.name(), tail(&program.log())))?;
-    ensure!(up, "{} ended; its log:\n{}", program.name(), tail(&program.log()));
-    Ok(())
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines.iter().skip(lines.len().saturating_sub(20)).copied().collect::<Vec<_>>().join("\n")
-}
-
-/// Asks a program for its probes over plain HTTP, or for its metrics as monitoring does; status and body. `address` is
-/// that of the probes.
-///
-/// # Errors
-/// When nobody answers.
-pub async fn get(address: &str, path: &str) -> anyhow::Result<(u16, String)> {
-    if path == names::PATH_METRICS
-        && let Some(answer) = scrape::of(address).await
-    {
-        return answer;
-    }
-    let client: HttpClient<_, Empty<Bytes>> = HttpClient::builder(TokioExecutor::new()).build_http();
-    let answer = client.get(format!("http://{address}{path}").parse()?).await?;
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await?.to_bytes();
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }

@@ -1,6 +1,6 @@
 //! Sluice on a test bed: what every suite, the demo and the benches need.
 //!
-//! The programs are the real ones, with exactly the RBAC that is shipped: the controller and the webhook run
+//! The programs are the real ones, with exactly the RBAC that is shipped: controller, webhook and operator run
 //! beside the control plane as processes with tokens of their own service accounts.
 
 pub mod build;
@@ -8,6 +8,7 @@ pub mod call;
 pub mod installation;
 pub mod intruders;
 pub mod objects;
+pub mod probe;
 pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;

@@ -44,7 +44,7 @@ pub enum LoopError {
 pub struct CertificateSettings {
     /// Namespace of the Secrets.
     pub namespace: String,
-    /// Names the serving certificate is for. Default: those of the Services; who runs the webhook elsewhere adds its host.
+    /// Names the serving certificate is for. Default: those of the Services; a webhook outside of the cluster needs its host too.
     pub names: Vec<String>,
 }
 

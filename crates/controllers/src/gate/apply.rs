@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
         assert!(condition["message"].as_str().unwrap().contains("cpu/vmi: "), "{condition}");
         assert_eq!(first["status"]["used"], json!({ "cpu/vmi": "0", "pods": "0" }));
-        // It is written once, by whoever leads, and keeps its time when the keys change.
+        // Another leader does not write it again, and it keeps its time when the keys change.
         let status = &first["status"];
         assert_eq!(written(&mut leader(), 2, &["pods", "cpu/vmi"], status, LATER), None);
         let more = written(&mut leader(), 2, &["pods", "cpu/vmi", "services"], status, LATER).unwrap();

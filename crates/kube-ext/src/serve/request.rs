@@ -24,7 +24,7 @@ use super::ServeLimits;
 use super::metrics::{Refusal, ServeMetrics};
 use super::paced::{Pace, Phase};
 
-/// How much of a body that nobody reads is taken, in bytes and in time, so that its sender sees the answer.
+/// How much of a body that the app does not read is taken, in bytes and in time, so that its sender sees the answer.
 const LEFTOVER: (usize, Duration) = (256 << 10, Duration::from_millis(250));
 
 /// Stands before the app on all connections.

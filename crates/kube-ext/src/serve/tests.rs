@@ -169,7 +169,7 @@ async fn the_app_gets_bodies_and_is_asked_over_http_1_alone() {
 }
 
 #[tokio::test]
-async fn who_sends_a_body_that_nobody_reads_sees_the_answer() {
+async fn a_client_whose_body_is_not_read_sees_the_answer() {
     let server = start(ServeLimits::default()).await;
     let (status, _) = server.ask(Method::POST, "/nothing", vec![b'x'; 200 << 10]).await;
     assert_eq!(status, StatusCode::NOT_FOUND);

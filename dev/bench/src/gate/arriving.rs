@@ -154,7 +154,7 @@ async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Re
 
 /// The controller's own count of its writes.
 async fn writes(controller: &Controller) -> anyhow::Result<HashMap<String, f64>> {
-    let (_, text) = sluice_e2e::installation::get(&controller.admin, names::PATH_METRICS).await?;
+    let (_, text) = sluice_e2e::probe::get(&controller.admin, names::PATH_METRICS).await?;
     let counts = text.lines().filter_map(|line| {
         let (labels, count) = line.strip_prefix("sluice_api_writes_total{")?.split_once('}')?;
         Some((labels.replace('"', ""), count.trim().parse().ok()?))

@@ -116,7 +116,7 @@ const LATENCY: &str = "sluice_webhook_request_duration_seconds";
 
 impl Server {
     async fn histogram(&self) -> anyhow::Result<Histogram> {
-        let (_, text) = sluice_e2e::installation::get(&self.admin, sluice_api::names::PATH_METRICS).await?;
+        let (_, text) = sluice_e2e::probe::get(&self.admin, sluice_api::names::PATH_METRICS).await?;
         Histogram::read(&text, LATENCY)
     }
 }

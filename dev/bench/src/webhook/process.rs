@@ -98,7 +98,7 @@ impl Server {
         let env: [(OsString, OsString); 0] = [];
         let program = Program::start("webhook", exe, args, env, log)?;
         let probe = || async {
-            let (status, _) = sluice_e2e::installation::get(&admin, names::PATH_READYZ).await.ok()?;
+            let (status, _) = sluice_e2e::probe::get(&admin, names::PATH_READYZ).await.ok()?;
             (status == 200).then_some(())
         };
         let ready = wait::eventually(Duration::from_secs(20), probe, "the webhook to be ready").await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use sluice_api::names;
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{objects, scrape};
 use sluice_testbed::proxy::{Action, FaultProxy, Rule};

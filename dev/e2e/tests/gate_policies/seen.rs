@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::ListParams;
 use sluice_api::names;
 use sluice_e2e::Controller;
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_testbed::{Bed, wait};
 
 use crate::world::SOON;

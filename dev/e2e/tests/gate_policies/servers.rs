@@ -3,7 +3,7 @@
 use rstest::rstest;
 use sluice_api::names;
 use sluice_e2e::call::post;
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_e2e::{Installation, Setup};
 use sluice_operator::Gating;
 use sluice_testbed::{Bed, BedOptions, wait};

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_e2e::tenant::{self, SOON, Tenant, shared, used};
 use sluice_e2e::{Controller, Installation, Setup, Webhook};
 use sluice_engine::{Amount, Quantity};

@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_e2e::{Webhook, objects};
 use sluice_operator::{InstallOptions, WebhookClient, render};
 use sluice_testbed::proxy::FaultProxy;

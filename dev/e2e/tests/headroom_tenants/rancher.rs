@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
 use sluice_e2e::call::{self, Answer, JSON, MERGE};
-use sluice_e2e::installation::get;
+use sluice_e2e::probe::get;
 use sluice_e2e::simulated_rancher::{MARKER, STATUS_IS_IMMUTABLE, SimulatedRancher, Validator};
 use sluice_e2e::tenant::{SOON, Tenant, shared, spec_hard};
 use sluice_testbed::{Bed, wait};
