@@ -120,6 +120,8 @@ pub async fn serve(
         if let Some(slot) = slots.enter(peer.ip()) {
             connections.spawn(isolated(connection(shared.clone(), stream, peer, slot)));
         }
+        // Requests go first, however many connections wait to be accepted.
+        tokio::task::yield_now().await;
     }
     drop(listener);
     connections.close();

@@ -27,8 +27,9 @@ use super::status::{Covered, policy_patch, vmmrq_patch};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// After a round of writes, changes are collected for so long.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
+/// compete with the raises and restores that it tells of.
+const COLLECT_TIME: Duration = Duration::from_secs(1);
 
 /// Takes notes of what changed; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +84,7 @@ impl Reporter {
         let work = async {
             loop {
                 self.news.notified().await;
+                tokio::time::sleep(COLLECT_TIME).await;
                 let pending = std::mem::take(&mut *self.pending.lock());
                 let mut failed = false;
                 for (place, write) in desk.plan(&pending) {
@@ -101,11 +103,11 @@ impl Reporter {
                         }
                     }
                 }
-                let pause = if failed { backoff.failed() } else { PAUSE };
-                if !failed {
+                if failed {
+                    tokio::time::sleep(backoff.failed()).await;
+                } else {
                     backoff.reset();
                 }
-                tokio::time::sleep(pause).await;
             }
         };
         tokio::select! {

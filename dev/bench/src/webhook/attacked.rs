@@ -41,7 +41,7 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
     let limit_mib = limit_mib().context("the manifest has no limit of memory for the webhook")?;
     let rss_mib_before = server.rss_mib()?;
     say(&format!("webhook: {}", describe()));
-    let _attack = Attack::start(&server.target);
+    let _attack = Attack::start(&server.target)?;
     // All connections have been tried by then.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let time = Duration::from_secs(seconds);
@@ -59,11 +59,13 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
             server.load_from(&neighbour, bodies, SAME_PEER_RATE_PER_S, SAME_PEER_CONNECTIONS, time),
         )
     };
+    let cpu_before = server.cpu()?;
     let (measured, same_peer) = tokio::select! {
         loads = loads => loads,
         () = watching => anyhow::bail!("the watch of the memory ended"),
     };
     let (mut measured, mut same_peer) = (measured?, same_peer?);
+    let busy = (server.cpu()? - cpu_before).as_secs_f64() / time.as_secs_f64();
     let p99_ms = quantile(&mut measured.latencies_ms, 0.99);
     let same_peer_p99_ms = quantile(&mut same_peer.latencies_ms, 0.99);
     let mut table = Table::new(
@@ -81,6 +83,7 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
         ]);
     }
     table.print();
+    println!("  the webhook was busy {:.0} % of the time", busy * 100.0);
     println!("  memory {rss_mib:.0} MiB ({rss_mib_before:.0} before), limit {limit_mib:.0} MiB");
     let met = p99_ms <= GOAL_MS && rss_mib < limit_mib;
     println!("  goal: p99 ≤ {GOAL_MS} ms below the limit: {}", verdict(met));

@@ -58,12 +58,24 @@ impl Target {
         self.tls.connect(ServerName::try_from(SERVER_NAME)?, tcp).await.context("TLS with the webhook")
     }
 
-    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
-        let tls = self.stream().await?;
-        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
-        // Ends when the sender is dropped; its errors show up at the sender.
-        tokio::spawn(connection);
-        Ok(sender)
+    /// A connection over which `body` was answered. Behind the address of an attacker it may take several attempts, as many
+    /// calls of an API server would.
+    async fn connect(&self, body: &Body) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let attempt = || async {
+            let tls = self.stream().await?;
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
+            // Ends when the sender is dropped; its errors show up at the sender.
+            tokio::spawn(connection);
+            ask(&mut sender, body).await?;
+            anyhow::Ok(sender)
+        };
+        let until = Instant::now() + ANSWER;
+        loop {
+            match attempt().await {
+                Err(_) if Instant::now() < until => {}
+                outcome => return outcome,
+            }
+        }
     }
 }
 
@@ -97,8 +109,8 @@ pub(super) async fn run(
     let total = u64::from(rate) * time.as_secs();
     let spacing = Duration::from_secs(1) / rate;
     let mut senders = Vec::new();
-    for _ in 0..connections {
-        senders.push(target.connect().await?);
+    for body in bodies.iter().cycle().take(connections as usize) {
+        senders.push(target.connect(body).await?);
     }
     let begin = Instant::now() + Duration::from_millis(20);
     let mut lanes = JoinSet::new();
@@ -126,29 +138,34 @@ async fn send(
         sleep_until(due).await;
         let Some(body) = bodies.get(usize::try_from(turn).unwrap_or(0) % bodies.len().max(1)) else { break };
         let begin = if late { due } else { Instant::now() };
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(body.path)
-            .header("host", SERVER_NAME)
-            .header("content-type", "application/json")
-            .body(Full::new(body.bytes.clone()))?;
-        let answer = timeout(ANSWER, async {
-            sender.ready().await?;
-            let answer = sender.send_request(request).await?;
-            let status = answer.status();
-            anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
-        });
-        let (status, text) = answer.await.context("no answer in time")?.context("asking the webhook")?;
+        ask(&mut sender, body).await?;
         latencies.push(begin.elapsed().as_secs_f64() * 1e3);
-        let admitted = text.windows(ADMITTED.len()).any(|part| part == ADMITTED);
-        ensure!(
-            status == 200 && admitted,
-            "{} answered {status}: {}",
-            body.endpoint,
-            String::from_utf8_lossy(&text)
-        );
     }
     Ok(latencies)
+}
+
+async fn ask(sender: &mut SendRequest<Full<Bytes>>, body: &Body) -> anyhow::Result<()> {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(body.path)
+        .header("host", SERVER_NAME)
+        .header("content-type", "application/json")
+        .body(Full::new(body.bytes.clone()))?;
+    let answer = timeout(ANSWER, async {
+        sender.ready().await?;
+        let answer = sender.send_request(request).await?;
+        let status = answer.status();
+        anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
+    });
+    let (status, text) = answer.await.context("no answer in time")?.context("asking the webhook")?;
+    let admitted = text.windows(ADMITTED.len()).any(|part| part == ADMITTED);
+    ensure!(
+        status == 200 && admitted,
+        "{} answered {status}: {}",
+        body.endpoint,
+        String::from_utf8_lossy(&text)
+    );
+    Ok(())
 }
 
 const ADMITTED: &[u8] = b"\"allowed\":true";
