@@ -8,7 +8,7 @@ use sluice_engine::pod::{
     ActuatedResources, Container, ContainerStatus, PodInput, ResourceList, Resources, pod_charge,
     stops_counting_at,
 };
-use sluice_engine::{Charge, ChargeRules, Quantity, ScopeFacts, Uid};
+use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
 
 use crate::pods::Gates;
 use crate::version::Version;
@@ -29,8 +29,10 @@ pub struct PodFacts {
     pub priority: i32,
     /// `metadata.creationTimestamp`, in seconds since the epoch.
     pub created: i64,
-    /// What it takes; `Err` names the field that cannot be read.
-    pub charge: Result<Charge, Arc<str>>,
+    /// What it takes. An amount that cannot be read is the largest there is: what runs never counts as nothing.
+    pub charge: Charge,
+    /// Names the first field that cannot be read.
+    pub unreadable: Option<Arc<str>>,
     /// What its scopes depend on.
     pub scope_facts: ScopeFacts,
     /// What holds it back.
@@ -46,10 +48,6 @@ impl PodFacts {
         let meta = &wire.metadata;
         let (input, unreadable) = input(wire);
         let overdue_at = stops_counting_at(&input).filter(|at| now < *at);
-        let charge = match unreadable {
-            None => Ok(pod_charge(&input, rules, now)),
-            Some(field) => Err(field),
-        };
         Self {
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),
             name: meta.name.as_deref().unwrap_or_default().into(),
@@ -57,7 +55,8 @@ impl PodFacts {
             version: Version::parse(meta.resource_version.as_deref()),
             priority: wire.spec.priority.unwrap_or(0),
             created: seconds(meta.creation_timestamp.as_ref()).unwrap_or(now),
-            charge,
+            charge: pod_charge(&input, rules, now),
+            unreadable,
             scope_facts: ScopeFacts::of(&input, rules),
             gates: gates(wire, gate),
             overdue_at,
@@ -89,7 +88,7 @@ fn seconds(time: Option<&Time>) -> Option<i64> {
     time.map(|time| time.0.as_second())
 }
 
-/// The engine's view of the pod, and the first quantity in it that cannot be read.
+/// The engine's view of the pod, and the first quantity in it that cannot be read; for such a one stands [`Amount::LIMIT`].
 fn input(wire: &PodWire) -> (PodInput<'_>, Option<Arc<str>>) {
     let mut reader = Reader { unreadable: None };
     let spec = &wire.spec;
@@ -185,14 +184,14 @@ impl Reader {
     fn list<'w>(&mut self, texts: &'w ResourceTexts, field: impl Fn() -> String) -> ResourceList<'w> {
         texts
             .iter()
-            .filter_map(|(name, text)| match Quantity::parse_json_text(&text.0) {
-                Ok(quantity) => Some((name.as_str(), quantity)),
-                Err(error) => {
+            .map(|(name, text)| {
+                let quantity = Quantity::parse_json_text(&text.0).unwrap_or_else(|error| {
                     if self.unreadable.is_none() {
                         self.unreadable = Some(format!("{}[{name}]: {error}", field()).into());
                     }
-                    None
-                }
+                    Amount::LIMIT.quantity(Format::DecimalSi)
+                });
+                (name.as_str(), quantity)
             })
             .collect()
     }

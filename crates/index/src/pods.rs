@@ -40,8 +40,10 @@ pub struct PodRecord {
     pub priority: i32,
     /// `metadata.creationTimestamp`, in seconds since the epoch.
     pub created: i64,
-    /// What it takes, or would take without gates; `Err` says what in it cannot be read.
-    pub charge: Result<Arc<Charge>, Arc<str>>,
+    /// What it takes, or would take without gates.
+    pub charge: Arc<Charge>,
+    /// What of it cannot be read; that is charged with the largest amount there is.
+    pub unreadable: Option<Arc<str>>,
     /// What its scopes depend on.
     pub scope_facts: Arc<ScopeFacts>,
     /// What holds it back.
@@ -157,11 +159,8 @@ impl Pods {
             && known.overdue_at == facts.overdue_at
             && known.priority == facts.priority
             && *known.scope_facts == facts.scope_facts
-            && match (&known.charge, &facts.charge) {
-                (Ok(known), Ok(seen)) => **known == *seen,
-                (Err(known), Err(seen)) => **known == **seen,
-                _ => false,
-            };
+            && known.unreadable == facts.unreadable
+            && *known.charge == facts.charge;
         if unchanged {
             return Sighting::Same;
         }
@@ -175,6 +174,7 @@ impl Pods {
         if let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
             known.priority = facts.priority;
             known.charge = charge;
+            known.unreadable = facts.unreadable;
             known.scope_facts = scope_facts;
             known.gates = facts.gates;
             known.overdue_at = facts.overdue_at;
@@ -223,9 +223,10 @@ impl Pods {
                 break;
             }
             self.overdue.remove(&(at, id));
-            let (charge, _) = self.share(Ok(terminal_charge()), ScopeFacts::default());
+            let (charge, _) = self.share(terminal_charge(), ScopeFacts::default());
             if let Some(record) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
                 record.charge = charge;
+                record.unreadable = None;
                 record.overdue_at = None;
                 taken.push(id);
             }
@@ -259,6 +260,7 @@ impl Pods {
             priority: facts.priority,
             created: facts.created,
             charge,
+            unreadable: facts.unreadable,
             scope_facts,
             gates: facts.gates,
             overdue_at: facts.overdue_at,
@@ -279,14 +281,9 @@ impl Pods {
     }
 
     /// Replaces values by equal ones that are there already.
-    fn share(
-        &mut self,
-        charge: Result<Charge, Arc<str>>,
-        scope_facts: ScopeFacts,
-    ) -> (Result<Arc<Charge>, Arc<str>>, Arc<ScopeFacts>) {
+    fn share(&mut self, charge: Charge, scope_facts: ScopeFacts) -> (Arc<Charge>, Arc<ScopeFacts>) {
         self.sweep_shared();
-        let charge = charge.map(|charge| shared(&mut self.charges, charge));
-        (charge, shared(&mut self.scope_facts, scope_facts))
+        (shared(&mut self.charges, charge), shared(&mut self.scope_facts, scope_facts))
     }
 
     /// Drops shared values that no pod has any more; after as many calls as there are values, so that the cost

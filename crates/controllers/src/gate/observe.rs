@@ -1,5 +1,7 @@
 //! What is seen changes the state.
 
+use std::sync::Arc;
+
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, PodId, QuotaId};
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
@@ -75,7 +77,7 @@ impl State {
                 self.note_release(id, now);
                 self.set_stage(id, Stage::Counted { charge, quotas });
                 // What it takes may have changed together with the gate.
-                if record.charge.as_ref().is_ok_and(|now| !self.is_counted_as(id, now)) {
+                if !self.is_counted_as(id, &record.charge) {
                     self.unstage(id, &record);
                     self.restage(id, now);
                 }
@@ -90,7 +92,7 @@ impl State {
             // Somebody else released it: perhaps a predecessor whose charge is being honoured.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
                 self.unstage(id, &record);
-                let charge = record.charge.clone().unwrap_or_default();
+                let charge = Arc::clone(&record.charge);
                 let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
                 self.book.arrive(&quotas, &charge);
                 self.dirty.extend(quotas.iter());

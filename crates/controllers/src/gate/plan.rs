@@ -210,7 +210,10 @@ impl State {
                 // The answer that is under way may be older than these pods; they are checked after it.
                 continue;
             }
-            let Some(namespace) = self.namespaces.get(id) else { continue };
+            let Some(namespace) = self.namespaces.get(id) else {
+                self.check_failures.remove(&id);
+                continue;
+            };
             let free: Vec<_> = namespace
                 .pods()
                 .iter()
@@ -218,6 +221,7 @@ impl State {
                 .filter_map(|pod| Some((*pod, self.pods.get(*pod)?.uid.clone())))
                 .collect();
             if free.is_empty() {
+                self.check_failures.remove(&id);
                 continue;
             }
             checks.push(Action::ListQuotas(id, Arc::clone(&namespace.name)));

@@ -119,19 +119,22 @@ impl State {
                 }
             }
             Answer::Stale(None) => self.forget_pod(id),
-            Answer::Refused(_) if self.troubles.get(&id).is_some_and(|trouble| trouble.uncertain) => {
-                self.release_later(id, None, now);
-            }
             Answer::Refused(why) => {
                 if let Some(record) = self.pods.get(id).cloned() {
                     let message = format!("the API server refuses to release the pod: {why}");
                     self.tell(&record, reasons::REFUSED, message);
                 }
-                self.give_up_release(id, now, 1);
+                if self.troubles.get(&id).is_some_and(|trouble| trouble.is_uncertain(now.mono_ms)) {
+                    self.release_later(id, None, now);
+                } else {
+                    self.give_up_release(id, now, 1);
+                }
             }
             Answer::Busy(after) => self.release_later(id, after, now),
             Answer::Unknown(_) => {
-                self.troubles.entry(id).or_default().uncertain = true;
+                // No request of ours is worked on for longer than one of a predecessor.
+                let until = now.mono_ms + self.config.in_flight_grace_ms;
+                self.troubles.entry(id).or_default().uncertain_until_ms = until;
                 self.release_later(id, None, now);
             }
         }
@@ -157,7 +160,7 @@ impl State {
         let now = self.matching_quotas(record.namespace, &record.scope_facts);
         match self.stage(id) {
             Stage::Assumed { charge, quotas, .. } => {
-                record.charge.as_ref().is_ok_and(|now| now == charge) && now == *quotas
+                record.unreadable.is_none() && record.charge == *charge && now == *quotas
             }
             _ => true,
         }
@@ -170,7 +173,7 @@ impl State {
             return;
         }
         let trouble = self.troubles.entry(id).or_default();
-        trouble.uncertain = false;
+        trouble.uncertain_until_ms = 0;
         trouble.failures += 1;
         let steps = (trouble.failures + from).saturating_sub(1);
         if steps > 0 {
@@ -187,6 +190,7 @@ impl State {
         let Some(checked) = self.checking.remove(&id) else { return };
         match answer {
             Answer::Done(quotas) => {
+                self.check_failures.remove(&id);
                 for quota in &quotas {
                     self.see_quota(quota, now);
                 }
@@ -200,8 +204,11 @@ impl State {
                 // Pods that came after the question was asked.
                 self.to_check.insert(id);
             }
-            _ => {
-                self.check_later.insert((now.mono_ms + backoff_ms(FIRST_RETRY_MS, 4), id));
+            failed => {
+                let after = if let Answer::Busy(after) = failed { after } else { None };
+                let failures = self.check_failures.entry(id).or_default();
+                *failures += 1;
+                self.check_later.insert((now.mono_ms + delay_ms(after, *failures), id));
             }
         }
     }
@@ -220,7 +227,7 @@ impl State {
             }
             match self.stage(pod) {
                 Stage::Counted { .. } => {
-                    recount.apply(Claim::Counted, &record.charge.clone().unwrap_or_default());
+                    recount.apply(Claim::Counted, &record.charge);
                 }
                 Stage::Assumed { charge, .. } => recount.apply(Claim::Assumed, charge),
                 _ => {}

@@ -61,8 +61,16 @@ pub(super) struct Trouble {
     pub failures: u32,
     /// Not to be tried before this moment (milliseconds).
     pub until_ms: u64,
-    /// An earlier request was not answered and may have been done: a later refusal proves nothing.
-    pub uncertain: bool,
+    /// An earlier request was not answered and may be done until this moment (milliseconds): a refusal before it proves
+    /// nothing.
+    pub uncertain_until_ms: u64,
+}
+
+impl Trouble {
+    /// Whether a request of which there was no answer may still be done.
+    pub const fn is_uncertain(&self, now_ms: u64) -> bool {
+        now_ms < self.uncertain_until_ms
+    }
 }
 
 /// A delay that doubles with each failure: `first_ms`, 2×, 4× … at most a minute.

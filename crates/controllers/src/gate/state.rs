@@ -69,6 +69,8 @@ pub struct State {
     /// Namespaces whose quotas have to be read before pods may go without a charge.
     pub(super) to_check: BTreeSet<NamespaceId>,
     pub(super) checking: HashMap<NamespaceId, Vec<(PodId, Uid)>>,
+    /// How often in a row that failed.
+    pub(super) check_failures: HashMap<NamespaceId, u32>,
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
     pub(super) tells: Vec<Tell>,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
@@ -102,6 +104,7 @@ impl State {
             releasing: HashSet::new(),
             to_check: BTreeSet::new(),
             checking: HashMap::new(),
+            check_failures: HashMap::new(),
             check_later: BTreeSet::new(),
             tells: Vec::new(),
             quota_lists: HashSet::new(),
@@ -223,8 +226,7 @@ impl State {
     }
 
     fn counted_stage(&mut self, record: &PodRecord) -> Stage {
-        // A running pod that cannot be read takes at least its place; nothing else is known of it.
-        let charge = record.charge.clone().unwrap_or_default();
+        let charge = Arc::clone(&record.charge);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.book.apply(Claim::Counted, &quotas, &charge);
         self.dirty.extend(quotas.iter());
@@ -232,39 +234,35 @@ impl State {
     }
 
     fn gated_stage(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Stage {
-        match self.namespaces.is_targeted(record.namespace) {
-            None => return Stage::Stuck(Stuck::UnknownNamespace),
-            Some(false) => {
-                self.to_release.push(id);
-                return Stage::Free { cleared: true };
-            }
-            Some(true) => {}
+        let Some(is_targeted) = self.namespaces.is_targeted(record.namespace) else {
+            return Stage::Stuck(Stuck::UnknownNamespace);
+        };
+        if self.troubles.get(&id).is_some_and(|trouble| trouble.until_ms > now.mono_ms) {
+            return Stage::Stuck(Stuck::BackingOff);
+        }
+        if !is_targeted {
+            self.to_release.push(id);
+            return Stage::Free { cleared: true };
         }
         if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
             return Stage::Stuck(Stuck::Terminating);
-        }
-        if self.troubles.get(&id).is_some_and(|trouble| trouble.until_ms > now.mono_ms) {
-            return Stage::Stuck(Stuck::BackingOff);
         }
         if let Some(invalid) = self.invalid_quota(record.namespace) {
             self.tell_invalid(record, invalid);
             return Stage::Stuck(Stuck::InvalidQuota(invalid));
         }
-        let charge = match &record.charge {
-            Ok(charge) => Arc::clone(charge),
-            Err(field) => {
-                let message = format!("held: {field}; correct the pod and create it again");
-                self.tell(record, reasons::UNREADABLE, message);
-                return Stage::Stuck(Stuck::Unreadable(Arc::clone(field)));
-            }
-        };
+        if let Some(field) = &record.unreadable {
+            let message = format!("held: {field}; correct the pod and create it again");
+            self.tell(record, reasons::UNREADABLE, message);
+            return Stage::Stuck(Stuck::Unreadable(Arc::clone(field)));
+        }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if quotas.is_empty() {
             self.to_check.insert(record.namespace);
             return Stage::Free { cleared: false };
         }
         self.dirty.extend(quotas.iter());
-        let class = self.book.wait(id, record.wait_key(), charge, quotas);
+        let class = self.book.wait(id, record.wait_key(), Arc::clone(&record.charge), quotas);
         if self.leading {
             self.tell_class(class, super::plan::Told::Only(id));
         }
@@ -310,7 +308,7 @@ impl State {
         for id in &pods {
             let Some(record) = self.pods.get(*id).cloned() else { continue };
             if let Stage::Assumed { charge, serial, awaited: 0, .. } = self.stage(*id)
-                && self.may_be_released(*id)
+                && self.may_be_released(*id, now)
             {
                 on_their_way.push((*id, Arc::clone(charge), *serial));
             }
@@ -327,8 +325,9 @@ impl State {
     }
 
     /// Whether the gate is being removed, or may be removed yet by a request that was not answered.
-    fn may_be_released(&self, id: PodId) -> bool {
-        self.releasing.contains(&id) || self.troubles.get(&id).is_some_and(|trouble| trouble.uncertain)
+    fn may_be_released(&self, id: PodId, now: Moment) -> bool {
+        self.releasing.contains(&id)
+            || self.troubles.get(&id).is_some_and(|trouble| trouble.is_uncertain(now.mono_ms))
     }
 
     fn assume_on_its_way(&mut self, id: PodId, charge: Arc<Charge>, serial: u64) {

@@ -26,8 +26,8 @@ impl Seen {
             serde_json::from_str(json).unwrap_or_else(|error| panic!("decoding {json}: {error}"));
         let now = jiff::Timestamp::now().as_second();
         let facts = PodFacts::read(&wire, sluice_api::names::GATE, server.rules, now);
-        let charge = facts.charge.unwrap_or_else(|field| panic!("charging {json}: {field}"));
-        Self { wire, charge, facts: facts.scope_facts }
+        assert_eq!(facts.unreadable, None, "charging {json}");
+        Self { wire, charge: facts.charge, facts: facts.scope_facts }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
 mod protocol;
+mod refused;
 mod scrape;
 mod server;
 mod stories;

@@ -6,19 +6,19 @@ use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
 
-fn at(ms: u64) -> Moment {
+pub(super) fn at(ms: u64) -> Moment {
     Moment { mono_ms: ms, unix_ms: i64::try_from(ms).unwrap() }
 }
 
-struct Story {
-    server: Server,
-    state: State,
+pub(super) struct Story {
+    pub(super) server: Server,
+    pub(super) state: State,
     cursor: usize,
-    told: Vec<Tell>,
+    pub(super) told: Vec<Tell>,
 }
 
 impl Story {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
         let targeting = Targeting::new(kube::core::Selector::default(), super::own_namespace());
         let mut state = State::new(config, targeting);
@@ -28,13 +28,13 @@ impl Story {
         Self { server: Server::default(), state, cursor: 0, told: Vec::new() }
     }
 
-    fn led() -> Self {
+    pub(super) fn led() -> Self {
         let mut story = Self::begin();
         story.state.lead(at(0));
         story
     }
 
-    fn see_all(&mut self, now: Moment) {
+    pub(super) fn see_all(&mut self, now: Moment) {
         for change in self.server.log.split_off(self.cursor) {
             use super::server::Change::{Pod, PodGone, Quota, QuotaGone};
             match change {
@@ -47,7 +47,7 @@ impl Story {
     }
 
     /// Does everything that is asked for until nothing is.
-    fn run(&mut self, now: Moment) {
+    pub(super) fn run(&mut self, now: Moment) {
         loop {
             self.see_all(now);
             let actions = self.state.plan(now);
@@ -79,7 +79,7 @@ impl Story {
         }
     }
 
-    fn gated(&self) -> Vec<&str> {
+    pub(super) fn gated(&self) -> Vec<&str> {
         self.server.pods.iter().filter(|(_, pod)| pod.gated).map(|(name, _)| name.as_str()).collect()
     }
 }
@@ -210,35 +210,6 @@ fn a_namespace_that_is_no_longer_targeted_lets_its_pods_go() {
     story.state.retarget(Targeting::new(label.try_into().unwrap(), super::own_namespace()), at(1));
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
-}
-
-#[test]
-fn a_pod_whose_release_is_refused_holds_nobody_else_up() {
-    let mut story = Story::led();
-    story.server.set_hard(1000);
-    story.server.create_pod("a", 600, 1);
-    story.server.create_pod("b", 600, 0);
-    story.see_all(at(0));
-    let mut recorded = story.state.plan(at(0));
-    while let Some(action) = recorded.pop() {
-        match action {
-            Action::Record(record) => {
-                let answer = story.server.record(&record);
-                story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(0));
-            }
-            Action::Release(release) => {
-                assert_eq!(&*release.name, "a");
-                let refused = Answer::Refused("a policy says no".to_owned());
-                story.state.settle(Outcome::Released(release.pod, release.uid, refused), at(0));
-                break;
-            }
-            _ => {}
-        }
-        recorded.extend(story.state.plan(at(0)));
-    }
-    story.run(at(50));
-    assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
-    assert!(story.told.iter().any(|tell| tell.message.contains("a policy says no")));
 }
 
 #[test]

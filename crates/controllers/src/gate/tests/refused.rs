@@ -1,0 +1,154 @@
+//! Releases that fail, and pods that cannot be read: nothing spins, no room is lost, nothing that runs counts as nothing.
+
+use sluice_index::Targeting;
+use sluice_index::wire::PodWire;
+
+use super::server::wire;
+use super::stories::{Story, at};
+use crate::gate::{Action, Answer, Outcome, Release};
+
+/// Plans until a release is asked for; returns it.
+fn asked(story: &mut Story, ms: u64) -> Release {
+    for _ in 0..10 {
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::Record(record) => {
+                    let answer = story.server.record(&record);
+                    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                }
+                Action::Release(release) => return release,
+                Action::ListQuotas(..) | Action::Tell(_) => {}
+            }
+        }
+    }
+    unreachable!("no release is asked for")
+}
+
+fn answer(story: &mut Story, release: Release, answer: Answer<PodWire>, ms: u64) {
+    story.state.settle(Outcome::Released(release.pod, release.uid, answer), at(ms));
+}
+
+fn refused() -> Answer<PodWire> {
+    Answer::Refused("a policy says no".to_owned())
+}
+
+#[test]
+fn a_pod_whose_release_is_refused_holds_nobody_else_up() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 1);
+    story.server.create_pod("b", 600, 0);
+    story.see_all(at(0));
+    let mut recorded = story.state.plan(at(0));
+    while let Some(action) = recorded.pop() {
+        match action {
+            Action::Record(record) => {
+                let answer = story.server.record(&record);
+                story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(0));
+            }
+            Action::Release(release) => {
+                assert_eq!(&*release.name, "a");
+                let refused = Answer::Refused("a policy says no".to_owned());
+                story.state.settle(Outcome::Released(release.pod, release.uid, refused), at(0));
+                break;
+            }
+            _ => {}
+        }
+        recorded.extend(story.state.plan(at(0)));
+    }
+    story.run(at(50));
+    assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
+    assert!(story.told.iter().any(|tell| tell.message.contains("a policy says no")));
+}
+
+/// The pods go without a charge there, so nothing of a quota slows them down.
+#[test]
+fn a_refused_release_is_tried_again_ever_later_where_nothing_is_targeted_any_more_too() {
+    let mut story = Story::led();
+    story.server.create_pod("a", 400, 0);
+    let label = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
+        match_labels: Some([("gate".to_owned(), "yes".to_owned())].into()),
+        ..Default::default()
+    };
+    story.state.retarget(Targeting::new(label.try_into().unwrap(), super::own_namespace()), at(0));
+    story.see_all(at(0));
+    let (mut tries, mut told) = (0, 0);
+    for ms in 0..10_000 {
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::Release(release) => {
+                    tries += 1;
+                    answer(&mut story, release, refused(), ms);
+                }
+                Action::Tell(_) => told += 1,
+                other => unreachable!("{other:?}"),
+            }
+        }
+    }
+    assert!((4..=8).contains(&tries) && told <= tries, "{tries} tries, told {told} times in 10 s");
+}
+
+#[test]
+fn room_of_a_release_without_an_answer_is_given_back_once_it_cannot_be_done_any_more() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 1);
+    story.server.create_pod("b", 600, 0);
+    story.see_all(at(0));
+    let release = asked(&mut story, 0);
+    answer(&mut story, release, Answer::Unknown("internal error".to_owned()), 0);
+    // A refusal proves nothing while the request may still be worked on.
+    let release = asked(&mut story, 1000);
+    answer(&mut story, release, refused(), 1000);
+    assert!(story.state.plan(at(1001)).iter().any(|action| matches!(action, Action::Tell(_))), "it is told");
+    story.see_all(at(1001));
+    let again = asked(&mut story, 20_000);
+    assert_eq!(&*again.name, "a", "b has no room yet");
+    answer(&mut story, again, refused(), 20_000);
+    let again = asked(&mut story, 31_000);
+    assert_eq!(&*again.name, "a");
+    answer(&mut story, again, refused(), 31_000);
+    story.run(at(31_050));
+    assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
+}
+
+#[test]
+fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says() {
+    let mut story = Story::led();
+    story.server.create_pod("a", 400, 0);
+    story.see_all(at(0));
+    let mut asked_at = Vec::new();
+    for ms in 0..10_000 {
+        for action in story.state.plan(at(ms)) {
+            if let Action::ListQuotas(namespace, _) = action {
+                asked_at.push(ms);
+                let after = (asked_at.len() == 3).then(|| std::time::Duration::from_secs(5));
+                let failed =
+                    after.map_or_else(|| Answer::Unknown("no".to_owned()), |after| Answer::Busy(Some(after)));
+                story.state.settle(Outcome::Listed(namespace, failed), at(ms));
+            }
+        }
+    }
+    assert_eq!(asked_at, [0, 100, 300, 5300, 6100, 7700]);
+}
+
+#[test]
+fn a_running_pod_that_cannot_be_read_keeps_its_place_and_fills_what_cannot_be_read() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 900, 0);
+    story.run(at(0));
+    let released = &story.server.pods["a"];
+    let mut resized = super::server::Server::pod_json("a", released);
+    resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100e39".into();
+    resized["metadata"]["resourceVersion"] = "1000000".into();
+    story.state.see_pod(&wire::<PodWire>(resized), at(10));
+    story.server.create_pod("b", 100, 0);
+    story.run(at(100));
+    assert_eq!(story.gated(), ["b"], "what a takes is not known, so there is no room");
+    let (_, used) = story.server.quota.clone().unwrap().status.unwrap();
+    assert_eq!(used, "20282409603651670423947251286016n", "the largest amount there is");
+    story.server.delete_pod("a");
+    story.run(at(200));
+    assert_eq!(story.gated(), Vec::<&str>::new(), "it takes nothing with it");
+}
