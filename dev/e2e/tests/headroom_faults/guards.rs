@@ -17,7 +17,7 @@ use crate::world::{account, shared};
 
 const MASTERS: &[&str] = &["system:masters"];
 
-/// A namespace with the quota `rq` of 4 pods and 2 CPUs, and everyone who may write its status.
+/// A namespace with the quota `rq` of 2 pods and 2 CPUs, and everyone who may write its status.
 struct Stage {
     tenant: Tenant<'static>,
     webhook: Client,
@@ -32,7 +32,7 @@ impl Stage {
     async fn new(prefix: &str) -> Self {
         let bed = shared().await.bed;
         let tenant = Tenant::on(bed, prefix).await;
-        tenant.quota("rq", json!({ "pods": "4", "requests.cpu": "2" })).await;
+        tenant.quota("rq", json!({ "pods": "2", "requests.cpu": "2" })).await;
         let who = editor(&tenant).await;
         grant(&tenant, &who, "", "resourcequotas/status").await;
         let user = |name: &str| bed.client_as_user(name, MASTERS).unwrap().client().unwrap();
@@ -144,7 +144,7 @@ async fn a_marked_quota_accepts_the_exact_charge_and_no_other_limits() {
     let other = json!({ "used": { "requests.cpu": "1500m" } });
     let answer = stage.tries(&stage.admission, other).await;
     assert!(answer.is_ok(), "a limit that is not raised is charged as ever: {answer:?}");
-    let reset = json!({ "hard": { "pods": "4", MARK: null }, "used": { MARK: null } });
+    let reset = json!({ "hard": { "pods": "2", MARK: null }, "used": { MARK: null } });
     for (who, by) in [
         ("an administrator", &stage.admin),
         ("a tenant", &stage.editor),
@@ -190,7 +190,7 @@ async fn a_mark_ends_at_its_second() {
     let stage = Stage::new("end").await;
     let end = ahead(3);
     stage.raise(end).await;
-    let reset = json!({ "hard": { "pods": "4", MARK: null }, "used": { MARK: null } });
+    let reset = json!({ "hard": { "pods": "2", MARK: null }, "used": { MARK: null } });
     let allowed = || async {
         let answer = stage.tries(&stage.kcm, reset.clone()).await;
         let answered = Timestamp::now();
@@ -201,6 +201,6 @@ async fn a_mark_ends_at_its_second() {
     println!("the mark was over {:#} after its end", opened.duration_since(end));
     let pod = || async { stage.tries_pod(&stage.editor, json!({})).await.is_ok().then_some(()) };
     wait::eventually(SOON, pod, "pods to be let in again").await.unwrap();
-    let restored = |quota: &ResourceQuota| hard(quota)["pods"].0 == "4" && !hard(quota).contains_key(MARK);
+    let restored = |quota: &ResourceQuota| hard(quota)["pods"].0 == "2" && !hard(quota).contains_key(MARK);
     stage.tenant.until_quota("rq", "to be restored by the sweep", restored).await;
 }

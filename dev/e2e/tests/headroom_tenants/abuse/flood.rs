@@ -45,10 +45,10 @@ async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations(
     let editor = editor(&tenant).await;
     let history = QuotaHistory::of(&tenant).await;
     let flood = Flood::start(&tenant, &editor);
-    // In rounds, so that there are never more than four sources and four targets to be counted.
-    for _ in 0..5 {
-        join_all(vms.iter().map(|vm| migrate(vm.clone(), 1))).await;
-        tenant.until_quota("full", "the sources to be given back", |now| used(now) == used(&full)).await;
+    // One after the other: an API server that the flood keeps busy takes longer for one than a second one waits for it.
+    for vm in vms.iter().cycle().take(20) {
+        migrate(vm.clone(), 1).await;
+        tenant.until_quota("full", "the source to be given back", |now| used(now) == used(&full)).await;
     }
     let tally = flood.end().await;
     tenant.until_clear().await;
@@ -59,11 +59,8 @@ async fn not_one_pod_of_a_flood_gets_into_a_full_quota_during_twenty_migrations(
     for grown in seen.growths_while_raised("full", MEMORY) {
         assert_eq!(grown.nanos() % need, 0, "only targets entered: {grown:?}");
     }
-    let most = amount(&spec_hard(&full), MEMORY).nanos() + 4 * need;
-    assert!(
-        seen.most_used("full", MEMORY) <= Amount::from_nanos(most),
-        "each machine has one target at most"
-    );
+    let most = amount(&spec_hard(&full), MEMORY).nanos() + need;
+    assert!(seen.most_used("full", MEMORY) <= Amount::from_nanos(most), "there is one target at most");
     assert_only_targets(&tenant, &tally, 20, editor.user()).await;
 }
 
