@@ -1,5 +1,7 @@
 //! What may differ between installations.
 
+use std::fmt::{self, Display, Formatter};
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
@@ -21,6 +23,16 @@ pub enum Gating {
     Policy,
     /// The webhook alone.
     Webhook,
+}
+
+/// As the flag `--gating` has it.
+impl Display for Gating {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Policy => "policy",
+            Self::Webhook => "webhook",
+        })
+    }
 }
 
 /// What may differ between installations.

@@ -106,6 +106,7 @@ fn controller_cluster_rules() -> Value {
         rule("", &["namespaces"], &READ),
         rule(names::GROUP, &[names::AAQS, names::ARQS], &READ),
         rule(names::GROUP, &[&status(names::ARQS)], &["update", "patch"]),
+        rule(names::GROUP, &[&status(names::AAQS)], &["patch"]),
         rule("", &["limitranges"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),

@@ -25,7 +25,7 @@ struct Component {
 pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
     objects.extend(critical_pods(options));
-    for component in [controller(options), webhook(options), operator()] {
+    for component in [controller(options), webhook(options), operator(options)] {
         objects.push(deployment(options, &component));
         objects.extend(disruption_budget(options, &component));
     }
@@ -62,11 +62,27 @@ fn listen() -> [String; 2] {
 /// Ports of every component.
 const PORTS: [(&str, u16); 2] = [("admin", names::ADMIN_PORT), ("metrics", names::METRICS_PORT)];
 
+/// The command and where it runs.
+fn own(command: &str) -> Vec<String> {
+    vec![command.to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()]
+}
+
+/// Whose pods are gated and by what, where it is not the default: controller and operator have to agree.
+fn gating(options: &InstallOptions) -> Vec<String> {
+    let default = InstallOptions::default();
+    let by = (options.gating != default.gating).then(|| format!("--gating={}", options.gating));
+    let exempt = (options.exempt_namespaces != default.exempt_namespaces).then(|| {
+        let names: Vec<_> = options.exempt_namespaces.iter().map(ToString::to_string).collect();
+        format!("--exempt-namespaces={}", names.join(","))
+    });
+    by.into_iter().chain(exempt).collect()
+}
+
 fn controller(options: &InstallOptions) -> Component {
     Component {
         name: names::CONTROLLER,
         replicas: options.replicas,
-        arguments: vec!["controller".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()],
+        arguments: [own("controller"), gating(options)].concat(),
         ports: vec![],
         cpu: "100m",
         memory: "256Mi",
@@ -74,15 +90,14 @@ fn controller(options: &InstallOptions) -> Component {
 }
 
 fn webhook(options: &InstallOptions) -> Component {
+    let serving = vec![
+        format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
+        format!("--tls-secret={}", names::SERVING_SECRET),
+    ];
     Component {
         name: names::WEBHOOK,
         replicas: options.replicas,
-        arguments: vec![
-            "webhook".to_owned(),
-            "--namespace=$(POD_NAMESPACE)".to_owned(),
-            format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
-            format!("--tls-secret={}", names::SERVING_SECRET),
-        ],
+        arguments: [own("webhook"), serving].concat(),
         ports: vec![("webhook", names::WEBHOOK_PORT)],
         cpu: "50m",
         memory: "128Mi",
@@ -90,11 +105,11 @@ fn webhook(options: &InstallOptions) -> Component {
 }
 
 /// One replica: nothing waits for it, and what it keeps is in force without it.
-fn operator() -> Component {
+fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
         replicas: 1,
-        arguments: vec!["operator".to_owned(), "--namespace=$(POD_NAMESPACE)".to_owned()],
+        arguments: [own("operator"), gating(options)].concat(),
         ports: vec![],
         cpu: "20m",
         memory: "64Mi",

@@ -302,6 +302,27 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
 }
 
 #[test]
+fn controller_and_operator_are_told_what_differs_from_the_default() {
+    let arguments = |options: &InstallOptions, name: &str| {
+        let objects = render(options);
+        let deployments = of_kind(&objects, "Deployment");
+        let of_name = deployments.into_iter().find(|object| object["metadata"]["name"] == name);
+        let container = &of_name.expect("a Deployment")["spec"]["template"]["spec"]["containers"][0];
+        serde_json::to_string(&container["args"]).expect("JSON")
+    };
+    let other = InstallOptions {
+        gating: Gating::Webhook,
+        exempt_namespaces: ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec(),
+        ..InstallOptions::default()
+    };
+    for name in [sluice_api::names::CONTROLLER, sluice_api::names::OPERATOR] {
+        assert!(!arguments(&InstallOptions::default(), name).contains("gating"), "{name}");
+        let told = arguments(&other, name);
+        assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
+    }
+}
+
+#[test]
 fn only_the_controller_and_who_is_named_remove_gates() {
     let guard = |options: &InstallOptions| {
         let policies = admission_policies(options);

@@ -7,16 +7,18 @@
 mod metrics;
 mod probe;
 mod report;
+mod status;
+mod tell;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use sluice_kube_ext::retry::{Backoff, process_seed};
 use sluice_operator::Gating;
 use sluice_window::Servers;
+use tokio::sync::watch as signal;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -37,14 +39,14 @@ pub struct GatingWatch {
     expected: Gating,
     metrics: GatingMetrics,
     /// By the name of the API server.
-    known: Mutex<BTreeMap<Arc<str>, Seen>>,
+    known: signal::Sender<BTreeMap<Arc<str>, Seen>>,
 }
 
 impl GatingWatch {
     /// Nothing is known yet. `expected` says who should gate.
     #[must_use]
     pub fn new(servers: Arc<Servers>, expected: Gating, metrics: GatingMetrics) -> Arc<Self> {
-        Arc::new(Self { servers, expected, metrics, known: Mutex::default() })
+        Arc::new(Self { servers, expected, metrics, known: signal::Sender::default() })
     }
 
     /// One line for people who look at this process.
@@ -54,7 +56,7 @@ impl GatingWatch {
     }
 
     fn findings(&self) -> Findings {
-        Findings { expected: self.expected, seen: self.known.lock().clone() }
+        Findings { expected: self.expected, seen: self.known.borrow().clone() }
     }
 
     /// Asks every API server: at the start, when they change, and now and then; sooner while something is wrong. `alarm` is
@@ -95,7 +97,6 @@ impl GatingWatch {
     async fn ask(&self) {
         let peers = self.servers.each();
         let answers = join_all(peers.iter().map(|peer| probe::ask(&peer.client))).await;
-        let now = peers.into_iter().map(|peer| peer.name).zip(answers).collect();
-        *self.known.lock() = now;
+        self.known.send_replace(peers.into_iter().map(|peer| peer.name).zip(answers).collect());
     }
 }

@@ -6,7 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::Setup;
-use sluice_e2e::call::{Answer, JSON_PATCH, call, post};
+use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
 use sluice_e2e::objects::TARGETED;
 use sluice_testbed::wait;
 
@@ -98,6 +98,14 @@ async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_ot
     let created = || async { post(&client, AAQS, &aaq).await.ok().filter(Answer::is_ok) };
     wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
     until_gated(&teams, "d", &json!("an AAQ without a selector")).await;
+    let is_said = || async {
+        let aaq = get(&client, &format!("{AAQS}/{}", names::AAQ_NAME)).await.ok()?.body;
+        let conditions = aaq["status"]["conditions"].as_array()?.clone();
+        let available = conditions.iter().find(|condition| condition["type"] == "Available")?;
+        let said = available["status"] == "True" && available["reason"] == "GatedByPolicy";
+        (said && aaq["status"]["phase"] == "Deployed").then_some(())
+    };
+    wait::eventually(SOON, is_said, "the AAQ to say that pods are gated by a policy").await.unwrap();
     let mut before = "d";
     for (selector, expected) in table() {
         assert_ne!(before, expected, "{selector} would pass without an effect");

@@ -13,4 +13,5 @@ mod selector;
 mod servers;
 mod stamps;
 mod stolen;
+mod uninstall;
 mod world;

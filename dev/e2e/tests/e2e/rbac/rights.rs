@@ -16,6 +16,7 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "watch aaq.kubevirt.io:applicationawareresourcequotas",
     "update aaq.kubevirt.io:applicationawareresourcequotas/status",
     "patch aaq.kubevirt.io:applicationawareresourcequotas/status",
+    "patch aaq.kubevirt.io:aaqs/status",
     "get :limitranges",
     "list :limitranges",
     "watch :limitranges",

@@ -1,0 +1,150 @@
+//! The status of the `AAQ`: whether pods are gated, and by whom.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+use sluice_api::{AAQ, AaqCondition, AaqPhase, AaqStatus};
+
+use super::probe::Gates;
+use super::report::Findings;
+
+/// Of Sluice.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Types of conditions, as application-aware-quota's operator writes them (`operator/pkg/operator/resources`); people wait for
+/// the first one.
+const AVAILABLE: &str = "Available";
+const PROGRESSING: &str = "Progressing";
+const DEGRADED: &str = "Degraded";
+
+/// The merge patch that brings the status up to date; `None` if it is, or while nothing is known. `version`: of Sluice.
+pub(super) fn patch(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
+    if findings.seen.is_empty() {
+        return None;
+    }
+    let old = aaq.status.clone().unwrap_or_default();
+    let wanted = AaqStatus {
+        conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), findings, now)),
+        observed_version: Some(version.to_owned()),
+        operator_version: Some(version.to_owned()),
+        phase: Some(AaqPhase::Deployed.as_str().to_owned()),
+        target_version: Some(version.to_owned()),
+    };
+    (wanted != old).then(
+        || json!({ "metadata": { "resourceVersion": aaq.metadata.resource_version }, "status": wanted }),
+    )
+}
+
+/// Our conditions among those of others, in the order they have.
+fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<AaqCondition> {
+    let alarms = findings.alarms();
+    let is_unknown = findings.seen.values().any(|seen| matches!(seen.gates, Gates::Unknown(_)));
+    let is_webhook = findings.seen.values().any(|seen| seen.gates == Gates::Webhook);
+    let (available, reason) = match alarms.first() {
+        Some(alarm) => ("False", alarm.reason),
+        None if is_unknown => ("Unknown", "NotKnown"),
+        None if is_webhook => ("True", "GatedByWebhook"),
+        None => ("True", "GatedByPolicy"),
+    };
+    let degraded = if alarms.is_empty() { "False" } else { "True" };
+    let message = match &alarms[..] {
+        [] => findings.summary(),
+        alarms => alarms.iter().map(|alarm| &*alarm.note).collect::<Vec<_>>().join("; "),
+    };
+    let mut conditions = old.to_vec();
+    for (kind, status) in [(AVAILABLE, available), (PROGRESSING, "False"), (DEGRADED, degraded)] {
+        let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
+        let since = known.as_ref().filter(|known| known.status == status);
+        let since = since.and_then(|known| known.last_transition_time.clone());
+        let condition = AaqCondition {
+            // It would be a write each time that nothing has changed.
+            last_heartbeat_time: None,
+            last_transition_time: since.or_else(|| Timestamp::from_second(now.as_second()).ok().map(Time)),
+            message: Some(message.clone()),
+            reason: Some(reason.to_owned()),
+            status: status.to_owned(),
+            type_: kind.to_owned(),
+        };
+        match known {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::probe::{LastWord, Seen};
+    use super::*;
+    use sluice_operator::Gating;
+    use std::sync::Arc;
+
+    fn findings(gates: &[Gates]) -> Findings {
+        let seen = gates.iter().enumerate().map(|(number, gates)| {
+            let seen = Seen { gates: gates.clone(), last_word: LastWord::Policy };
+            (Arc::from(format!("server-{number}")), seen)
+        });
+        Findings { expected: Gating::Policy, seen: seen.collect() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
+        let mut value = serde_json::to_value(aaq).unwrap();
+        json_patch::merge(&mut value, patch);
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn said(aaq: &AAQ) -> Vec<[String; 3]> {
+        let conditions = aaq.status.clone().unwrap().conditions.unwrap();
+        let words = |of: AaqCondition| [of.type_, of.status, of.reason.unwrap_or_default()];
+        conditions.into_iter().map(words).collect()
+    }
+
+    #[test]
+    fn what_is_seen_is_said_once() {
+        let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        assert_eq!(patch(&aaq, &findings(&[]), "1", at(1)), None, "nothing is known");
+        let good = findings(&[Gates::Policy]);
+        let aaq = patched(&aaq, &patch(&aaq, &good, "1", at(1)).unwrap());
+        assert_eq!(
+            said(&aaq),
+            [
+                ["Available", "True", "GatedByPolicy"],
+                ["Progressing", "False", "GatedByPolicy"],
+                ["Degraded", "False", "GatedByPolicy"]
+            ]
+        );
+        assert_eq!(patch(&aaq, &good, "1", at(2)), None);
+        assert!(patch(&aaq, &good, "2", at(2)).is_some(), "another version runs");
+    }
+
+    #[test]
+    fn one_server_that_gates_by_nothing_is_enough_to_say_so_and_the_time_is_of_the_change() {
+        let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        for (gates, status, reason, since) in [
+            (vec![Gates::Policy, Gates::Webhook], "True", "GatedByWebhook", 0),
+            (vec![Gates::Policy, Gates::Unknown("x".into())], "Unknown", "NotKnown", 9),
+            (vec![Gates::Policy, Gates::Nothing], "False", "PodsRefused", 9),
+        ] {
+            let before = patched(&aaq, &patch(&aaq, &findings(&[Gates::Policy]), "1", at(0)).unwrap());
+            let after = patched(&before, &patch(&before, &findings(&gates), "1", at(9)).unwrap());
+            let available = &after.status.clone().unwrap().conditions.unwrap()[0];
+            assert_eq!((&*available.status, available.reason.as_deref()), (status, Some(reason)));
+            assert_eq!(available.last_transition_time, Some(Time(at(since))), "{reason}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        let other = json!({ "conditions": [{ "type": "Other", "status": "True" }] });
+        aaq.status = Some(serde_json::from_value(other).unwrap());
+        let aaq = patched(&aaq, &patch(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
+        assert_eq!(said(&aaq)[0], ["Other", "True", ""]);
+        assert_eq!(said(&aaq).len(), 4);
+    }
+}

@@ -1,0 +1,93 @@
+//! Keeps the status of the `AAQ` up to date while it leads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use kube::{Api, Client};
+use serde_json::Value;
+use sluice_api::{AAQ, names};
+use sluice_kube_ext::lease::WriteToken;
+use sluice_kube_ext::metrics::ApiWrites;
+use sluice_kube_ext::raw::{Call, send};
+use sluice_kube_ext::retry::{Failure, classify};
+use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use tokio::sync::watch as signal;
+use tokio_util::sync::CancellationToken;
+
+use super::GatingWatch;
+use super::status::{VERSION, patch};
+
+const DEADLINE: Duration = Duration::from_secs(5);
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+impl GatingWatch {
+    /// Writes who gates pods into the status of each `AAQ`: when one changes, and each time that API servers were asked. What
+    /// could not be written is tried again then.
+    pub async fn tell(
+        self: Arc<Self>,
+        client: Client,
+        token: WriteToken,
+        writes: ApiWrites,
+        cancel: CancellationToken,
+    ) {
+        let (aaqs, mut changed) = signal::channel(BTreeMap::new());
+        let follow = |delta: Delta<AAQ>| aaqs.send_modify(|aaqs| take(aaqs, delta));
+        let api = Api::all(client.clone());
+        let following =
+            watch(api, WatchOptions::default(), follow, WatchHealth::new("aaqs (status)"), cancel.clone());
+        let mut asked = self.known.subscribe();
+        let telling = async {
+            loop {
+                let (now, findings) = (Timestamp::now(), self.findings());
+                let patches: Vec<(String, Value)> = {
+                    let aaqs = changed.borrow_and_update();
+                    let wanted = |(name, aaq): (&String, &AAQ)| {
+                        Some((name.clone(), patch(aaq, &findings, VERSION, now)?))
+                    };
+                    aaqs.iter().filter_map(wanted).collect()
+                };
+                for (name, patch) in patches {
+                    if token.is_held() {
+                        write(&client, &writes, &name, &patch).await;
+                    }
+                }
+                let ended = tokio::select! {
+                    changed = changed.changed() => changed.is_err(),
+                    asked = asked.changed() => asked.is_err(),
+                };
+                if ended {
+                    return;
+                }
+            }
+        };
+        tokio::join!(following, cancel.run_until_cancelled(telling));
+    }
+}
+
+fn take(aaqs: &mut BTreeMap<String, AAQ>, delta: Delta<AAQ>) {
+    match delta {
+        Delta::ListBegin => aaqs.clear(),
+        Delta::ListEnd => {}
+        Delta::Listed(aaq) | Delta::Applied(aaq) => {
+            aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
+        }
+        Delta::Deleted(aaq) => _ = aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default()),
+    }
+}
+
+async fn write(client: &Client, writes: &ApiWrites, name: &str, patch: &Value) {
+    let (group, version, plural) = (names::GROUP, names::VERSION, names::AAQS);
+    let path = format!("/apis/{group}/{version}/{plural}/{name}/status");
+    let body = Some((MERGE_PATCH, patch.to_string().into_bytes()));
+    let call = Call { method: Method::PATCH, path, body };
+    let write = async { send(client, call, DEADLINE).await?.check() };
+    match writes.record(plural, "patch", write).await {
+        Ok(_) => {}
+        // The watch tells of what is there now.
+        Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
+        Err(error) => tracing::warn!(aaq = name, %error, "status not written"),
+    }
+}
