@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::options::InstallOptions;
+use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, metadata, set};
 
 /// User and group of the containers; the image has an entry for them.
@@ -72,10 +72,22 @@ fn gating(options: &InstallOptions) -> Vec<String> {
     let default = InstallOptions::default();
     let by = (options.gating != default.gating).then(|| format!("--gating={}", options.gating));
     let exempt = (options.exempt_namespaces != default.exempt_namespaces).then(|| {
-        let names: Vec<_> = options.exempt_namespaces.iter().map(ToString::to_string).collect();
+        // That of the installation is exempt anyway, and a flag needs a value.
+        let own = options.exempt_namespaces.is_empty().then(|| options.namespace.clone());
+        let names: Vec<_> = options.exempt_namespaces.iter().map(ToString::to_string).chain(own).collect();
         format!("--exempt-namespaces={}", names.join(","))
     });
     by.into_iter().chain(exempt).collect()
+}
+
+/// What differs from the default in the admission objects that the operator keeps.
+fn admission(options: &InstallOptions) -> Vec<String> {
+    let removers = options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"));
+    let url = match &options.webhook_client {
+        WebhookClient::Service => None,
+        WebhookClient::Url(url) => Some(format!("--webhook-url={url}")),
+    };
+    removers.chain(url).collect()
 }
 
 fn controller(options: &InstallOptions) -> Component {
@@ -109,7 +121,7 @@ fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
         replicas: 1,
-        arguments: [own("operator"), gating(options)].concat(),
+        arguments: [own("operator"), gating(options), admission(options)].concat(),
         ports: vec![],
         cpu: "20m",
         memory: "64Mi",

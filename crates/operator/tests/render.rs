@@ -312,6 +312,7 @@ fn controller_and_operator_are_told_what_differs_from_the_default() {
     };
     let other = InstallOptions {
         gating: Gating::Webhook,
+        further_gate_removers: vec!["system:admin".to_owned()],
         exempt_namespaces: ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec(),
         ..InstallOptions::default()
     };
@@ -320,6 +321,7 @@ fn controller_and_operator_are_told_what_differs_from_the_default() {
         let told = arguments(&other, name);
         assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
     }
+    assert!(arguments(&other, sluice_api::names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
 }
 
 #[test]

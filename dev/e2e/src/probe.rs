@@ -39,7 +39,7 @@ fn tail(log: &str) -> String {
 /// that of the probes.
 ///
 /// # Errors
-/// When nobody answers.
+/// When there is no answer.
 pub async fn get(address: &str, path: &str) -> anyhow::Result<(u16, String)> {
     if path == names::PATH_METRICS
         && let Some(answer) = scrape::of(address).await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::status::enforced;
-use sluice_engine::{Ledger, PodId, QuotaId};
+use sluice_engine::{Claim, Ledger, PodId, QuotaId};
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, QuotaSighting, Sighting, Targeting};
 
@@ -94,7 +94,12 @@ impl State {
                 self.unstage(id, &record);
                 let charge = Arc::clone(&record.charge);
                 let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
-                self.book.arrive(&quotas, &charge);
+                if record.unreadable.is_none() {
+                    self.book.arrive(&quotas, &charge);
+                } else {
+                    // It would be taken for everything that is in flight.
+                    self.book.apply(Claim::Counted, &quotas, &charge);
+                }
                 self.dirty.extend(quotas.iter());
                 self.seen_ms.remove(&id);
                 self.set_stage(id, Stage::Counted { charge, quotas });

@@ -37,7 +37,7 @@ impl State {
             actions.extend(self.plan_record(id, now).map(Action::Record));
         }
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
-        actions.extend(self.plan_checks());
+        actions.extend(self.plan_checks(now));
         actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
         actions
     }
@@ -203,11 +203,15 @@ impl State {
 
     /// A pod that no known quota is about may have been created right after a quota that was not seen yet: the
     /// two come by different watches. So the quotas are read once more before such pods go.
-    fn plan_checks(&mut self) -> Vec<Action> {
+    fn plan_checks(&mut self, now: Moment) -> Vec<Action> {
         let mut checks = Vec::new();
         for id in std::mem::take(&mut self.to_check) {
             if self.checking.contains_key(&id) {
                 // The answer that is under way may be older than these pods; they are checked after it.
+                continue;
+            }
+            if self.check_failures.get(&id).is_some_and(|(_, until)| now.mono_ms < *until) {
+                // Its time is in `check_later`.
                 continue;
             }
             let Some(namespace) = self.namespaces.get(id) else {

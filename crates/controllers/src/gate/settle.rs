@@ -15,6 +15,9 @@ use super::state::{InFlight, State};
 /// After the first failure a request is tried again this much later (milliseconds).
 const FIRST_RETRY_MS: u64 = 100;
 
+/// So long may an API server work on a request (`--request-timeout`, by default).
+const REQUEST_TIME_MS: u64 = 60_000;
+
 impl State {
     /// Takes note of what became of an action.
     pub fn settle(&mut self, outcome: Outcome, now: Moment) {
@@ -132,8 +135,7 @@ impl State {
             }
             Answer::Busy(after) => self.release_later(id, after, now),
             Answer::Unknown(_) => {
-                // No request of ours is worked on for longer than one of a predecessor.
-                let until = now.mono_ms + self.config.in_flight_grace_ms;
+                let until = now.mono_ms + self.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
                 self.troubles.entry(id).or_default().uncertain_until_ms = until;
                 self.release_later(id, None, now);
             }
@@ -206,9 +208,10 @@ impl State {
             }
             failed => {
                 let after = if let Answer::Busy(after) = failed { after } else { None };
-                let failures = self.check_failures.entry(id).or_default();
+                let (failures, until) = self.check_failures.entry(id).or_default();
                 *failures += 1;
-                self.check_later.insert((now.mono_ms + delay_ms(after, *failures), id));
+                *until = now.mono_ms + delay_ms(after, *failures);
+                self.check_later.insert((*until, id));
             }
         }
     }

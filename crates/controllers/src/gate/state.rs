@@ -69,8 +69,8 @@ pub struct State {
     /// Namespaces whose quotas have to be read before pods may go without a charge.
     pub(super) to_check: BTreeSet<NamespaceId>,
     pub(super) checking: HashMap<NamespaceId, Vec<(PodId, Uid)>>,
-    /// How often in a row that failed.
-    pub(super) check_failures: HashMap<NamespaceId, u32>,
+    /// Where that failed: how often in a row, and until when (milliseconds) it is not tried again.
+    pub(super) check_failures: HashMap<NamespaceId, (u32, u64)>,
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
     pub(super) tells: Vec<Tell>,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
@@ -226,6 +226,10 @@ impl State {
     }
 
     fn counted_stage(&mut self, record: &PodRecord) -> Stage {
+        if let Some(field) = &record.unreadable {
+            let message = format!("counted with the largest amount there is: {field}");
+            self.tell(record, reasons::UNREADABLE, message);
+        }
         let charge = Arc::clone(&record.charge);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.book.apply(Claim::Counted, &quotas, &charge);

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use sluice_api::{AAQ, AaqCondition, AaqPhase, AaqStatus};
 
-use super::probe::Gates;
+use super::probe::{Gates, LastWord};
 use super::report::Findings;
 
 /// Of Sluice.
@@ -38,15 +38,16 @@ pub(super) fn patch(aaq: &AAQ, findings: &Findings, version: &str, now: Timestam
 /// Our conditions among those of others, in the order they have.
 fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<AaqCondition> {
     let alarms = findings.alarms();
-    let is_unknown = findings.seen.values().any(|seen| matches!(seen.gates, Gates::Unknown(_)));
+    let is_unknown = findings.seen.values().any(|seen| {
+        matches!(seen.gates, Gates::Unknown(_)) || matches!(seen.last_word, LastWord::Unknown(_))
+    });
     let is_webhook = findings.seen.values().any(|seen| seen.gates == Gates::Webhook);
-    let (available, reason) = match alarms.first() {
-        Some(alarm) => ("False", alarm.reason),
-        None if is_unknown => ("Unknown", "NotKnown"),
-        None if is_webhook => ("True", "GatedByWebhook"),
-        None => ("True", "GatedByPolicy"),
+    let (available, degraded, reason) = match alarms.first() {
+        Some(alarm) => ("False", "True", alarm.reason),
+        None if is_unknown => ("Unknown", "Unknown", "NotKnown"),
+        None if is_webhook => ("True", "False", "GatedByWebhook"),
+        None => ("True", "False", "GatedByPolicy"),
     };
-    let degraded = if alarms.is_empty() { "False" } else { "True" };
     let message = match &alarms[..] {
         [] => findings.summary(),
         alarms => alarms.iter().map(|alarm| &*alarm.note).collect::<Vec<_>>().join("; "),
@@ -75,7 +76,7 @@ fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::probe::{LastWord, Seen};
+    use super::super::probe::Seen;
     use super::*;
     use sluice_operator::Gating;
     use std::sync::Arc;
@@ -136,6 +137,17 @@ mod tests {
             assert_eq!((&*available.status, available.reason.as_deref()), (status, Some(reason)));
             assert_eq!(available.last_transition_time, Some(Time(at(since))), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_last_word_that_is_not_known_is_not_good() {
+        let mut findings = findings(&[Gates::Policy]);
+        let unknown = Seen { gates: Gates::Policy, last_word: LastWord::Unknown("x".into()) };
+        findings.seen.insert("other".into(), unknown);
+        let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        let aaq = patched(&aaq, &patch(&aaq, &findings, "1", at(1)).unwrap());
+        assert_eq!(said(&aaq)[0], ["Available", "Unknown", "NotKnown"]);
+        assert_eq!(said(&aaq)[2], ["Degraded", "Unknown", "NotKnown"]);
     }
 
     #[test]

@@ -15,12 +15,15 @@ use sluice_kube_ext::raw::{Call, send};
 use sluice_kube_ext::retry::{Failure, classify};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
 use super::status::{VERSION, patch};
 
 const DEADLINE: Duration = Duration::from_secs(5);
+/// After writes, so that another writer of the same fields is not answered at its own speed.
+const PAUSE: Duration = Duration::from_secs(1);
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 impl GatingWatch {
@@ -49,10 +52,11 @@ impl GatingWatch {
                     };
                     aaqs.iter().filter_map(wanted).collect()
                 };
-                for (name, patch) in patches {
-                    if token.is_held() {
+                if !patches.is_empty() && token.is_held() {
+                    for (name, patch) in patches {
                         write(&client, &writes, &name, &patch).await;
                     }
+                    sleep(PAUSE).await;
                 }
                 let ended = tokio::select! {
                     changed = changed.changed() => changed.is_err(),

@@ -1,6 +1,6 @@
 //! The same while one peer does its best to be the only one that is served.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -59,27 +59,27 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
             server.load_from(&neighbour, bodies, SAME_PEER_RATE_PER_S, SAME_PEER_CONNECTIONS, time),
         )
     };
-    let cpu_before = server.cpu()?;
+    let (begin, cpu_before) = (Instant::now(), server.cpu()?);
     let (measured, same_peer) = tokio::select! {
         loads = loads => loads,
         () = watching => anyhow::bail!("the watch of the memory ended"),
     };
     let (mut measured, mut same_peer) = (measured?, same_peer?);
-    let busy = (server.cpu()? - cpu_before).as_secs_f64() / time.as_secs_f64();
+    let busy = (server.cpu()? - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
     let p99_ms = quantile(&mut measured.latencies_ms, 0.99);
     let same_peer_p99_ms = quantile(&mut same_peer.latencies_ms, 0.99);
     let mut table = Table::new(
         &format!("webhook: {UPLOADS} stalled uploads and {IDLE} idle connections of one peer"),
-        &["reviews from", "requests", "p50 ms", "p99 ms"],
+        &["reviews from", "requests", "p50 ms", "p99 ms", "longest until the first answer, ms"],
     );
-    for (name, latencies) in
-        [("another peer", &mut measured.latencies_ms), ("the same peer", &mut same_peer.latencies_ms)]
-    {
+    for (name, load) in [("another peer", &mut measured), ("the same peer", &mut same_peer)] {
+        let latencies = &mut load.latencies_ms;
         table.row([
             name.to_owned(),
             latencies.len().to_string(),
             format!("{:.2}", quantile(latencies, 0.5)),
             format!("{:.2}", quantile(latencies, 0.99)),
+            format!("{:.0}", load.connected_ms),
         ]);
     }
     table.print();

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -24,6 +24,9 @@ pub(super) const SERVER_NAME: &str = "webhook.sluice.test";
 
 /// No answer may take longer.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// Between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Where to and whom to trust.
 #[derive(Clone)]
@@ -71,8 +74,8 @@ impl Target {
         };
         let until = Instant::now() + ANSWER;
         loop {
-            match attempt().await {
-                Err(_) if Instant::now() < until => {}
+            match timeout(ANSWER, attempt()).await.context("no connection in time").flatten() {
+                Err(_) if Instant::now() < until => sleep(RETRY).await,
                 outcome => return outcome,
             }
         }
@@ -83,6 +86,8 @@ impl Target {
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) latencies_ms: Vec<f64>,
+    /// The longest time from the first attempt to connect to the first answer.
+    pub(super) connected_ms: f64,
     took: Duration,
 }
 
@@ -109,8 +114,11 @@ pub(super) async fn run(
     let total = u64::from(rate) * time.as_secs();
     let spacing = Duration::from_secs(1) / rate;
     let mut senders = Vec::new();
+    let mut connected_ms = 0.0_f64;
     for body in bodies.iter().cycle().take(connections as usize) {
+        let begin = Instant::now();
         senders.push(target.connect(body).await?);
+        connected_ms = connected_ms.max(begin.elapsed().as_secs_f64() * 1e3);
     }
     let begin = Instant::now() + Duration::from_millis(20);
     let mut lanes = JoinSet::new();
@@ -123,7 +131,7 @@ pub(super) async fn run(
     while let Some(lane) = lanes.join_next().await {
         latencies_ms.extend(lane??);
     }
-    Ok(Measured { latencies_ms, took: begin.elapsed() })
+    Ok(Measured { latencies_ms, connected_ms, took: begin.elapsed() })
 }
 
 /// One connection: each request at its time, or as soon as the one before is answered.

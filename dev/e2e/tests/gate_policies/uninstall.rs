@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use sluice_api::names;
 use sluice_e2e::Setup;
@@ -12,6 +13,15 @@ use crate::world::{SOON, Team, World, bed, gates, pod, policy_path};
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
 const GATE_NOTHING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/uninstall/gate-nothing.yaml");
+
+const KINDS: [&str; 6] = [
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind() {
@@ -52,16 +62,13 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
     };
     let (created, ()) = tokio::join!(creating, removing);
     assert!(created > 0);
-    for kind in [
-        "mutatingwebhookconfigurations",
-        "validatingwebhookconfigurations",
-        "mutatingadmissionpolicies",
-        "mutatingadmissionpolicybindings",
-        "validatingadmissionpolicies",
-        "validatingadmissionpolicybindings",
-    ] {
-        let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.unwrap();
-        assert_eq!(list.body["items"].as_array().map(Vec::len), Some(0), "{kind}: {list:?}");
+    // Longer than the operator takes to see that something is gone, and to put it back.
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        for kind in KINDS {
+            let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.unwrap();
+            assert_eq!(list.body["items"].as_array().map(Vec::len), Some(0), "{kind}: {list:?}");
+        }
     }
 }
 

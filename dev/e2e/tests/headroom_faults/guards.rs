@@ -17,7 +17,7 @@ use crate::world::{account, shared};
 
 const MASTERS: &[&str] = &["system:masters"];
 
-/// A namespace with the quota `rq` of 2 pods and 2 CPUs, and everyone who may write its status.
+/// A namespace with the quota `rq` of 2 pods and 2 CPUs, and all who may write its status.
 struct Stage {
     tenant: Tenant<'static>,
     webhook: Client,

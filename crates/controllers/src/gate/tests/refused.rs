@@ -105,10 +105,10 @@ fn room_of_a_release_without_an_answer_is_given_back_once_it_cannot_be_done_any_
     let again = asked(&mut story, 20_000);
     assert_eq!(&*again.name, "a", "b has no room yet");
     answer(&mut story, again, refused(), 20_000);
-    let again = asked(&mut story, 31_000);
+    let again = asked(&mut story, 61_000);
     assert_eq!(&*again.name, "a");
-    answer(&mut story, again, refused(), 31_000);
-    story.run(at(31_050));
+    answer(&mut story, again, refused(), 61_000);
+    story.run(at(61_050));
     assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
 }
 
@@ -119,6 +119,10 @@ fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says(
     story.see_all(at(0));
     let mut asked_at = Vec::new();
     for ms in 0..10_000 {
+        if ms % 10 == 0 {
+            story.server.create_pod(&format!("more-{ms}"), 400, 0);
+            story.see_all(at(ms));
+        }
         for action in story.state.plan(at(ms)) {
             if let Action::ListQuotas(namespace, _) = action {
                 asked_at.push(ms);
