@@ -6,3 +6,4 @@ pub mod gating;
 pub mod headroom;
 pub mod hooks;
 pub mod mtq_leftovers;
+mod status_write;

@@ -226,12 +226,12 @@ impl State {
     }
 
     fn counted_stage(&mut self, record: &PodRecord) -> Stage {
-        if let Some(field) = &record.unreadable {
+        let charge = Arc::clone(&record.charge);
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        if let Some(field) = record.unreadable.as_ref().filter(|_| !quotas.is_empty()) {
             let message = format!("counted with the largest amount there is: {field}");
             self.tell(record, reasons::UNREADABLE, message);
         }
-        let charge = Arc::clone(&record.charge);
-        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.book.apply(Claim::Counted, &quotas, &charge);
         self.dirty.extend(quotas.iter());
         Stage::Counted { charge, quotas }

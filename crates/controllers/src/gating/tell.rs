@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::{AAQ, names};
 use sluice_kube_ext::lease::WriteToken;
 use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::raw::{Call, send};
 use sluice_kube_ext::retry::{Failure, classify};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
@@ -20,11 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
 use super::status::{VERSION, patch};
+use crate::status_write::patch_status;
 
-const DEADLINE: Duration = Duration::from_secs(5);
 /// After writes, so that another writer of the same fields is not answered at its own speed.
 const PAUSE: Duration = Duration::from_secs(1);
-const MERGE_PATCH: &str = "application/merge-patch+json";
 
 impl GatingWatch {
     /// Writes who gates pods into the status of each `AAQ`: when one changes, and each time that API servers were asked. What
@@ -85,11 +82,8 @@ fn take(aaqs: &mut BTreeMap<String, AAQ>, delta: Delta<AAQ>) {
 async fn write(client: &Client, writes: &ApiWrites, name: &str, patch: &Value) {
     let (group, version, plural) = (names::GROUP, names::VERSION, names::AAQS);
     let path = format!("/apis/{group}/{version}/{plural}/{name}/status");
-    let body = Some((MERGE_PATCH, patch.to_string().into_bytes()));
-    let call = Call { method: Method::PATCH, path, body };
-    let write = async { send(client, call, DEADLINE).await?.check() };
-    match writes.record(plural, "patch", write).await {
-        Ok(_) => {}
+    match patch_status(client, writes, plural, &path, patch).await {
+        Ok(()) => {}
         // The watch tells of what is there now.
         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
         Err(error) => tracing::warn!(aaq = name, %error, "status not written"),

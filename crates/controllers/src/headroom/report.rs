@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Client;
@@ -15,7 +14,6 @@ use sluice_engine::{Amount, Format, Resource};
 use sluice_index::headroom::{HeadroomIndex, Policy};
 use sluice_kube_ext::lease::WriteToken;
 use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::raw::{Call, send};
 use sluice_kube_ext::retry::{Backoff, Failure, classify, process_seed};
 use sluice_window::Observed;
 use tokio::sync::Notify;
@@ -24,9 +22,8 @@ use tokio_util::sync::CancellationToken;
 use super::blocked::State;
 use super::sights::{Place, Sights};
 use super::status::{Covered, policy_patch, vmmrq_patch};
+use crate::status_write::patch_status;
 
-const DEADLINE: Duration = Duration::from_secs(5);
-const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
 /// compete with the raises and restores that it tells of.
 const COLLECT_TIME: Duration = Duration::from_secs(1);
@@ -92,7 +89,7 @@ impl Reporter {
                         continue;
                     }
                     let version = write.version.clone();
-                    match write.send(&client, &writes).await {
+                    match patch_status(&client, &writes, write.plural, &write.path, &write.patch).await {
                         Ok(()) => _ = desk.written.insert((write.plural, place), version),
                         // A watch tells of the version that is there now.
                         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
@@ -123,15 +120,6 @@ struct Write {
     path: String,
     version: String,
     patch: Value,
-}
-
-impl Write {
-    async fn send(&self, client: &Client, writes: &ApiWrites) -> kube::Result<()> {
-        let body = Some((MERGE_PATCH, self.patch.to_string().into_bytes()));
-        let call = Call { method: Method::PATCH, path: self.path.clone(), body };
-        let write = async { send(client, call, DEADLINE).await?.check() };
-        writes.record(self.plural, "patch", write).await
-    }
 }
 
 struct Desk {

@@ -1,6 +1,5 @@
 //! Sluice is removed as the README says, while pods wait and pods are created.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,7 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
     };
     wait::eventually(SOON, ungated, "nothing to be gated any more").await.unwrap();
 
-    let over = Arc::new(AtomicBool::new(false));
+    let over = AtomicBool::new(false);
     let creating = async {
         let mut count = 0;
         while !over.load(SeqCst) {

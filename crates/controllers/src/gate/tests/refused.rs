@@ -33,29 +33,15 @@ fn refused() -> Answer<PodWire> {
 }
 
 #[test]
-fn a_pod_whose_release_is_refused_holds_nobody_else_up() {
+fn a_pod_whose_release_is_refused_holds_up_no_other() {
     let mut story = Story::led();
     story.server.set_hard(1000);
     story.server.create_pod("a", 600, 1);
     story.server.create_pod("b", 600, 0);
     story.see_all(at(0));
-    let mut recorded = story.state.plan(at(0));
-    while let Some(action) = recorded.pop() {
-        match action {
-            Action::Record(record) => {
-                let answer = story.server.record(&record);
-                story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(0));
-            }
-            Action::Release(release) => {
-                assert_eq!(&*release.name, "a");
-                let refused = Answer::Refused("a policy says no".to_owned());
-                story.state.settle(Outcome::Released(release.pod, release.uid, refused), at(0));
-                break;
-            }
-            _ => {}
-        }
-        recorded.extend(story.state.plan(at(0)));
-    }
+    let release = asked(&mut story, 0);
+    assert_eq!(&*release.name, "a");
+    answer(&mut story, release, refused(), 0);
     story.run(at(50));
     assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
     assert!(story.told.iter().any(|tell| tell.message.contains("a policy says no")));
