@@ -29,11 +29,12 @@ test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
 .PHONY: soak
-soak: ## crashes at each write, faults, floods, scenarios from the field, the webhook alone: some minutes more
+soak: ## crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34: some minutes more
 	@$(CARGO) build --locked --workspace
 	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace \
 		--test headroom_faults --test headroom_tenants
 	@SLUICE_BINARY=$(TARGET)/debug/sluice SLUICE_GATING=webhook $(CARGO) test --locked --workspace --test e2e
+	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e
 
 .PHONY: lint
 lint: ## check format, clippy, generated files, dependencies
