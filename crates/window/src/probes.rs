@@ -58,7 +58,8 @@ impl Probes {
     /// because one quota is marked and it has no scopes. Then that one answer tells both.
     ///
     /// # Errors
-    /// When one of them did not in `time`. The error has its address and its last answer.
+    /// When one of them did not in `time`, or twice lets a probe on to quota admission that knows the mark: then its
+    /// policy is missing, and what is raised is open to all. The error has its address and its last answer.
     pub async fn know(
         &self,
         namespace: &str,
@@ -95,7 +96,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut unheeded) = (FIRST_PAUSE, 0);
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -106,6 +107,13 @@ impl Probes {
                 Ok(reply) => reply.status().message,
                 Err(error) => error.to_string(),
             };
+            // Once the mark may have become known between the two.
+            unheeded += u8::from(text == names::PROBE_DENIED && is_limited_by(&said, mark));
+            if unheeded == 2 {
+                return Err(
+                    format!("its policy {} does not heed the mark: {said}", names::LOCK_POLICY).into()
+                );
+            }
             if Instant::now() + pause >= end {
                 return Err(said.into());
             }
@@ -168,7 +176,34 @@ fn is_denial(reply: &Reply, text: &str) -> bool {
     reply.code == 403 && reply.status().message.contains(text)
 }
 
+/// Whether quota admission says that a quota has a mark of this opening, or a later one.
+fn is_limited_by(said: &str, mark: i64) -> bool {
+    let limit = said.split(&format!("limited: {MARK}=")).nth(1);
+    let digits =
+        limit.map(|limit| limit.split(|other: char| !other.is_ascii_digit()).next().unwrap_or_default());
+    digits.and_then(|digits| digits.parse::<i64>().ok()).is_some_and(|limit| limit >= mark)
+}
+
 fn probe(mark: i64) -> Result<Bytes, Arc<str>> {
     let probe = HeadroomProbe::new(names::PROBE_NAME, HeadroomProbeSpec { mark });
     serde_json::to_vec(&probe).map(Bytes::from).map_err(|error| error.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quota_admission_tells_which_mark_it_knows() {
+        let said = |limit: &str| {
+            format!(
+                "headroomprobes.quota.sluice.dev \"probe\" is forbidden: exceeded quota: a, requested: {MARK}=1, \
+                 used: {MARK}={limit}, limited: {MARK}={limit}"
+            )
+        };
+        assert!(is_limited_by(&said("1795350631391"), 1_795_350_631_391));
+        assert!(is_limited_by(&said("1795350631392"), 1_795_350_631_391), "the other quota's");
+        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of an opening before");
+        assert!(!is_limited_by(&said("0"), 1_795_350_631_391) && !is_limited_by("no such thing", 1));
+    }
 }

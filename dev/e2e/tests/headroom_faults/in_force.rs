@@ -1,66 +1,24 @@
 //! The admission policies are deleted, their API server is killed, Sluice is dead: nothing gets in, and it ends by the clock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_e2e::objects;
 use sluice_e2e::tenant::{SOON, Tenant, hard, used};
 use sluice_engine::headroom::MARK;
 use sluice_operator::{InstallOptions, admission_policies};
 use sluice_testbed::{Component, wait};
-use tokio::task::JoinHandle;
 
 use crate::account::Account;
 use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::world::{self, Turn, account, at_second, both, quotas_as};
-
-/// A tenant who wants to use the room that is made for a target.
-struct Intruder {
-    tried: Arc<AtomicUsize>,
-    entered: Arc<AtomicUsize>,
-    task: JoinHandle<()>,
-}
-
-impl Intruder {
-    fn of(tenant: &Tenant<'_>) -> Self {
-        let (tried, entered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (count, inside) = (Arc::clone(&tried), Arc::clone(&entered));
-        let pods: Api<Pod> = Api::namespaced(at_second(tenant.bed), tenant.name());
-        let mut pod = objects::pod("", &[("cpu", "1m"), ("memory", "1Mi")]);
-        (pod.metadata.name, pod.metadata.generate_name) = (None, Some("intruder-".to_owned()));
-        let task = tokio::spawn(async move {
-            loop {
-                let created = pods.create(&PostParams::default(), &pod).await;
-                count.fetch_add(1, Ordering::SeqCst);
-                inside.fetch_add(usize::from(created.is_ok()), Ordering::SeqCst);
-                tokio::task::yield_now().await;
-            }
-        });
-        Self { tried, entered, task }
-    }
-
-    fn stayed_outside(&self) {
-        assert!(self.tried.load(Ordering::SeqCst) > 20);
-        assert_eq!(self.entered.load(Ordering::SeqCst), 0, "other pods got in");
-    }
-}
-
-impl Drop for Intruder {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 async fn delete_policies(world: &Turn) {
     let (now, client) = (DeleteParams::default(), world.bed.admin().unwrap());
@@ -79,30 +37,39 @@ async fn put_back_policies(world: &Turn) {
     world.bed.apply_objects(deleted.flat_map(|each| [each.policy, each.binding])).await.unwrap();
 }
 
-/// The policies count for the whole cluster.
+/// By effect, for an API server goes on with what was deleted for up to a second.
+async fn until_missing(servers: &[Client], namespace: &str) {
+    let probe = HeadroomProbe::new(names::PROBE_NAME, HeadroomProbeSpec { mark: 0 });
+    let dry = PostParams { dry_run: true, ..Default::default() };
+    for server in servers {
+        let probes: Api<HeadroomProbe> = Api::namespaced(server.clone(), namespace);
+        let is_missing = || async { probes.create(&dry, &probe).await.ok() };
+        wait::eventually(SOON, is_missing, "the policies to be missing").await.unwrap();
+    }
+}
+
+/// That they were in force was proven before, and nothing says that they no longer are: the first raise notices, and ends
+/// without letting its target in. The policies count for the whole cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_that_are_deleted_under_migrations_let_nothing_in() {
-    const SCENES: usize = 3;
+async fn a_raise_without_policies_lets_no_target_in_and_one_goes_when_they_are_back() {
     let world = world::pair().await;
     let bed = world.bed;
     let servers = both(bed);
     let gate =
         Gate::start(&world, &account(bed, names::WEBHOOK).await, &servers.each_ref().map(String::as_str))
             .await;
-    let scenes = join_all((0..SCENES).map(|_| Scene::unlimited(bed, "deleted"))).await;
+    let scene = Scene::unlimited(bed, "deleted").await;
     gate.serve_all(bed).await;
-    let intruders: Vec<Intruder> = scenes.iter().map(|scene| Intruder::of(&scene.tenant)).collect();
-    for _ in 0..2 {
-        let begin = join_all(scenes.iter().map(|scene| async { scene.vm.migrate().await.unwrap() }));
-        let (migrations, ()) = tokio::join!(begin, delete_policies(&world));
-        put_back_policies(&world).await;
-        for (scene, migration) in scenes.iter().zip(&migrations) {
-            scene.settled(migration).await;
-            Account::of(bed, scene.tenant.name()).await.holds(2);
-            scene.reset().await;
-        }
-    }
-    intruders.iter().for_each(Intruder::stayed_outside);
+    delete_policies(&world).await;
+    until_missing(&[bed.admin().unwrap(), at_second(bed)], scene.tenant.name()).await;
+    let migration = scene.vm.migrate().await.unwrap();
+    let unproven = || async { (gate.endings("unproven").await >= 1).then_some(()) };
+    wait::eventually(SOON, unproven, "the raise to end").await.unwrap();
+    assert!(gate.webhook.program.log().contains("does not heed the mark"), "{}", gate.webhook.program.log());
+    scene.tenant.until_clear().await;
+    put_back_policies(&world).await;
+    scene.settled_when_woken(&migration).await;
+    Account::of(bed, scene.tenant.name()).await.holds(2);
 }
 
 /// A namespace with a pod and the quota `rq` of 4 pods, and how to mark it.
