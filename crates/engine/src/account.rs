@@ -1,11 +1,12 @@
 //! One quota's account, and the claims on the accounts of a [`Book`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::book::Book;
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
-use crate::queue::{ClassId, QuotaId, WaitKey};
+use crate::queue::{Age, ClassId, Front, QuotaId, WaitKey};
 use crate::resource::Resource;
 
 /// A quota: its ledger and who waits for it.
@@ -14,11 +15,81 @@ pub(crate) struct Account {
     pub(crate) ledger: Ledger,
     /// The head of each class that waits for this quota and could ever fit.
     pub(crate) heads: BTreeSet<(WaitKey, ClassId)>,
+    /// The pod of each of these classes that has waited longest.
+    pub(crate) eldest: BTreeSet<(Age, ClassId)>,
+    /// What these classes ask for.
+    needs: BTreeMap<Resource, Needs>,
     /// Classes that could not fit even if the quotas were empty.
     pub(crate) parked: BTreeSet<ClassId>,
     pub(crate) held: usize,
+    /// The class that room is kept for, with its quotas.
+    pub(crate) reserving: Option<(ClassId, Arc<[QuotaId]>)>,
+    /// Other quotas in which room is kept for a class that also takes from this one.
+    pub(crate) reserving_elsewhere: BTreeSet<(QuotaId, ClassId)>,
     /// What ends makes no room, see [`Book::freeze`].
     frozen: bool,
+}
+
+/// How much of one resource is asked for, by how many classes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Needs {
+    classes: usize,
+    amounts: BTreeMap<Amount, usize>,
+}
+
+impl Account {
+    pub(crate) fn enlist(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        self.eldest.insert((front.eldest.clone(), id));
+        if !self.heads.insert((front.head.clone(), id)) {
+            return;
+        }
+        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
+            let needs = self.needs.entry(resource.clone()).or_default();
+            needs.classes += 1;
+            *needs.amounts.entry(*amount).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn strike(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        self.eldest.remove(&(front.eldest.clone(), id));
+        if !self.heads.remove(&(front.head.clone(), id)) {
+            return;
+        }
+        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
+            let Some(needs) = self.needs.get_mut(resource) else { continue };
+            needs.classes -= 1;
+            if let Some(count) = needs.amounts.get_mut(amount) {
+                *count -= 1;
+                if *count == 0 {
+                    needs.amounts.remove(amount);
+                }
+            }
+            if needs.classes == 0 {
+                self.needs.remove(resource);
+            }
+        }
+    }
+
+    /// Whether the same classes wait in both.
+    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
+        self.heads == other.heads
+            && self.eldest == other.eldest
+            && self.needs == other.needs
+            && self.parked == other.parked
+    }
+
+    /// Whether none of the classes fits, because all ask for a resource of which there is less than the least of
+    /// them asks for. Costs time in the number of resources, not of classes.
+    pub(crate) fn is_full_for_all(&self) -> bool {
+        self.ledger.lines().iter().any(|line| {
+            let Some(needs) = self.needs.get(&line.resource) else { return false };
+            needs.classes == self.heads.len()
+                && needs
+                    .amounts
+                    .first_key_value()
+                    .is_some_and(|(least, _)| line.used().saturating_add(*least) > line.hard)
+        })
+    }
 }
 
 impl Book {
@@ -28,6 +99,7 @@ impl Book {
             if let Some(account) = self.accounts.get_mut(quota) {
                 account.ledger.apply(claim, charge);
             }
+            self.room_shrank(*quota);
         }
     }
 
@@ -36,7 +108,7 @@ impl Book {
         for quota in quotas {
             if let Some(account) = self.accounts.get_mut(quota) {
                 account.ledger.revert(claim, charge);
-                self.woken.insert(*quota);
+                self.wake(*quota);
             }
         }
     }
@@ -50,7 +122,7 @@ impl Book {
                 if account.frozen {
                     account.ledger.apply(Claim::InFlight, charge);
                 } else {
-                    self.woken.insert(*quota);
+                    self.wake(*quota);
                 }
             }
         }
@@ -72,7 +144,7 @@ impl Book {
             if let Some(account) = self.accounts.get_mut(quota) {
                 account.ledger.arrive(charge);
                 account.ledger.apply(Claim::Counted, charge);
-                self.woken.insert(*quota);
+                self.wake(*quota);
             }
         }
     }
@@ -84,7 +156,10 @@ impl Book {
         recorded: impl IntoIterator<Item = (Resource, Amount)>,
         unrecorded: &[&Charge],
     ) -> bool {
-        self.accounts.get_mut(&quota).is_some_and(|account| account.ledger.honour(recorded, unrecorded))
+        let added =
+            self.accounts.get_mut(&quota).is_some_and(|account| account.ledger.honour(recorded, unrecorded));
+        self.room_shrank(quota);
+        added
     }
 
     /// Until [`Self::forget_in_flight`], what ends stays taken: somebody else gives away room of this quota
@@ -102,7 +177,7 @@ impl Book {
             account.ledger.forget_in_flight()
         });
         if any {
-            self.woken.insert(quota);
+            self.wake(quota);
         }
         any
     }

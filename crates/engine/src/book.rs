@@ -1,19 +1,19 @@
-//! All ledgers and all waiting pods, and the decision which of them to release.
+//! All ledgers and all waiting pods; [`Book::decide`] says which of them to release.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::account::Account;
 use crate::charge::{Amount, Charge};
-use crate::ledger::{Claim, Ledger};
-use crate::queue::{ClassId, PodId, QuotaId, Reason, WaitClass, WaitKey};
+use crate::ledger::Ledger;
+use crate::queue::{ClassId, PodId, QuotaId, WaitClass, WaitKey};
 use crate::resource::Resource;
+use crate::sweep::Sweep;
 
 /// What a decision says about a pod or a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The pod fits; its charge is now [`Claim::Assumed`] in each of its quotas and it waits no more.
+    /// The pod fits; its charge is now [`Claim::Assumed`](crate::ledger::Claim) in each of its quotas and it waits no more.
     Release {
         /// The pod.
         pod: PodId,
@@ -26,7 +26,7 @@ pub enum Decision {
     Held {
         /// The class.
         class: ClassId,
-        /// Nobody in it was told anything yet.
+        /// None in it was told anything yet.
         first: bool,
     },
 }
@@ -41,8 +41,10 @@ pub struct Book {
     pub(crate) classes: HashMap<ClassId, WaitClass>,
     pub(crate) class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
     pub(crate) next_class: u32,
-    /// Quotas that may have got room since the last decision.
-    pub(crate) woken: HashSet<QuotaId>,
+    /// Quotas that may have got room: their waiting pods are to be looked at,
+    pub(crate) sweeps: HashMap<QuotaId, Sweep>,
+    /// in turn.
+    pub(crate) turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
     pub(crate) fresh: BTreeSet<ClassId>,
 }
@@ -56,8 +58,8 @@ impl Book {
 
     /// Closes an account. Pods that wait for the quota have to leave before.
     pub fn close(&mut self, quota: QuotaId) {
+        self.end_reservation(quota);
         self.accounts.remove(&quota);
-        self.woken.remove(&quota);
     }
 
     /// The ledger of a quota.
@@ -92,150 +94,69 @@ impl Book {
         kept
     }
 
-    /// A pod begins to wait. `quotas` must be sorted and not empty, and each must be open.
-    pub fn wait(&mut self, pod: PodId, key: WaitKey, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
+    /// A pod begins to wait, or goes on with it: it is seen waiting since `since_ms`, on any clock that
+    /// [`Book::decide`] is given too. `quotas` must be sorted and not empty, and each must be open.
+    pub fn wait(
+        &mut self,
+        pod: PodId,
+        key: WaitKey,
+        since_ms: u64,
+        charge: Arc<Charge>,
+        quotas: Arc<[QuotaId]>,
+    ) -> ClassId {
         let id = self.class_of(charge, quotas);
         let Some(class) = self.classes.get_mut(&id) else {
             return id;
         };
-        let old_head = class.head().map(|(key, _)| key.clone());
-        class.pods.insert(key, pod);
-        // Room that is kept for another pod is not kept from one that comes before it.
-        if class.reason.as_ref().is_none_or(|reason| reason.behind.is_some()) {
+        let old = class.front();
+        class.add(key, pod, since_ms);
+        let quotas = Arc::clone(&class.quotas);
+        let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| {
+            // Behind it a sweep may be, and it may be the one that room has to be kept for.
+            new.head < old.head || new.eldest < old.eldest
+        });
+        if is_first || class.reason.is_none() {
             self.fresh.insert(id);
         }
-        for quota in class.quotas.iter() {
+        for quota in quotas.iter() {
             if let Some(account) = self.accounts.get_mut(quota) {
                 account.held += 1;
             }
         }
-        self.move_head(id, old_head);
+        self.move_front(id, old.as_ref());
         id
     }
 
     /// A pod waits no more (deleted, changed, or no longer to be held). Returns whether it did wait.
     pub fn leave(&mut self, id: ClassId, key: &WaitKey) -> bool {
-        let Some(class) = self.classes.get_mut(&id) else {
+        let Some(class) = self.classes.get(&id) else {
             return false;
         };
-        let old_head = class.head().map(|(key, _)| key.clone());
-        let was_head = old_head.as_ref() == Some(key);
-        if class.pods.remove(key).is_none() {
+        let is_eldest = class.eldest().is_some_and(|(_, eldest)| eldest == key);
+        let quotas = Arc::clone(&class.quotas);
+        if self.take(id, key).is_none() {
             return false;
         }
+        for quota in quotas.iter().filter(|_| is_eldest) {
+            if self.is_reserving(*quota, id) {
+                self.end_reservation(*quota);
+                self.wake(*quota);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn take(&mut self, id: ClassId, key: &WaitKey) -> Option<PodId> {
+        let class = self.classes.get_mut(&id)?;
+        let old = class.front();
+        let pod = class.take(key)?;
         let quotas = Arc::clone(&class.quotas);
         for quota in quotas.iter() {
             if let Some(account) = self.accounts.get_mut(quota) {
                 account.held = account.held.saturating_sub(1);
-                // A head may have kept room for itself that others can have now.
-                if was_head {
-                    self.woken.insert(*quota);
-                }
             }
         }
-        self.move_head(id, old_head);
-        true
-    }
-
-    /// Whether there is anything to decide.
-    #[must_use]
-    pub fn has_news(&self) -> bool {
-        !self.woken.is_empty() || !self.fresh.is_empty()
-    }
-
-    /// Looks again at everybody who waits for this quota, at the next decision.
-    pub fn wake(&mut self, quota: QuotaId) {
-        self.woken.insert(quota);
-    }
-
-    /// Releases, in order, every pod that fits; smaller ones may pass a head that does not fit, unless that
-    /// head has waited since before `patience_since` (seconds since the epoch): then room is kept for it.
-    ///
-    /// Looks only at the classes of quotas that may have got room and at newly arrived pods.
-    pub fn decide(&mut self, patience_since: i64) -> Vec<Decision> {
-        let mut candidates: BinaryHeap<Reverse<(WaitKey, ClassId)>> = BinaryHeap::new();
-        let mut seen: HashSet<ClassId> = HashSet::new();
-        for quota in std::mem::take(&mut self.woken) {
-            let Some(account) = self.accounts.get(&quota) else {
-                continue;
-            };
-            for (key, class) in &account.heads {
-                if seen.insert(*class) {
-                    candidates.push(Reverse((key.clone(), *class)));
-                }
-            }
-        }
-        for class in std::mem::take(&mut self.fresh) {
-            if let Some((key, _)) = self.classes.get(&class).and_then(WaitClass::head)
-                && seen.insert(class)
-            {
-                candidates.push(Reverse((key.clone(), class)));
-            }
-        }
-        let mut decisions = Vec::new();
-        while let Some(Reverse((_, id))) = candidates.pop() {
-            let Some(reason) = self.reason_to_hold(id, patience_since) else {
-                let Some(released) = self.release_head(id) else { continue };
-                decisions.push(released);
-                if let Some((key, _)) = self.classes.get(&id).and_then(WaitClass::head) {
-                    candidates.push(Reverse((key.clone(), id)));
-                }
-                continue;
-            };
-            let Some(class) = self.classes.get_mut(&id) else { continue };
-            let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
-            let first = class.reason.replace(reason).is_none();
-            if !told {
-                decisions.push(Decision::Held { class: id, first });
-            }
-        }
-        decisions
-    }
-
-    fn release_head(&mut self, id: ClassId) -> Option<Decision> {
-        let class = self.classes.get(&id)?;
-        let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
-        let (key, pod) = class.head().map(|(key, pod)| (key.clone(), pod))?;
-        let woken_before: Vec<QuotaId> = quotas.iter().filter(|q| self.woken.contains(q)).copied().collect();
-        self.leave(id, &key);
-        // The head leaves because it takes its room, so nobody else got any.
-        for quota in quotas.iter().filter(|q| !woken_before.contains(q)) {
-            self.woken.remove(quota);
-        }
-        self.apply(Claim::Assumed, &quotas, &charge);
-        Some(Decision::Release { pod, charge, quotas })
-    }
-
-    fn reason_to_hold(&self, id: ClassId, patience_since: i64) -> Option<Reason> {
-        let class = self.classes.get(&id)?;
-        let (key, _) = class.head()?;
-        for quota in class.quotas.iter() {
-            let Some(account) = self.accounts.get(quota) else {
-                continue;
-            };
-            let excess = account.ledger.excess(&class.charge, None);
-            if !excess.is_empty() {
-                return Some(Reason { quota: *quota, excess, behind: None });
-            }
-        }
-        for quota in class.quotas.iter() {
-            let Some(account) = self.accounts.get(quota) else {
-                continue;
-            };
-            let Some((first, ahead)) = account.heads.first() else {
-                continue;
-            };
-            if *ahead == id || first >= key || first.created > patience_since {
-                continue;
-            }
-            let Some(ahead) = self.classes.get(ahead) else {
-                continue;
-            };
-            let excess = account.ledger.excess(&class.charge, Some(&ahead.charge));
-            if !excess.is_empty() {
-                return Some(Reason { quota: *quota, excess, behind: ahead.head().map(|(_, pod)| pod) });
-            }
-        }
-        None
+        self.move_front(id, old.as_ref());
+        Some(pod)
     }
 }

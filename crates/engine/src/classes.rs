@@ -1,11 +1,12 @@
 //! Keeping the classes of waiting pods and the accounts' lists of them in step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::book::Book;
 use crate::charge::Charge;
-use crate::queue::{ClassId, QuotaId, WaitClass, WaitKey};
+use crate::queue::{ClassId, Front, QuotaId, WaitClass};
 
 impl Book {
     pub(crate) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
@@ -16,7 +17,7 @@ impl Book {
         self.next_class = self.next_class.wrapping_add(1);
         self.class_ids.insert((Arc::clone(&charge), Arc::clone(&quotas)), id);
         let possible = self.could_fit(&quotas, &charge);
-        self.classes.insert(id, WaitClass { charge, quotas, pods: BTreeMap::new(), reason: None, possible });
+        self.classes.insert(id, WaitClass::new(charge, quotas, possible));
         id
     }
 
@@ -26,36 +27,36 @@ impl Book {
             .all(|quota| self.accounts.get(quota).is_none_or(|account| account.ledger.could_fit(charge)))
     }
 
-    /// Keeps the accounts' lists of heads right after a class has got another head, and forgets a class that
-    /// nobody waits in.
-    pub(crate) fn move_head(&mut self, id: ClassId, old_head: Option<WaitKey>) {
+    /// Keeps the accounts' lists right after pods of a class have come or gone, and forgets a class that nobody
+    /// waits in.
+    pub(crate) fn move_front(&mut self, id: ClassId, old: Option<&Front>) {
         let Some(class) = self.classes.get(&id) else {
             return;
         };
-        let new_head = class.head().map(|(key, _)| key.clone());
+        let new = class.front();
         for quota in class.quotas.iter() {
             let Some(account) = self.accounts.get_mut(quota) else {
                 continue;
             };
             if !class.possible {
-                if new_head.is_some() {
+                if new.is_some() {
                     account.parked.insert(id);
                 } else {
                     account.parked.remove(&id);
                 }
                 continue;
             }
-            if old_head == new_head {
+            if old == new.as_ref() {
                 continue;
             }
-            if let Some(old) = &old_head {
-                account.heads.remove(&(old.clone(), id));
+            if let Some(old) = old {
+                account.strike(id, old, &class.charge);
             }
-            if let Some(new) = &new_head {
-                account.heads.insert((new.clone(), id));
+            if let Some(new) = &new {
+                account.enlist(id, new, &class.charge);
             }
         }
-        if new_head.is_none()
+        if new.is_none()
             && let Some(class) = self.classes.remove(&id)
         {
             self.class_ids.remove(&(class.charge, class.quotas));
@@ -65,7 +66,8 @@ impl Book {
 
     /// The limits of a quota changed: which of its classes could ever fit, and look at all of them again.
     pub(crate) fn review(&mut self, quota: QuotaId) {
-        self.woken.insert(quota);
+        self.wake(quota);
+        self.room_shrank(quota);
         let Some(account) = self.accounts.get(&quota) else {
             return;
         };
@@ -75,34 +77,29 @@ impl Book {
             let Some(class) = self.classes.get(&id) else {
                 continue;
             };
+            // What it is told may change, whether it fits or not.
+            self.fresh.insert(id);
             let possible = self.could_fit(&class.quotas, &class.charge);
-            if possible == class.possible {
-                // Even an impossible class may have to be told another reason now.
-                if !possible {
-                    self.fresh.insert(id);
-                }
-                continue;
-            }
-            let Some((head, _)) = class.head().map(|(key, pod)| (key.clone(), pod)) else {
+            let Some(front) = class.front().filter(|_| possible != class.possible) else {
                 continue;
             };
-            for other in class.quotas.iter() {
+            let (quotas, charge) = (Arc::clone(&class.quotas), Arc::clone(&class.charge));
+            for other in quotas.iter() {
                 let Some(account) = self.accounts.get_mut(other) else {
                     continue;
                 };
                 if possible {
                     account.parked.remove(&id);
-                    account.heads.insert((head.clone(), id));
+                    account.enlist(id, &front, &charge);
                 } else {
-                    account.heads.remove(&(head.clone(), id));
+                    account.strike(id, &front, &charge);
                     account.parked.insert(id);
                 }
-                self.woken.insert(*other);
+                self.wake(*other);
             }
             if let Some(class) = self.classes.get_mut(&id) {
                 class.possible = possible;
             }
-            self.fresh.insert(id);
         }
     }
 
@@ -114,21 +111,23 @@ impl Book {
     pub fn audit_queue(&self) -> Result<(), String> {
         for (quota, account) in &self.accounts {
             let classes = || self.classes.iter().filter(|(_, class)| class.quotas.contains(quota));
-            let heads: BTreeSet<(WaitKey, ClassId)> = classes()
-                .filter(|(_, class)| class.possible)
-                .filter_map(|(id, class)| class.head().map(|(key, _)| (key.clone(), *id)))
-                .collect();
-            let parked: BTreeSet<ClassId> =
-                classes().filter(|(_, class)| !class.possible).map(|(id, _)| *id).collect();
-            let held: usize = classes().map(|(_, class)| class.pods.len()).sum();
-            if heads != account.heads || parked != account.parked || held != account.held {
+            let mut lists = Account::default();
+            for (id, class) in classes() {
+                match class.front() {
+                    Some(front) if class.possible => lists.enlist(*id, &front, &class.charge),
+                    _ => drop(lists.parked.insert(*id)),
+                }
+            }
+            let held: usize = classes().map(|(_, class)| class.pods().len()).sum();
+            if !account.lists_the_same(&lists) || held != account.held {
                 return Err(format!("comparing the queue of {quota:?} with its classes: they differ"));
             }
         }
         for (id, class) in &self.classes {
             let named = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
             let possible = self.could_fit(&class.quotas, &class.charge);
-            if class.pods.is_empty() || possible != class.possible || self.class_ids.get(&named) != Some(id) {
+            if class.pods().len() == 0 || possible != class.possible || self.class_ids.get(&named) != Some(id)
+            {
                 return Err(format!("comparing {id:?} with what is known of it: they differ"));
             }
         }

@@ -17,9 +17,11 @@ pub mod pod;
 pub mod quantity;
 pub mod queue;
 pub mod quota_spec;
+mod reservation;
 pub mod resource;
 pub mod scope;
 pub mod status;
+mod sweep;
 mod uid;
 mod uncounted;
 

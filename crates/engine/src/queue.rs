@@ -1,7 +1,7 @@
 //! The order in which pods wait, and the classes they wait in.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::charge::Charge;
@@ -30,6 +30,10 @@ pub struct WaitKey {
     /// Settles ties, so that the same input always gives the same order.
     pub uid: Uid,
 }
+
+/// How long a pod has waited, longest first: since when it is seen waiting (milliseconds of the caller's clock), then
+/// its place in the order.
+pub(crate) type Age = (u64, WaitKey);
 
 /// Why pods of a class are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +65,28 @@ impl Reason {
 pub struct WaitClass {
     pub(crate) charge: Arc<Charge>,
     pub(crate) quotas: Arc<[QuotaId]>,
-    pub(crate) pods: BTreeMap<WaitKey, PodId>,
+    pods: BTreeMap<WaitKey, (PodId, u64)>,
+    ages: BTreeSet<Age>,
     pub(crate) reason: Option<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
     /// nor does it reserve any.
     pub(crate) possible: bool,
 }
 
+/// The pods that stand for a class in the lists of its quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// The first in the order.
+    pub(crate) head: WaitKey,
+    /// The one that has waited longest.
+    pub(crate) eldest: Age,
+}
+
 impl WaitClass {
+    pub(crate) fn new(charge: Arc<Charge>, quotas: Arc<[QuotaId]>, possible: bool) -> Self {
+        Self { charge, quotas, pods: BTreeMap::new(), ages: BTreeSet::new(), reason: None, possible }
+    }
+
     /// What each pod of the class takes.
     #[must_use]
     pub fn charge(&self) -> &Arc<Charge> {
@@ -83,7 +101,7 @@ impl WaitClass {
 
     /// The pods in their order.
     pub fn pods(&self) -> impl ExactSizeIterator<Item = PodId> {
-        self.pods.values().copied()
+        self.pods.values().map(|(pod, _)| *pod)
     }
 
     /// Why they are held, once it was looked at.
@@ -92,7 +110,32 @@ impl WaitClass {
         self.reason.as_ref()
     }
 
-    pub(crate) fn head(&self) -> Option<(&WaitKey, PodId)> {
-        self.pods.first_key_value().map(|(key, pod)| (key, *pod))
+    pub(crate) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {
+        self.ages.insert((since_ms, key.clone()));
+        self.pods.insert(key, (pod, since_ms));
+    }
+
+    pub(crate) fn take(&mut self, key: &WaitKey) -> Option<PodId> {
+        let (pod, since_ms) = self.pods.remove(key)?;
+        self.ages.remove(&(since_ms, key.clone()));
+        Some(pod)
+    }
+
+    /// None if nobody waits in it.
+    pub(crate) fn front(&self) -> Option<Front> {
+        let (head, _) = self.pods.first_key_value()?;
+        Some(Front { head: head.clone(), eldest: self.ages.first()?.clone() })
+    }
+
+    pub(crate) fn head(&self) -> Option<&WaitKey> {
+        self.pods.first_key_value().map(|(key, _)| key)
+    }
+
+    pub(crate) fn eldest(&self) -> Option<&Age> {
+        self.ages.first()
+    }
+
+    pub(crate) fn pod(&self, key: &WaitKey) -> Option<PodId> {
+        self.pods.get(key).map(|(pod, _)| *pod)
     }
 }

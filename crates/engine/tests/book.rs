@@ -17,10 +17,12 @@ use sluice_engine::{
 };
 
 const QUOTAS: u32 = 3;
-/// Nobody has waited long enough to have room kept.
-const PATIENT: i64 = i64::MIN;
-/// Everybody has.
-const IMPATIENT: i64 = i64::MAX;
+/// As many looks as it takes.
+const ALL: usize = usize::MAX;
+/// None has waited long enough to have room kept.
+const PATIENT: Option<u64> = None;
+/// All have.
+const IMPATIENT: Option<u64> = Some(u64::MAX);
 
 fn units(amount: i128) -> Amount {
     Amount::from_nanos(amount * 1_000_000_000)
@@ -43,6 +45,7 @@ enum Step {
     Wait {
         priority: i32,
         created: i64,
+        since: u64,
         cpu: i128,
         memory: i128,
         quotas: u8,
@@ -61,29 +64,32 @@ enum Step {
         cpu: i128,
         memory: i128,
     },
-    /// The moment since which nobody is patient any more comes so much nearer.
+    /// The moment since which none is patient any more comes so much nearer.
     Decide {
-        later: i64,
+        later: u64,
+        looks: usize,
     },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..3, 0..50i64, 0..6i128, 0..4i128, 1..8u8).prop_map(|(priority, created, cpu, memory, quotas)| {
-            Step::Wait { priority, created, cpu, memory, quotas }
-        }),
+        8 => (0..3, 0..50i64, 1..50u64, 0..6i128, 0..4i128, 1..8u8)
+            .prop_map(|(priority, created, since, cpu, memory, quotas)| {
+                Step::Wait { priority, created, since, cpu, memory, quotas }
+            }),
         2 => any::<usize>().prop_map(|at| Step::Leave { at }),
         3 => any::<usize>().prop_map(|at| Step::End { at }),
         2 => any::<usize>().prop_map(|at| Step::Confirm { at }),
         1 => (0..QUOTAS, 0..12i128, 0..12i128)
             .prop_map(|(quota, cpu, memory)| Step::Hard { quota, cpu, memory }),
-        4 => (0..20i64).prop_map(|later| Step::Decide { later }),
+        4 => (0..20u64, 1..4usize).prop_map(|(later, looks)| Step::Decide { later, looks }),
     ]
 }
 
 #[derive(Clone, Debug)]
 struct Waiting {
     key: WaitKey,
+    since: u64,
     class: ClassId,
     charge: Arc<Charge>,
     quotas: Arc<[QuotaId]>,
@@ -103,7 +109,7 @@ struct World {
     waiting: BTreeMap<PodId, Waiting>,
     released: BTreeMap<PodId, Released>,
     next: u32,
-    patience_since: i64,
+    impatient_since: u64,
     /// Every decision so far.
     decided: Vec<Decision>,
 }
@@ -121,22 +127,23 @@ impl World {
             waiting: BTreeMap::new(),
             released: BTreeMap::new(),
             next: 0,
-            patience_since: -1,
+            impatient_since: 0,
             decided: Vec::new(),
         }
     }
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Wait { priority, created, cpu, memory, quotas } => {
+            Step::Wait { priority, created, since, cpu, memory, quotas } => {
                 let pod = PodId(self.next);
                 let key = key(self.next, *priority, *created);
                 self.next += 1;
                 let charge = Arc::new(charge(*cpu, *memory));
                 let quotas: Arc<[QuotaId]> =
                     (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0).map(QuotaId).collect();
-                let class = self.book.wait(pod, key.clone(), Arc::clone(&charge), Arc::clone(&quotas));
-                self.waiting.insert(pod, Waiting { key, class, charge, quotas });
+                let class =
+                    self.book.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
+                self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
             }
             Step::Leave { at } => {
                 if let Some(pod) = nth(&self.waiting, *at) {
@@ -165,18 +172,30 @@ impl World {
                 assert!(self.book.replace_hard(QuotaId(*quota), limits));
                 self.hard[*quota as usize] = (*cpu, *memory);
             }
-            Step::Decide { later } => {
-                self.patience_since += later;
-                self.decide();
+            Step::Decide { later, looks } => {
+                self.impatient_since += later;
+                self.decide(*looks);
             }
         }
         self.check_sums();
     }
 
-    fn decide(&mut self) {
-        let patience_since = self.patience_since;
-        let decisions = self.book.decide(patience_since);
-        for decision in &decisions {
+    /// In slices of so many looks, until all is decided.
+    fn decide(&mut self, looks: usize) {
+        loop {
+            let decisions = self.book.decide(Some(self.impatient_since), looks);
+            self.heed(&decisions);
+            self.decided.extend(decisions);
+            if !self.book.has_news() {
+                break;
+            }
+        }
+        self.check_all_was_decided();
+        assert_eq!(self.book.decide(Some(self.impatient_since), ALL), [], "deciding again changes nothing");
+    }
+
+    fn heed(&mut self, decisions: &[Decision]) {
+        for decision in decisions {
             let Decision::Release { pod, charge, quotas } = decision else { continue };
             let was = self.waiting.remove(pod).expect("only who waits is released");
             assert_eq!((&was.charge, &was.quotas), (charge, quotas));
@@ -194,29 +213,36 @@ impl World {
                 }
             }
         }
-        self.check_all_was_decided();
-        self.decided.extend(decisions);
-        assert!(!self.book.has_news());
-        assert_eq!(self.book.decide(patience_since), [], "deciding again changes nothing");
     }
 
-    /// Who fits is held only behind somebody of the same quota who comes before and has waited long.
+    fn fits(&self, pod: &Waiting, quota: QuotaId) -> bool {
+        self.book.ledger(quota).unwrap().excess(&pod.charge, None).is_empty()
+    }
+
+    /// For whom room of a quota is kept: of those that are impatient and that no other quota is in the way of, the one
+    /// that has waited longest.
+    fn kept_for(&self, quota: QuotaId) -> Option<&Waiting> {
+        let waiting = self.waiting.values().filter(|pod| pod.quotas.contains(&quota));
+        let could = |pod: &&Waiting| {
+            pod.quotas.iter().all(|quota| self.book.ledger(*quota).unwrap().could_fit(&pod.charge))
+                && pod.quotas.iter().all(|other| *other == quota || self.fits(pod, *other))
+        };
+        let impatient = waiting.filter(|pod| pod.since <= self.impatient_since).filter(could);
+        impatient.min_by_key(|pod| (pod.since, pod.key.clone()))
+    }
+
+    /// A pod that fits is held only where room is kept for another one.
     fn check_all_was_decided(&self) {
         for held in self.waiting.values() {
-            let fits = held
-                .quotas
-                .iter()
-                .all(|quota| self.book.ledger(*quota).unwrap().excess(&held.charge, None).is_empty());
-            let behind = self.waiting.values().any(|first| {
-                first.key < held.key
-                    && first.key.created <= self.patience_since
-                    && first.quotas.iter().filter(|quota| held.quotas.contains(quota)).any(|quota| {
-                        let sums = self.book.ledger(*quota).unwrap();
-                        sums.could_fit(&first.charge)
-                            && !sums.excess(&held.charge, Some(&first.charge)).is_empty()
-                    })
+            let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
+            let is_kept = held.quotas.iter().any(|quota| {
+                self.kept_for(*quota).filter(|first| first.class != held.class).is_some_and(|first| {
+                    let sums = self.book.ledger(*quota).unwrap();
+                    !sums.excess(&held.charge, Some(&first.charge)).is_empty()
+                })
             });
-            assert!(!fits || behind, "{held:?} fits and is held");
+            assert!(!fits || is_kept, "{held:?} fits and is held");
+            assert!(self.book.class(held.class).unwrap().reason().is_some(), "{held:?} was not looked at");
         }
     }
 
@@ -260,7 +286,7 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        world.decide();
+        world.decide(ALL);
     }
 
     #[test]
@@ -273,26 +299,31 @@ proptest! {
         prop_assert_eq!(one.decided, other.decided);
     }
 
-    /// Who came first to the book does not matter, only who comes first in the order.
+    /// Who came first to the book does not matter, only who comes first in the order; in whatever slices.
     #[test]
     fn arrival_does_not_matter_but_the_order_does(
-        pods in proptest::collection::vec((0..3, 0..9i64, 1..6i128), 1..30),
+        pods in proptest::collection::vec((0..3, 0..9i64, 1..6i128, 1..8u8), 1..30),
         shuffle in any::<u64>(),
+        looks in 1..6usize,
     ) {
+        let key_of = |at: usize| key(u32::try_from(at).unwrap(), pods[at].0, pods[at].1);
+        let quotas_of = |at: usize| -> Vec<u32> { (0..QUOTAS).filter(|quota| pods[at].3 & (1 << quota) != 0).collect() };
         let release = |order: &[usize]| {
             let mut book = Book::default();
-            book.open(QuotaId(0), ledger(20, 100));
-            for at in order {
-                let (priority, created, cpu) = pods[*at];
-                let id = u32::try_from(*at).unwrap();
-                let quotas = Arc::from([QuotaId(0)]);
-                book.wait(PodId(id), key(id, priority, created), Arc::new(charge(cpu, 1)), quotas);
+            for quota in (0..QUOTAS).map(QuotaId) {
+                book.open(quota, ledger(20, 100));
             }
-            let released = book.decide(PATIENT).into_iter().filter_map(|decision| match decision {
-                Decision::Release { pod, .. } => Some(pod.0 as usize),
-                Decision::Held { .. } => None,
-            });
-            released.collect::<Vec<_>>()
+            for at in order {
+                let id = PodId(u32::try_from(*at).unwrap());
+                let takes = Arc::new(charge(pods[*at].2, 1));
+                book.wait(id, key_of(*at), 1, takes, quotas_of(*at).into_iter().map(QuotaId).collect());
+            }
+            let mut all = Vec::new();
+            while book.has_news() {
+                all.extend(released(book.decide(PATIENT, looks)).into_iter().map(|pod| pod as usize));
+            }
+            all.sort_unstable();
+            all
         };
         let forward: Vec<usize> = (0..pods.len()).collect();
         let mut shuffled = forward.clone();
@@ -301,15 +332,14 @@ proptest! {
         prop_assert_eq!(&released, &release(&shuffled));
         // Back-fill is exactly this: in the order, each that still fits.
         let mut order = forward;
-        order.sort_by_key(|at| key(u32::try_from(*at).unwrap(), pods[*at].0, pods[*at].1));
-        let mut room = 20;
+        order.sort_by_key(|at| key_of(*at));
+        let mut room = [20; QUOTAS as usize];
         order.retain(|at| {
-            let fits = pods[*at].2 <= room;
-            if fits {
-                room -= pods[*at].2;
-            }
+            let fits = quotas_of(*at).iter().all(|quota| pods[*at].2 <= room[*quota as usize]);
+            quotas_of(*at).iter().filter(|_| fits).for_each(|quota| room[*quota as usize] -= pods[*at].2);
             fits
         });
+        order.sort_unstable();
         prop_assert_eq!(released, order);
     }
 
@@ -335,40 +365,152 @@ proptest! {
     }
 }
 
+fn quotas<const N: usize>(ids: [u32; N]) -> Arc<[QuotaId]> {
+    ids.map(QuotaId).into()
+}
+
+fn released(decisions: Vec<Decision>) -> Vec<u32> {
+    let pods = decisions.into_iter().filter_map(|decision| match decision {
+        Decision::Release { pod, .. } => Some(pod.0),
+        Decision::Held { .. } => None,
+    });
+    pods.collect()
+}
+
 #[test]
-fn a_patient_head_keeps_the_room_that_becomes_free() {
+fn room_that_becomes_free_is_kept_for_whoever_has_waited_long() {
     let mut book = Book::default();
     book.open(QuotaId(0), ledger(10, 100));
-    let quotas: Arc<[QuotaId]> = Arc::from([QuotaId(0)]);
+    let quotas = quotas([0]);
     book.apply(Claim::Counted, &quotas, &charge(8, 0));
-    book.wait(PodId(1), key(1, 0, 1), Arc::new(charge(6, 0)), Arc::clone(&quotas));
-    book.wait(PodId(2), key(2, 0, 2), Arc::new(charge(1, 0)), Arc::clone(&quotas));
-    let released = |decisions: Vec<Decision>| -> Vec<u32> {
-        let pods = decisions.into_iter().filter_map(|decision| match decision {
-            Decision::Release { pod, .. } => Some(pod.0),
-            Decision::Held { .. } => None,
-        });
-        pods.collect()
-    };
-    assert_eq!(released(book.decide(IMPATIENT)), [], "2 are free, and kept for the first");
+    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    book.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&quotas));
+    assert_eq!(released(book.decide(IMPATIENT, ALL)), [], "2 are free, and kept for the first");
     book.end(Claim::Counted, &quotas, &charge(3, 0));
-    assert_eq!(released(book.decide(IMPATIENT)), [], "5 are free, and kept");
+    assert_eq!(released(book.decide(IMPATIENT, ALL)), [], "5 are free, and kept");
     book.end(Claim::Counted, &quotas, &charge(2, 0));
-    assert_eq!(released(book.decide(IMPATIENT)), [1, 2], "7 are free: enough for both");
+    assert_eq!(released(book.decide(IMPATIENT, ALL)), [1, 2], "7 are free: enough for both");
+}
+
+/// One unit becomes free at a time, and each time a young pod of higher priority is there that would take it.
+#[test]
+fn younger_pods_of_higher_priority_do_not_starve_one_that_has_waited_long() {
+    let mut book = Book::default();
+    book.open(QuotaId(0), ledger(10, 100));
+    let quotas = quotas([0]);
+    book.apply(Claim::Counted, &quotas, &charge(10, 0));
+    book.wait(PodId(0), key(0, 0, 0), 0, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    let mut took = Vec::new();
+    for round in 1..=20 {
+        book.end(Claim::Counted, &quotas, &charge(1, 0));
+        let young = key(round, 9, i64::from(round));
+        book.wait(PodId(round), young, u64::from(round), Arc::new(charge(1, 0)), Arc::clone(&quotas));
+        took = released(book.decide(Some(0), ALL));
+        if !took.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(took.first(), Some(&0), "it goes as soon as 6 have become free");
+    assert_eq!(book.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used(), units(10));
+}
+
+/// Of the same charge, and so of the same class.
+#[test]
+fn among_equals_too_room_is_kept_for_whoever_has_waited_long() {
+    let mut book = Book::default();
+    book.open(QuotaId(0), ledger(10, 100));
+    let (quotas, same) = (quotas([0]), Arc::new(charge(5, 0)));
+    book.apply(Claim::Counted, &quotas, &charge(10, 0));
+    book.wait(PodId(1), key(1, 0, 1), 1, Arc::clone(&same), Arc::clone(&quotas));
+    book.wait(PodId(2), key(2, 9, 2), 2, Arc::clone(&same), Arc::clone(&quotas));
+    assert_eq!(released(book.decide(Some(1), ALL)), []);
+    book.end(Claim::Counted, &quotas, &charge(5, 0));
+    assert_eq!(released(book.decide(Some(1), ALL)), [1]);
+}
+
+/// It could not go anyway; and when it can, room is kept for it again.
+#[test]
+fn a_pod_that_another_quota_is_in_the_way_of_keeps_nothing() {
+    let mut book = Book::default();
+    let (own, shared, both) = (quotas([0]), quotas([1]), quotas([0, 1]));
+    book.open(QuotaId(0), ledger(4, 100));
+    book.open(QuotaId(1), ledger(10, 100));
+    book.apply(Claim::Counted, &own, &charge(4, 0));
+    book.apply(Claim::Counted, &shared, &charge(9, 0));
+    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(2, 0)), Arc::clone(&both));
+    book.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&shared));
+    assert_eq!(released(book.decide(IMPATIENT, ALL)), [2], "both are in the way of the first");
+    book.end(Claim::Counted, &own, &charge(2, 0));
+    book.end(Claim::Assumed, &shared, &charge(1, 0));
+    book.wait(PodId(3), key(3, 0, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
+    assert_eq!(
+        released(book.decide(IMPATIENT, ALL)),
+        [],
+        "only the shared one is in its way, which keeps its room"
+    );
+    book.apply(Claim::Counted, &own, &charge(1, 0));
+    assert!(book.has_news(), "its own is in its way again");
+    assert_eq!(released(book.decide(IMPATIENT, ALL)), [3]);
+}
+
+/// As many different pods as a tenant likes: each decision looks at so many, and the pods of others are not behind them.
+#[test]
+fn a_long_queue_is_worked_off_in_slices_and_delays_no_other() {
+    const SLICE: usize = 64;
+    let mut book = Book::default();
+    let (long, short) = (quotas([0]), quotas([1]));
+    book.open(QuotaId(0), ledger(10_000, 10_000));
+    book.open(QuotaId(1), ledger(10, 10));
+    book.apply(Claim::Counted, &long, &charge(5_000, 5_000));
+    // Each asks for too much of one of the two, and there is enough of either for another one.
+    for pod in 0..5_000 {
+        let much = 5_001 + i128::from(pod / 2);
+        let needs = if pod % 2 == 0 { charge(much, 1) } else { charge(1, much) };
+        book.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, Arc::new(needs), Arc::clone(&long));
+    }
+    while book.has_news() {
+        assert_eq!(released(book.decide(PATIENT, SLICE)), []);
+    }
+    book.wait(PodId(9_998), key(9_998, 0, 9_998), 1, Arc::new(charge(40, 40)), Arc::clone(&long));
+    assert_eq!(released(book.decide(PATIENT, SLICE)), [9_998]);
+    book.end(Claim::Assumed, &long, &charge(40, 40));
+    book.wait(PodId(9_999), key(9_999, 0, 9_999), 1, Arc::new(charge(1, 1)), Arc::clone(&short));
+    assert_eq!(released(book.decide(PATIENT, SLICE)), [9_999], "while the other queue is swept");
+    assert!(book.has_news(), "which one decision has not done");
+}
+
+/// All ask for a place, and there is none: that is one look, not 5,000.
+#[test]
+fn a_queue_in_which_none_can_fit_is_not_searched() {
+    let mut book = Book::default();
+    let quotas = quotas([0]);
+    let of = |cpu| Charge::from_pairs([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(cpu))]);
+    book.open(QuotaId(0), Ledger::new([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(1_000_000))]));
+    book.apply(Claim::Counted, &quotas, &of(1));
+    for pod in 0..5_000 {
+        let charge = Arc::new(of(i128::from(pod) + 1));
+        book.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, charge, Arc::clone(&quotas));
+    }
+    while book.has_news() {
+        assert_eq!(released(book.decide(PATIENT, ALL)), []);
+    }
+    book.end(Claim::Counted, &quotas, &of(1));
+    assert_eq!(released(book.decide(PATIENT, 4)), [0]);
+    assert!(!book.has_news());
 }
 
 #[test]
 fn what_ends_in_a_frozen_account_makes_no_room_until_it_thaws() {
     let mut book = Book::default();
     book.open(QuotaId(0), ledger(10, 100));
-    let quotas: Arc<[QuotaId]> = Arc::from([QuotaId(0)]);
+    let quotas = quotas([0]);
     book.apply(Claim::Assumed, &quotas, &charge(8, 0));
     book.freeze(QuotaId(0));
-    book.wait(PodId(1), key(1, 0, 1), Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
     book.end(Claim::Assumed, &quotas, &charge(8, 0));
-    assert!(book.decide(PATIENT).iter().all(|decision| matches!(decision, Decision::Held { .. })));
+    assert!(book.decide(PATIENT, ALL).iter().all(|decision| matches!(decision, Decision::Held { .. })));
     assert!(book.forget_in_flight(QuotaId(0)));
-    assert!(matches!(book.decide(PATIENT).as_slice(), [Decision::Release { .. }]));
+    assert!(matches!(book.decide(PATIENT, ALL).as_slice(), [Decision::Release { .. }]));
     book.revert(Claim::Assumed, &quotas, &charge(6, 0));
     assert_eq!(book.ledger(QuotaId(0)), Some(&ledger(10, 100)), "an exact inverse, frozen or not");
 }

@@ -46,7 +46,7 @@ pub struct ControllerArgs {
     namespace: String,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// How long smaller pods may pass the first in the queue before room is kept for it, in seconds
+    /// How long others may pass a waiting pod, smaller ones or of higher priority, before room is kept for it, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     queue_patience: u32,
     /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds;
@@ -106,7 +106,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     }
 
     let mut config = GateConfig::new(names::GATE, ChargeRules::for_minor(version.minor));
-    config.patience_s = i64::from(args.queue_patience);
+    config.patience_ms = u64::from(args.queue_patience) * 1000;
     config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();

@@ -9,8 +9,8 @@ pub struct GateConfig {
     pub gate: &'static str,
     /// Rules of charging that depend on the server's version.
     pub rules: ChargeRules,
-    /// How long the first of the waiting pods lets smaller ones pass before room is kept for it, in seconds.
-    pub patience_s: i64,
+    /// How long a waiting pod lets others pass before room is kept for it.
+    pub patience_ms: u64,
     /// For how long usage that is recorded but not found among the pods is honoured: longer than any request
     /// of a predecessor can be under way.
     pub in_flight_grace_ms: u64,
@@ -30,7 +30,7 @@ impl GateConfig {
         Self {
             gate,
             rules,
-            patience_s: 60,
+            patience_ms: 60_000,
             in_flight_grace_ms: 30_000,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,

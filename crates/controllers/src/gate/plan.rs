@@ -11,6 +11,9 @@ use super::message::{exceeded, reasons};
 use super::stage::Stage;
 use super::state::{InFlight, State};
 
+/// How many classes of waiting pods are looked at before others get at the state: about half a millisecond's work.
+const LOOKS: usize = 256;
+
 /// Which pods of a class are told why they are held.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Told {
@@ -45,6 +48,9 @@ impl State {
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
+        if self.leading && self.book.has_news() {
+            return Some(0);
+        }
         let overdue = self.pods.next_overdue().map(|at| {
             now.mono_ms + u64::try_from(at.saturating_sub(now.unix_s())).unwrap_or(0).saturating_mul(1000)
         });
@@ -92,8 +98,9 @@ impl State {
     }
 
     fn decide(&mut self, now: Moment) {
-        let patience_since = now.unix_s().saturating_sub(self.config.patience_s);
-        for decision in self.book.decide(patience_since) {
+        // Whoever came before this process waits since it was first seen here.
+        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
+        for decision in self.book.decide(impatient_since_ms, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
                     self.next_serial += 1;

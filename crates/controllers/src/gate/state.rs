@@ -266,7 +266,8 @@ impl State {
             return Stage::Free { cleared: false };
         }
         self.dirty.extend(quotas.iter());
-        let class = self.book.wait(id, record.wait_key(), Arc::clone(&record.charge), quotas);
+        let since_ms = *self.seen_ms.entry(id).or_insert(now.mono_ms);
+        let class = self.book.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
         if self.leading {
             self.tell_class(class, super::plan::Told::Only(id));
         }

@@ -34,16 +34,21 @@ impl Row {
     }
 }
 
-/// Queues of 10, 1,000 and 100,000 pods with as many different charges in each; then one with more charges.
+/// No pod has waited long enough to have room kept.
+const NO_RESERVATION: Option<u64> = None;
+
+/// How many classes a controller looks at before others get at its state.
+const LOOKS: usize = 256;
+
+/// Queues of 10, 1,000 and 100,000 pods with as many different charges in each; then two with more charges.
 pub(super) fn measure(quick: bool) -> Vec<Row> {
     let events = if quick { 2_000 } else { 20_000 };
-    let shapes = [(10, CLASSES), (1_000, CLASSES), (100_000, CLASSES), (100_000, 1_000)];
+    let shapes = [(10, CLASSES), (1_000, CLASSES), (100_000, CLASSES), (100_000, 1_000), (50_000, 50_000)];
     shapes
         .into_iter()
         .map(|(waiting, classes)| {
             say(&format!("engine: decisions with {waiting} waiting pods, {classes} different charges"));
-            // What is decided in a long queue of many charges looks at each of them.
-            Queue::new(waiting, classes).measure(if classes > CLASSES { events / 20 } else { events })
+            Queue::new(waiting, classes).measure(events)
         })
         .collect()
 }
@@ -54,6 +59,72 @@ pub(super) fn growth(rows: &[Row]) -> Option<f64> {
         rows.iter().find(|row| row.classes == CLASSES && row.waiting == waiting).map(|row| row.event_ns)
     };
     Some(of(100_000)? / of(10)?)
+}
+
+/// What the worst queue costs.
+pub(super) struct Sweep {
+    waiting: u32,
+    slice_p99_ns: f64,
+    whole_ns: f64,
+}
+
+impl Sweep {
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "different_charges": self.waiting,
+            "slice_p99_ns": round(self.slice_p99_ns, 0),
+            "whole_ns": round(self.whole_ns, 0),
+        })
+    }
+
+    pub(super) fn cells(&self) -> [String; 3] {
+        [
+            self.waiting.to_string(),
+            format!("{:.0}", self.slice_p99_ns / 1e3),
+            format!("{:.1}", self.whole_ns / 1e6),
+        ]
+    }
+}
+
+/// The worst queue that a tenant can make: all charges differ, and none of them fits although of each resource there is
+/// enough for some of them; so all have to be looked at, in slices, after each pod that ends.
+pub(super) fn measure_sweep(quick: bool) -> Sweep {
+    const HALF: i128 = 1 << 20;
+    let waiting = 50_000;
+    say(&format!("engine: sweeps of {waiting} different charges that all have to be looked at"));
+    let quota = QuotaId(1);
+    let quotas: Arc<[QuotaId]> = Arc::from([quota]);
+    let of = |cpu, memory| {
+        let amounts = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
+        Charge::from_pairs(amounts.map(|(resource, amount)| (resource, Amount::from_nanos(amount))))
+    };
+    let mut book = Book::default();
+    let hard = [Resource::Cpu, Resource::Memory].map(|resource| (resource, Amount::from_nanos(2 * HALF)));
+    book.open(quota, Ledger::new(hard));
+    book.apply(Claim::Counted, &quotas, &of(HALF, HALF));
+    for pod in 0..waiting {
+        let much = HALF + 1 + i128::from(pod / 2);
+        let charge = if pod % 2 == 0 { of(much, 1) } else { of(1, much) };
+        let key = WaitKey { priority: Reverse(0), created: i64::from(pod), uid: Uid::Uuid(u128::from(pod)) };
+        book.wait(PodId(pod), key, 0, Arc::new(charge), Arc::clone(&quotas));
+    }
+    while book.has_news() {
+        book.decide(NO_RESERVATION, usize::MAX);
+    }
+    let (mut slices, mut sweeps) = (Vec::new(), Vec::new());
+    for _ in 0..if quick { 5 } else { 50 } {
+        book.wake(quota);
+        let mut whole = 0.0;
+        while book.has_news() {
+            let begin = Instant::now();
+            black_box(book.decide(NO_RESERVATION, LOOKS));
+            let took = begin.elapsed().as_secs_f64() * 1e9;
+            slices.push(took);
+            whole += took;
+        }
+        sweeps.push(whole);
+    }
+    Sweep { waiting, slice_p99_ns: quantile(&mut slices, 0.99), whole_ns: median(&mut sweeps) }
 }
 
 struct Queue {
@@ -90,7 +161,7 @@ impl Queue {
         for pod in 0..waiting {
             queue.join(PodId(pod));
         }
-        queue.book.decide(i64::MAX);
+        queue.book.decide(NO_RESERVATION, usize::MAX);
         queue
     }
 
@@ -102,7 +173,7 @@ impl Queue {
         let charge = self.charges.get((pod.0 % self.classes) as usize).cloned().unwrap_or_default();
         let quotas = Arc::clone(&self.quotas);
         let begin = Instant::now();
-        self.book.wait(pod, key, charge, quotas);
+        self.book.wait(pod, key, 0, charge, quotas);
         let took = begin.elapsed();
         took.as_secs_f64() * 1e9
     }
@@ -113,7 +184,7 @@ impl Queue {
             let (ended, charge) = self.runs.clone();
             let begin = Instant::now();
             self.book.revert(Claim::Assumed, &self.quotas, &charge);
-            let decisions = black_box(self.book.decide(i64::MAX));
+            let decisions = black_box(self.book.decide(NO_RESERVATION, usize::MAX));
             let took = begin.elapsed();
             let released = decisions.into_iter().find_map(|decision| match decision {
                 Decision::Release { pod, charge, .. } => Some((pod, charge)),
@@ -123,7 +194,7 @@ impl Queue {
             self.runs = released;
             let queued = self.join(ended);
             // The reasons of classes that have just come are not part of the next event.
-            self.book.decide(i64::MAX);
+            self.book.decide(NO_RESERVATION, usize::MAX);
             if event >= events / 10 {
                 event_ns.push(took.as_secs_f64() * 1e9);
                 queue_ns.push(queued);

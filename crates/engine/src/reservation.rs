@@ -1,0 +1,110 @@
+//! Keeping room for a pod that has waited long.
+//!
+//! In a quota room is kept for the pod that has waited longest, once it has waited longer than is reasonable, and only
+//! if no other quota is in its way: room that is kept while the pod cannot go anyway would help nobody.
+
+use std::sync::Arc;
+
+use crate::book::Book;
+use crate::queue::{ClassId, QuotaId};
+
+/// Among so many of those that have waited longest. One tenant's pods that other quotas keep from going could make
+/// it a long search.
+const SEARCHED: usize = 32;
+
+impl Book {
+    /// Finds the class that room of the quota is kept for.
+    pub(crate) fn reserve(&mut self, quota: QuotaId, impatient_since_ms: Option<u64>) -> Option<ClassId> {
+        let found = self.accounts.get(&quota).and_then(|account| {
+            let waiting = account.eldest.iter().take(SEARCHED);
+            let impatient = waiting.take_while(|((since_ms, _), _)| Some(*since_ms) <= impatient_since_ms);
+            impatient.map(|(_, id)| *id).find(|id| self.is_only_blocked_by(quota, *id))
+        });
+        if !found.is_some_and(|id| self.is_reserving(quota, id)) {
+            let still_waits = |id| self.classes.contains_key(id);
+            let account = self.accounts.get(&quota);
+            if account.and_then(|account| account.reserving.as_ref()).is_some_and(|(id, _)| still_waits(id)) {
+                // Room was kept from others for the sake of a class that it is not kept for any more.
+                self.wake(quota);
+            }
+            self.end_reservation(quota);
+            if let Some(id) = found {
+                self.begin_reservation(quota, id);
+            }
+        }
+        found
+    }
+
+    pub(crate) fn is_reserving(&self, quota: QuotaId, id: ClassId) -> bool {
+        let account = self.accounts.get(&quota);
+        account.and_then(|account| account.reserving.as_ref()).is_some_and(|(reserving, _)| *reserving == id)
+    }
+
+    fn begin_reservation(&mut self, quota: QuotaId, id: ClassId) {
+        let Some(quotas) = self.classes.get(&id).map(|class| Arc::clone(&class.quotas)) else { return };
+        for other in quotas.iter().filter(|other| **other != quota) {
+            if let Some(account) = self.accounts.get_mut(other) {
+                account.reserving_elsewhere.insert((quota, id));
+            }
+        }
+        if let Some(account) = self.accounts.get_mut(&quota) {
+            account.reserving = Some((id, quotas));
+        }
+    }
+
+    pub(crate) fn end_reservation(&mut self, quota: QuotaId) {
+        let Some((id, quotas)) = self.accounts.get_mut(&quota).and_then(|account| account.reserving.take())
+        else {
+            return;
+        };
+        for other in quotas.iter() {
+            if let Some(account) = self.accounts.get_mut(other) {
+                account.reserving_elsewhere.remove(&(quota, id));
+            }
+        }
+    }
+
+    /// Less is free in this quota. Where room is kept for a pod that this quota is in the way of now, it is no longer
+    /// kept.
+    pub(crate) fn room_shrank(&mut self, quota: QuotaId) {
+        let Some(account) = self.accounts.get(&quota) else { return };
+        let blocked = account.reserving_elsewhere.iter().filter(|(_, id)| {
+            let class = self.classes.get(id);
+            class.is_none_or(|class| !account.ledger.excess(&class.charge, None).is_empty())
+        });
+        let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
+        for elsewhere in ended {
+            self.end_reservation(elsewhere);
+            self.wake(elsewhere);
+        }
+    }
+
+    /// The class was looked at and is held: where room is kept for a class that has not waited as long, it is this
+    /// one's turn.
+    pub(crate) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) {
+        let eldest = |id| self.classes.get(&id).and_then(|class| class.eldest());
+        let (Some(class), Some(own)) = (self.classes.get(&id), eldest(id)) else { return };
+        if Some(own.0) > impatient_since_ms {
+            return;
+        }
+        let is_younger = |quota: &&QuotaId| {
+            let reserving = self.accounts.get(quota).and_then(|account| account.reserving.as_ref());
+            reserving.is_some_and(|(other, _)| eldest(*other).is_none_or(|other| own < other))
+        };
+        let contested =
+            class.quotas.iter().filter(is_younger).filter(|quota| self.is_only_blocked_by(**quota, id));
+        let won: Vec<QuotaId> = contested.copied().collect();
+        for quota in won {
+            self.end_reservation(quota);
+            self.wake(quota);
+        }
+    }
+
+    /// Whether the class could go if there were room in this quota.
+    fn is_only_blocked_by(&self, quota: QuotaId, id: ClassId) -> bool {
+        let Some(class) = self.classes.get(&id) else { return false };
+        let others = class.quotas.iter().filter(|other| **other != quota);
+        let mut accounts = others.filter_map(|other| self.accounts.get(other));
+        accounts.all(|account| account.ledger.excess(&class.charge, None).is_empty())
+    }
+}
