@@ -93,6 +93,8 @@ enum Interrupted {
     Resume(Option<kube::Error>),
     /// The last version is of no use any more; list again.
     Relist(kube::Error),
+    /// A list is asked for.
+    Wanted,
 }
 
 /// A watch that lived this long was a success, even if it delivered nothing.
@@ -127,6 +129,10 @@ pub async fn watch<K>(
             let error = match outcome {
                 Interrupted::Resume(None) => {
                     tokio::time::sleep(wait).await;
+                    continue;
+                }
+                Interrupted::Wanted => {
+                    version = None;
                     continue;
                 }
                 Interrupted::Resume(Some(error)) => error,
@@ -165,7 +171,11 @@ where
             Err(error) => return Interrupted::Relist(error),
         },
     };
-    match follow(api, options, version, sink, health).await {
+    let followed = tokio::select! {
+        followed = follow(api, options, version, sink, health) => followed,
+        () = health.list_wanted() => return Interrupted::Wanted,
+    };
+    match followed {
         Ok(()) => Interrupted::Resume(None),
         Err(error) if needs_list(&error) => Interrupted::Relist(error),
         Err(error) => Interrupted::Resume(Some(error)),
@@ -197,6 +207,7 @@ where
         limit: Some(options.page_size),
         ..ListParams::default()
     };
+    let number = health.listing();
     sink(Delta::ListBegin);
     loop {
         let page = match with_deadline(options.request_timeout, api.list(&params)).await {
@@ -205,7 +216,7 @@ where
                 if options.absent_is_empty && is_absent(&error) {
                     sink(Delta::ListBegin);
                     sink(Delta::ListEnd);
-                    health.listed();
+                    health.listed(number);
                 }
                 return Err(error);
             }
@@ -218,7 +229,8 @@ where
             let version = page.metadata.resource_version.filter(|version| !version.is_empty());
             let version = version.ok_or_else(no_version)?;
             sink(Delta::ListEnd);
-            health.listed();
+            health.at(&version);
+            health.listed(number);
             return Ok(version);
         }
     }
@@ -271,6 +283,7 @@ where
             }
             WatchEvent::Bookmark(mark) => {
                 keep_version(version, Some(&mark.metadata.resource_version))?;
+                health.at(&mark.metadata.resource_version);
                 health.delivered();
                 continue;
             }
@@ -278,6 +291,7 @@ where
         };
         health.delivered();
         sink(delta);
+        health.at(version.as_deref().unwrap_or_default());
     }
 }
 

@@ -145,11 +145,14 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     ready.tell("gate", move || gating.summary());
     let watches =
         gate.watches().into_iter().chain(headroom.observed().watches()).chain(sources.watches().to_vec());
+    let live = Checks::default();
     for watch in watches {
+        let stuck = watch.clone();
+        live.add(watch.kind().to_owned(), move || stuck.alive());
         ready.add(watch.kind().to_owned(), move || watch.check());
     }
     let certs = Arc::new(CertStore::empty());
-    let admin = Admin { ready, ..Admin::default() };
+    let admin = Admin { live, ready };
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
 

@@ -22,6 +22,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// How long an API server that has much to do may take for an answer that no target waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So long quota admission may know a mark that the policy does not heed; then the policy is missing.
+const UNHEEDED: Duration = Duration::from_millis(250);
 /// What a probe names that the admission policy has to let through.
 const NO_MARK: i64 = 1;
 /// A lock until this moment (the year 2200, in ms) is longer than any that is allowed.
@@ -58,8 +60,8 @@ impl Probes {
     /// because one quota is marked and it has no scopes. Then that one answer tells both.
     ///
     /// # Errors
-    /// When one of them did not in `time`, or twice lets a probe on to quota admission that knows the mark: then its
-    /// policy is missing, and what is raised is open to all. The error has its address and its last answer.
+    /// When one of them did not in `time`, or goes on letting probes on to quota admission although that knows the mark:
+    /// then its policy is missing, and what is raised is open to all. The error has its address and its last answer.
     pub async fn know(
         &self,
         namespace: &str,
@@ -96,7 +98,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let (mut pause, mut unheeded) = (FIRST_PAUSE, 0);
+        let (mut pause, mut unheeded_since) = (FIRST_PAUSE, None);
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -107,12 +109,13 @@ impl Probes {
                 Ok(reply) => reply.status().message,
                 Err(error) => error.to_string(),
             };
-            // Once the mark may have become known between the two.
-            unheeded += u8::from(text == names::PROBE_DENIED && is_limited_by(&said, mark));
-            if unheeded == 2 {
-                return Err(
-                    format!("its policy {} does not heed the mark: {said}", names::LOCK_POLICY).into()
-                );
+            if text == names::PROBE_DENIED && is_limited_by(&said, mark) {
+                // Quota admission may know a mark a moment earlier than the policies' informer.
+                let since = *unheeded_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > UNHEEDED {
+                    let policy = names::LOCK_POLICY;
+                    return Err(format!("its policy {policy} does not heed the mark: {said}").into());
+                }
             }
             if Instant::now() + pause >= end {
                 return Err(said.into());

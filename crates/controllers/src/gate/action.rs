@@ -16,6 +16,8 @@ pub enum Action {
     Release(Release),
     /// Read the quotas of a namespace as they are now.
     ListQuotas(NamespaceId, Arc<str>),
+    /// Read which version pods have by now, from a quorum of the store.
+    ReadVersion,
     /// Tell on a pod why it is held.
     Tell(Tell),
 }
@@ -97,4 +99,6 @@ pub enum Outcome {
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`].
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
+    /// Of [`Action::ReadVersion`].
+    Version(Answer<Version>),
 }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_engine::Quantity;
+use sluice_index::Version;
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_kube_ext::client::with_deadline;
 use sluice_kube_ext::lease::WriteToken;
@@ -94,6 +95,11 @@ impl Apply {
                 log(&answer, "listing quotas", &namespace, "");
                 Some(Outcome::Listed(id, answer))
             }
+            Action::ReadVersion => {
+                let answer = self.version_of_pods().await;
+                log(&answer, "reading the version of pods", "", "");
+                Some(Outcome::Version(answer))
+            }
             Action::Tell(tell) => {
                 (self.tell)(tell);
                 None
@@ -134,18 +140,16 @@ impl Apply {
         let write = self.send::<PodWire>(request);
         match self.writes.record("pods", "patch", write).await {
             Ok(pod) => Answer::Done(pod),
-            Err(error) => match classify(&error) {
-                Failure::Conflict | Failure::NotFound | Failure::Invalid => {
+            Err(error) => match refusal(&error) {
+                // An earlier request for it may have been done although it was not answered.
+                Answer::Refused(why) => {
                     let now = self.reread(Request::new(&path).get(&release.name, &Default::default())).await;
                     match now {
-                        // It is what was asked for and was refused all the same.
-                        Answer::Stale(Some(pod)) if is_version(&pod, release) => {
-                            Answer::Refused(error.to_string())
-                        }
+                        Answer::Stale(Some(pod)) if is_version(&pod, release) => Answer::Refused(why),
                         other => other,
                     }
                 }
-                _ => refusal(&error),
+                other => other,
             },
         }
     }
@@ -161,6 +165,19 @@ impl Apply {
         };
         match list {
             Ok(list) => Answer::Done(list.items),
+            Err(error) => refusal(&error),
+        }
+    }
+
+    /// Which version pods have by now. A list that names no version is read from a quorum of the store
+    /// (kubernetes.io/docs/reference/using-api/api-concepts, *Semantics for get and list*).
+    pub(super) async fn version_of_pods(&self) -> Answer<Version> {
+        let path = Pod::url_path(&(), None);
+        match self
+            .send::<ObjectList<PodWire>>(Request::new(&path).list(&ListParams::default().limit(1)))
+            .await
+        {
+            Ok(list) => Answer::Done(Version::parse(list.metadata.resource_version.as_deref())),
             Err(error) => refusal(&error),
         }
     }

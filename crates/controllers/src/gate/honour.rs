@@ -1,15 +1,19 @@
 //! What other leaders have charged.
 //!
 //! A process that leads may find charges in a quota's status that it did not make: a predecessor's, whose
-//! releases are not all seen yet, or those of a leader that has not noticed that it is none any more. Both are
-//! dead after a while ([`GateConfig::in_flight_grace_ms`](super::config::GateConfig::in_flight_grace_ms)); until
-//! then their room is kept.
+//! releases are not all seen yet, or those of a leader that has not noticed that it is none any more. Their room is
+//! kept until the requests of both are dead
+//! ([`GateConfig::in_flight_grace_ms`](super::config::GateConfig::in_flight_grace_ms)), and then until the watch of
+//! pods has passed the version that the store has after that: what was done is seen by then, however late the watch is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use sluice_engine::{Charge, QuotaId, Resource};
+use sluice_index::Version;
 
+use super::action::{Action, Answer};
 use super::config::Moment;
 use super::stage::Stage;
 use super::state::State;
@@ -54,7 +58,81 @@ impl Stamp {
     }
 }
 
+/// Quotas in which room is kept although no request of another leader can be under way any more.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    /// The version of pods is to be read for these.
+    unread: BTreeSet<QuotaId>,
+    /// It is being read for these.
+    reading: Option<BTreeSet<QuotaId>>,
+    /// What was done is seen when the watch is at this version.
+    until: BTreeMap<QuotaId, Version>,
+}
+
+impl Unseen {
+    pub fn forget(&mut self, id: QuotaId) {
+        self.unread.remove(&id);
+        self.until.remove(&id);
+        if let Some(reading) = &mut self.reading {
+            reading.remove(&id);
+        }
+    }
+
+    fn has(&self, id: QuotaId) -> bool {
+        self.unread.contains(&id)
+            || self.until.contains_key(&id)
+            || self.reading.as_ref().is_some_and(|reading| reading.contains(&id))
+    }
+}
+
+/// How long until a version that could not be read is asked for again (milliseconds).
+const READ_AGAIN_MS: u64 = 1_000;
+
 impl State {
+    /// No request of another leader can be under way any more. What they have done may be unseen.
+    pub(super) fn end_honouring(&mut self, id: QuotaId) {
+        self.unseen.unread.insert(id);
+    }
+
+    pub(super) fn plan_read(&mut self) -> Option<Action> {
+        if self.unseen.unread.is_empty() || self.unseen.reading.is_some() {
+            return None;
+        }
+        self.unseen.reading = Some(std::mem::take(&mut self.unseen.unread));
+        Some(Action::ReadVersion)
+    }
+
+    pub(super) fn settle_version(&mut self, answer: &Answer<Version>, now: Moment) {
+        for id in self.unseen.reading.take().unwrap_or_default() {
+            if let Answer::Done(version) = answer {
+                self.unseen.until.insert(id, *version);
+            } else {
+                let again = now.mono_ms + READ_AGAIN_MS;
+                self.writings.entry(id).or_default().honoured_until_ms = Some(again);
+                self.quota_later.insert((again, id));
+            }
+        }
+        self.pods_are_at(self.pods_at);
+    }
+
+    /// Whether the watch of pods has to pass a version before room is given away.
+    #[must_use]
+    pub fn awaits_pods(&self) -> bool {
+        !self.unseen.until.is_empty()
+    }
+
+    /// The version that the watch of pods has come to; everything up to it was seen. None: it is being listed.
+    pub fn pods_are_at(&mut self, version: Option<Version>) {
+        self.pods_at = version;
+        let Some(version) = version else { return };
+        let seen = self.unseen.until.iter().filter(|(_, until)| !version.is_older_than(**until));
+        for id in seen.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.unseen.until.remove(&id);
+            self.book.forget_in_flight(id);
+            self.dirty.insert(id);
+        }
+    }
+
     /// Heeds a charge that somebody else has made since `before` was recorded. A record without a new charge
     /// gives nothing away, whatever it says: it is put right.
     pub(super) fn heed_charge(&mut self, id: QuotaId, before: i64, now: Moment) {
@@ -73,7 +151,8 @@ impl State {
 
     /// The sums were made anew from the pods; what is honoured is not among them.
     pub(super) fn honour_again(&mut self, id: QuotaId, now: Moment) {
-        if self.writings.get(&id).is_some_and(|writing| writing.honoured_until_ms.is_some()) {
+        let is_honoured = self.writings.get(&id).is_some_and(|writing| writing.honoured_until_ms.is_some());
+        if is_honoured || self.unseen.has(id) {
             self.honour_recorded(id, now);
         }
     }
@@ -106,6 +185,7 @@ impl State {
     }
 
     fn honour_until(&mut self, id: QuotaId, now: Moment) {
+        self.unseen.forget(id);
         let until = now.mono_ms.saturating_add(self.config.in_flight_grace_ms);
         self.writings.entry(id).or_default().honoured_until_ms = Some(until);
         self.quota_later.insert((until, id));

@@ -245,6 +245,7 @@ impl State {
             state.book.close(id);
             state.quota_lists.retain(|list| !list.contains(&id));
             state.writings.remove(&id);
+            state.unseen.forget(id);
             state.dirty.remove(&id);
         });
         self.dirty.remove(&id);

@@ -41,6 +41,7 @@ impl State {
         }
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
+        actions.extend(self.plan_read());
         actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
         actions
     }
@@ -79,7 +80,7 @@ impl State {
                 ended
             });
             if honoured.is_some() {
-                self.book.forget_in_flight(id);
+                self.end_honouring(id);
             }
             self.dirty.insert(id);
         }

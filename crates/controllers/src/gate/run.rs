@@ -9,6 +9,7 @@ use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use sluice_engine::{NamespacePattern, QuotaId};
+use sluice_index::Version;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -16,6 +17,7 @@ use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::action::Answer;
 use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
@@ -24,6 +26,10 @@ use super::targeting::{Selectors, take_selector, targeting};
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
+
+/// So long a new leader waits for the watch of pods to come to the present by itself; then it has them listed, which in a
+/// large cluster takes longer.
+const CATCH_UP: Duration = Duration::from_millis(250);
 
 /// One quota is audited this often.
 const AUDIT_EVERY: Duration = Duration::from_secs(10);
@@ -191,13 +197,16 @@ impl Gate {
                 () = cancel.cancelled() => break,
                 () = self.news.notified() => {}
                 () = timer => {}
+                () = self.pods_come_nearer() => {}
                 changed = leadership.changed() => if changed.is_err() { break },
                 _ = audits.tick() => audited = self.audit(audited),
             }
             while requests.try_join_next().is_some() {}
-            let ready =
-                leadership.borrow().is_leading() && self.caches.all().iter().all(|cache| cache.is_synced());
-            if ready && !led {
+            if leadership.borrow().is_leading() && !led {
+                tokio::select! {
+                    () = cancel.cancelled() => break,
+                    () = self.catch_up(&apply) => {}
+                }
                 led = true;
                 self.change(State::lead);
                 tracing::info!(held = self.state.lock().held(), "deciding");
@@ -217,9 +226,42 @@ impl Gate {
         }
     }
 
+    /// Waits until everything is in the state that there was when this began: what a predecessor has recorded, and which
+    /// pods have ended and were released up to then. What it does later, if a request of it is still under way, is
+    /// honoured by what it has recorded.
+    async fn catch_up(&self, apply: &Apply) {
+        let caches = &self.caches;
+        let pods = async {
+            caches.pods.synced().await;
+            let passed = async {
+                let Answer::Done(version) = apply.version_of_pods().await else { return false };
+                tokio::time::timeout(CATCH_UP, caches.pods.reached(version.number())).await.is_ok()
+            };
+            if !passed.await {
+                caches.pods.list_again().await;
+            }
+        };
+        tokio::join!(
+            pods,
+            caches.namespaces.list_again(),
+            caches.quotas.list_again(),
+            caches.configurations.list_again()
+        );
+    }
+
+    /// Waits for the watch of pods to get on, if anything depends on how far it is.
+    async fn pods_come_nearer(&self) {
+        if !self.state.lock().awaits_pods() {
+            return std::future::pending().await;
+        }
+        let next = self.caches.pods.version().map_or(0, |version| version + 1);
+        self.caches.pods.reached(next).await;
+    }
+
     fn plan(&self) -> Vec<super::Action> {
         let begin = Instant::now();
         let mut state = self.state.lock();
+        state.pods_are_at(self.caches.pods.version().map(Version::numbered));
         let actions = state.plan(self.now());
         let stats = std::mem::take(&mut state.stats);
         drop(state);

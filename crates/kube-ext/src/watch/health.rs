@@ -10,6 +10,11 @@ use tokio::time::Instant;
 
 use crate::health::CheckResult;
 
+/// Bookmarks come about once a minute.
+const STALE: Duration = Duration::from_secs(180);
+/// A connection is given up after at most five minutes of silence, and tried anew within half a minute.
+const STUCK: Duration = Duration::from_secs(600);
+
 /// Freshness of one watch; written by [`super::watch`], read by readiness checks and metrics. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct WatchHealth {
@@ -23,7 +28,13 @@ struct Shared {
     deliveries: AtomicU64,
     lists: AtomicU64,
     failures: AtomicU64,
+    /// How far everything was handed on; none while a list is under way.
+    version: signal::Sender<Option<u64>>,
+    /// Lists that were asked for, and the last of them that was begun and completed since.
+    wanted: signal::Sender<u64>,
+    served: signal::Sender<u64>,
     last_seen: Mutex<Instant>,
+    last_active: Mutex<Instant>,
     last_error: Mutex<Option<String>>,
 }
 
@@ -37,7 +48,11 @@ impl WatchHealth {
                 deliveries: AtomicU64::new(0),
                 lists: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
+                version: signal::Sender::new(None),
+                wanted: signal::Sender::new(0),
+                served: signal::Sender::new(0),
                 last_seen: Mutex::new(Instant::now()),
+                last_active: Mutex::new(Instant::now()),
                 last_error: Mutex::new(None),
             }),
         }
@@ -60,6 +75,30 @@ impl WatchHealth {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
+    /// The resource version up to which everything was handed on. None while a list is under way, or if the server's
+    /// versions are not numbers.
+    pub fn version(&self) -> Option<u64> {
+        *self.shared.version.borrow()
+    }
+
+    /// Waits until everything up to this version was handed on.
+    pub async fn reached(&self, version: u64) {
+        let mut current = self.shared.version.subscribe();
+        // As in `synced`.
+        let _ = current.wait_for(|current| current.is_some_and(|current| current >= version)).await;
+    }
+
+    /// Asks for a list that begins from now on, and waits until it was handed on.
+    pub async fn list_again(&self) {
+        let mut number = 0;
+        self.shared.wanted.send_modify(|wanted| {
+            *wanted += 1;
+            number = *wanted;
+        });
+        let mut served = self.shared.served.subscribe();
+        let _ = served.wait_for(|served| *served >= number).await;
+    }
+
     /// Time since the last list, event or bookmark (since creation if there was none). The server sends a bookmark about
     /// once a minute, so more than two minutes mean that the view is behind.
     pub fn staleness(&self) -> Duration {
@@ -76,16 +115,26 @@ impl WatchHealth {
         self.shared.failures.load(Relaxed)
     }
 
-    /// A readiness check: fails until the first list is complete, with the last error if there is one.
+    /// A readiness check: fails until the first list is complete, and while nothing is heard for three minutes; with the
+    /// last error if there is one.
     pub fn check(&self) -> CheckResult {
-        if self.is_synced() {
+        let silent = self.staleness();
+        let missing = if !self.is_synced() {
+            "first list not complete".to_owned()
+        } else if silent > STALE {
+            format!("nothing heard for {} s", silent.as_secs())
+        } else {
             return Ok(());
-        }
+        };
         let error = self.shared.last_error.lock();
-        Err(match error.as_deref() {
-            Some(error) => format!("first list not complete: {error}"),
-            None => "first list not complete".to_owned(),
-        })
+        Err(error.as_ref().map_or_else(|| missing.clone(), |error| format!("{missing}: {error}")))
+    }
+
+    /// A liveness check: fails when the watch has neither heard nor tried anything for ten minutes, so that a restart would
+    /// help. An API server that does not answer is no reason for one.
+    pub fn alive(&self) -> CheckResult {
+        let idle = self.shared.last_active.lock().elapsed();
+        if idle > STUCK { Err(format!("nothing heard or tried for {} s", idle.as_secs())) } else { Ok(()) }
     }
 
     pub(super) fn deliveries(&self) -> u64 {
@@ -97,19 +146,40 @@ impl WatchHealth {
         self.seen();
     }
 
-    pub(super) fn listed(&self) {
+    /// Waits until a list is asked for that is not served yet.
+    pub(super) async fn list_wanted(&self) {
+        let mut wanted = self.shared.wanted.subscribe();
+        let _ = wanted.wait_for(|wanted| *wanted > *self.shared.served.borrow()).await;
+    }
+
+    /// A list begins; the number goes to [`Self::listed`].
+    pub(super) fn listing(&self) -> u64 {
+        self.shared.version.send_replace(None);
+        *self.shared.wanted.borrow()
+    }
+
+    /// Everything up to this version was handed on.
+    pub(super) fn at(&self, version: &str) {
+        self.shared.version.send_replace(version.parse().ok());
+    }
+
+    pub(super) fn listed(&self, number: u64) {
         self.shared.lists.fetch_add(1, Relaxed);
         self.seen();
         *self.shared.last_error.lock() = None;
         self.shared.synced.send_replace(true);
+        self.shared.served.send_replace(number);
     }
 
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
         *self.shared.last_error.lock() = Some(error.to_string());
+        *self.shared.last_active.lock() = Instant::now();
     }
 
     fn seen(&self) {
-        *self.shared.last_seen.lock() = Instant::now();
+        let now = Instant::now();
+        *self.shared.last_seen.lock() = now;
+        *self.shared.last_active.lock() = now;
     }
 }

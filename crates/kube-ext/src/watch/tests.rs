@@ -222,6 +222,34 @@ async fn a_silent_connection_is_given_up() {
     .await
     .expect("the silent watch was never replaced");
     assert!(health.staleness() >= Duration::from_secs(280));
+    let missing = health.check().unwrap_err();
+    assert!(missing.starts_with("nothing heard for 28"), "{missing}");
+    assert_eq!(health.alive(), Ok(()), "it tries");
+    cancel.cancel();
+    task.await.unwrap();
+}
+
+/// While a list is under way it has come nowhere; one that is asked for begins after that.
+#[tokio::test(start_paused = true)]
+async fn it_says_how_far_it_is_and_lists_again_when_asked() {
+    let mark = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "30"}});
+    let script = Script::default()
+        .then(200, page(&["a"], "10", None))
+        .then(200, event("ADDED", object("b", "20")) + &event("BOOKMARK", mark))
+        .then(200, page(&["a", "b"], "40", None));
+    let asked = script.asked.clone();
+    let (health, cancel) = (WatchHealth::new("configmaps"), CancellationToken::new());
+    let versions = Arc::new(Mutex::new(Vec::new()));
+    let (seen, at) = (versions.clone(), health.clone());
+    let sink = move |_| seen.lock().push(at.version());
+    let api: Api<ConfigMap> = Api::all(script.client());
+    let task = tokio::spawn(watch(api, WatchOptions::default(), sink, health.clone(), cancel.clone()));
+    tokio::time::timeout(Duration::from_secs(5), health.reached(30)).await.expect("the bookmark counts");
+    // The begin, the object and the end of the list, and the event: each was handed on before it counts.
+    assert_eq!(*versions.lock(), [None, None, None, Some(10)]);
+    tokio::time::timeout(Duration::from_secs(5), health.list_again()).await.expect("no list came");
+    assert_eq!(health.version(), Some(40));
+    assert_eq!(asked.lock().iter().filter(|uri| !uri.contains("watch=true")).count(), 2);
     cancel.cancel();
     task.await.unwrap();
 }

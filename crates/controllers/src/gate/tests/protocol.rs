@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::server::NAMESPACE;
-use super::world::{Fault, Request, Step, Trouble, World};
+use super::world::{Fault, Request, Step, Trouble, Watch, World};
 use crate::gate::Action;
 
 fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
@@ -13,6 +13,7 @@ fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
         8 => Just(Fault::None), 1 => Just(Fault::AnswerLost), 1 => Just(Fault::RequestLost), 1 => Just(Fault::Late),
         1 => Just(Fault::Refused), 1 => Just(Fault::Busy)
     ];
+    let watch = prop_oneof![Just(Watch::Pods), Just(Watch::Quotas)];
     let special = match trouble {
         Trouble::TwoLeaders | Trouble::Expiry => crashes().boxed(),
         Trouble::ScribbledStatus => (0..9000u64).prop_map(|used| Step::Scribble { used }).boxed(),
@@ -27,10 +28,14 @@ fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
         2 => pod.clone().prop_map(|pod| Step::Delete { pod }),
         2 => pod.clone().prop_map(|pod| Step::Finish { pod }),
         1 => pod.prop_map(|pod| Step::Touch { pod }),
-        20 => (any::<bool>(), 1..6u8).prop_map(|(replica, count)| Step::Deliver { replica, count }),
+        20 => (any::<bool>(), watch, 1..6u8)
+            .prop_map(|(replica, watch, count)| Step::Deliver { replica, watch, count }),
         20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),
+        1 => any::<bool>().prop_map(|replica| Step::Relist { replica }),
         2 => special,
         4 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
+        // All that is only a matter of time is over then; what is late is late still.
+        1 => (20_000..70_000u64).prop_map(|ms| Step::Wait { ms }),
     ];
     proptest::collection::vec(step, 20..200)
 }
@@ -91,7 +96,8 @@ fn the_model_notices_a_release_without_a_charge() {
         for pod in 0..2 {
             world.server.create_pod(&format!("p{pod}"), 2000, 0);
         }
-        world.deliver(0, usize::MAX);
+        world.deliver(0, Watch::Pods, usize::MAX);
+        world.deliver(0, Watch::Quotas, usize::MAX);
         world.plan();
         world.answer(0, Fault::None);
         world.plan();
@@ -121,4 +127,48 @@ fn the_model_notices_a_release_without_a_charge() {
         world.answer(0, Fault::None);
     });
     assert!(outcome.is_err());
+}
+
+/// A replica gets the lease while its watch of pods is late, or a list of them is under way: next it sees that a pod has
+/// ended, and not yet who got the room.
+#[test]
+fn who_leads_has_seen_who_got_the_room_of_a_pod_that_ended() {
+    for relists in [false, true] {
+        let mut world = World::new(Trouble::Expiry);
+        let (old, new) = ("a-ends", "b-gets-its-room");
+        world.server.create_pod(old, 2000, 0);
+        settle(&mut world);
+        let everything = usize::MAX;
+        world.server.create_pod("c-waits", 2500, 0);
+        world.deliver(1, Watch::Pods, everything);
+        world.server.finish_pod(old);
+        let ended = world.server.log.len() - world.replicas[1].cursors[Watch::Pods as usize];
+        world.server.create_pod(new, 2000, 1);
+        settle(&mut world);
+        assert_eq!(world.server.taken(), 2000);
+        world.deliver(1, Watch::Quotas, everything);
+        if relists {
+            world.step(&Step::Relist { replica: true });
+        }
+        world.step(&Step::Lead { replica: true });
+        world.deliver(1, Watch::Pods, if relists { 1 } else { ended });
+        world.plan();
+        for _ in 0..10 {
+            world.answer(0, Fault::None);
+            world.plan();
+        }
+        assert_eq!(world.server.taken(), 2000, "relists: {relists}");
+    }
+}
+
+/// The first replica leads, and everything it asks for is done.
+fn settle(world: &mut World) {
+    for _ in 0..10 {
+        world.deliver(0, Watch::Pods, usize::MAX);
+        world.deliver(0, Watch::Quotas, usize::MAX);
+        world.plan();
+        while !world.requests.is_empty() {
+            world.answer(0, Fault::None);
+        }
+    }
 }

@@ -17,7 +17,8 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                     story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
                 }
                 Action::Release(release) => return release,
-                Action::ListQuotas(..) | Action::Tell(_) => {}
+                Action::ListQuotas(..) | Action::ReadVersion => panic!("there was no other leader"),
+                Action::Tell(_) => {}
             }
         }
     }

@@ -43,6 +43,14 @@ pub enum Change {
     QuotaGone(serde_json::Value),
 }
 
+impl Change {
+    pub fn version(&self) -> u64 {
+        let (Self::Pod(object) | Self::PodGone(object) | Self::Quota(object) | Self::QuotaGone(object)) =
+            self;
+        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Server {
     pub version: u64,
@@ -122,6 +130,15 @@ impl Server {
         }
     }
 
+    /// As another leader does.
+    pub fn ungate_pod(&mut self, name: &str) {
+        if let Some(mut pod) = self.pods.get(name).cloned() {
+            pod.version = self.next();
+            pod.gated = false;
+            self.put_pod(name, pod);
+        }
+    }
+
     pub fn touch_pod(&mut self, name: &str) {
         if let Some(mut pod) = self.pods.get(name).cloned() {
             pod.version = self.next();
@@ -182,13 +199,25 @@ impl Server {
         Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
     }
 
+    /// Refuses it, and says so if the pod is what was asked for.
+    pub fn refuse(&self, release: &Release) -> Answer<PodWire> {
+        let name = release.name.to_string();
+        match self.pods.get(&name) {
+            Some(pod) if Self::is_asked_for(pod, release) => Answer::Refused("not today".to_owned()),
+            pod => Answer::Stale(pod.map(|pod| wire(Self::pod_json(&name, pod)))),
+        }
+    }
+
+    fn is_asked_for(pod: &Pod, release: &Release) -> bool {
+        pod.uid == number(&release.uid.to_string())
+            && release.version.precondition() == Some(pod.version.to_string())
+            && pod.gated
+    }
+
     pub fn release(&mut self, release: &Release) -> Answer<PodWire> {
         let name = release.name.to_string();
         let Some(mut pod) = self.pods.get(&name).cloned() else { return Answer::Stale(None) };
-        let matches = pod.uid == number(&release.uid.to_string())
-            && release.version.precondition() == Some(pod.version.to_string())
-            && pod.gated;
-        if matches {
+        if Self::is_asked_for(&pod, release) {
             self.writes += 1;
             pod.version = self.next();
             pod.gated = false;

@@ -1,7 +1,7 @@
 //! Short stories, one behaviour each.
 
-use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{Targeting, Version};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
@@ -44,6 +44,11 @@ impl Story {
                 QuotaGone(quota) => self.state.lose_quota(&wire::<QuotaWire>(quota), now),
             }
         }
+        self.state.pods_are_at(Some(self.version()));
+    }
+
+    fn version(&self) -> Version {
+        Version::parse(Some(&self.server.version.to_string()))
     }
 
     /// Does everything that is asked for until nothing is.
@@ -69,6 +74,7 @@ impl Story {
                             self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                         Outcome::Listed(namespace, Answer::Done(list))
                     }
+                    Action::ReadVersion => Outcome::Version(Answer::Done(self.version())),
                     Action::Tell(tell) => {
                         self.told.push(tell);
                         continue;
@@ -172,7 +178,44 @@ fn what_a_predecessor_recorded_is_honoured_for_a_while() {
     story.run(at(29_000));
     assert_eq!(story.gated(), ["a"]);
     story.run(at(30_000));
+    story.run(at(30_100));
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+/// The clock says that the predecessor's requests are dead, not that what they did was seen.
+#[test]
+fn what_a_predecessor_recorded_is_honoured_until_the_watch_has_passed_what_it_did() {
+    let mut story = Story::begin();
+    story.server.set_hard(1000);
+    story.server.scribble_status(800);
+    story.server.create_pod("a", 800, 0);
+    story.server.create_pod("b", 800, 1);
+    story.see_all(at(0));
+    story.state.lead(at(0));
+    story.run(at(0));
+    // The watch of pods stands still from here on.
+    let seen = story.version();
+    story.server.ungate_pod("a");
+    let unseen = story.server.log.split_off(0);
+    let mut asked = 0;
+    for seconds in [30, 31, 600, 3600] {
+        for action in story.state.plan(at(seconds * 1000)) {
+            match action {
+                Action::ReadVersion => {
+                    asked += 1;
+                    let version = Answer::Done(story.version());
+                    story.state.settle(Outcome::Version(version), at(seconds * 1000));
+                }
+                Action::Tell(_) | Action::Record(_) => {}
+                other => panic!("{other:?} after {seconds} s"),
+            }
+        }
+        story.state.pods_are_at(Some(seen));
+    }
+    assert_eq!(asked, 1);
+    story.server.log = unseen;
+    story.run(at(3_601_000));
+    assert_eq!(story.gated(), ["b"]);
 }
 
 #[test]
@@ -260,6 +303,7 @@ fn an_equal_record_of_another_leader_is_not_taken_for_the_own() {
     story.run(at(200));
     assert_eq!(story.gated(), ["a"], "the other leader's release is awaited");
     story.run(at(31_000));
+    story.run(at(31_100));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 

@@ -1,8 +1,8 @@
 //! A world of two replicas and one server in which everything may be late, get lost or happen twice.
 
 use sluice_engine::{Amount, Claim};
-use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{Targeting, Version};
 
 use super::server::{Change, GATE, NAMESPACE, Pod, Server, wire};
 use crate::gate::honour::Stamp;
@@ -14,23 +14,57 @@ const DEPOSED_MS: u64 = 10_000;
 /// A request's time limit: nothing arrives after it.
 const REQUEST_MS: u64 = 5_000;
 
-/// How late a watch may be. The three together are less than the time for which usage in flight is honoured.
-const WATCH_MS: u64 = 10_000;
-
 #[derive(Clone, Debug)]
 pub enum Step {
-    Create { pod: u8, milli_cpu: u64, priority: i32 },
-    Delete { pod: u8 },
-    Finish { pod: u8 },
-    Touch { pod: u8 },
-    Hard { hard: u64 },
+    Create {
+        pod: u8,
+        milli_cpu: u64,
+        priority: i32,
+    },
+    Delete {
+        pod: u8,
+    },
+    Finish {
+        pod: u8,
+    },
+    Touch {
+        pod: u8,
+    },
+    Hard {
+        hard: u64,
+    },
     DeleteQuota,
-    Scribble { used: u64 },
-    Deliver { replica: bool, count: u8 },
-    Answer { at: u8, fault: Fault },
-    Crash { replica: bool },
-    Lead { replica: bool },
-    Wait { ms: u64 },
+    Scribble {
+        used: u64,
+    },
+    Deliver {
+        replica: bool,
+        watch: Watch,
+        count: u8,
+    },
+    Answer {
+        at: u8,
+        fault: Fault,
+    },
+    /// The watch of pods has ended and they are listed anew.
+    Relist {
+        replica: bool,
+    },
+    Crash {
+        replica: bool,
+    },
+    Lead {
+        replica: bool,
+    },
+    Wait {
+        ms: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Watch {
+    Pods,
+    Quotas,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +98,20 @@ pub enum Trouble {
 
 pub struct Replica {
     pub state: State,
-    cursor: usize,
+    /// How much of the log each [`Watch`] has delivered.
+    pub cursors: [usize; 2],
     leads: bool,
+    /// A list of pods that is handed on piece by piece.
+    listing: Option<Listing>,
+    /// It leads as soon as it has seen so much: what there was when it got the lease.
+    catches_up: Option<usize>,
     deposed_at: Option<u64>,
+}
+
+/// The pods that there were at some moment, in pages.
+struct Listing {
+    pods: std::vec::IntoIter<serde_json::Value>,
+    cursor: usize,
 }
 
 impl Replica {
@@ -100,8 +145,6 @@ pub struct World {
     lives: Vec<u32>,
     pub requests: Vec<Request>,
     now_ms: u64,
-    /// When each entry of the server's log was made; what was made since the last wait is not in it yet.
-    logged_ms: Vec<u64>,
     highest_hard: u64,
     trouble: Trouble,
 }
@@ -128,16 +171,23 @@ impl World {
         let mut world = Self {
             server,
             replicas: (0..2)
-                .map(|number| Replica { state: fresh(number), cursor: 0, leads: false, deposed_at: None })
+                .map(|number| Replica {
+                    state: fresh(number),
+                    cursors: [0; 2],
+                    leads: false,
+                    listing: None,
+                    catches_up: None,
+                    deposed_at: None,
+                })
                 .collect(),
             lives: vec![0, 0],
             requests: Vec::new(),
             now_ms: 0,
-            logged_ms: Vec::new(),
             highest_hard: 3000,
             trouble,
         };
         world.lead(0);
+        world.deliver_all();
         world
     }
 
@@ -153,8 +203,6 @@ impl World {
         if self.replicas[replica].deposed_at.is_some() {
             self.crash(replica);
         }
-        // A replica only leads when it has seen everything that was there when it began.
-        self.deliver(replica, usize::MAX);
         let now = self.moment();
         for other in &mut self.replicas {
             if other.leads {
@@ -165,23 +213,65 @@ impl World {
         let chosen = &mut self.replicas[replica];
         chosen.leads = true;
         chosen.deposed_at = None;
-        chosen.state.lead(now);
+        chosen.catches_up = Some(self.server.log.len());
+        self.deliver(replica, Watch::Pods, 0);
         self.plan();
     }
 
-    pub fn deliver(&mut self, replica: usize, count: usize) {
+    /// Pods and quotas come by watches of their own, each as late as it likes.
+    pub fn deliver(&mut self, replica: usize, watch: Watch, count: usize) {
         let now = self.moment();
         let one = &mut self.replicas[replica];
-        let until = one.cursor.saturating_add(count).min(self.server.log.len());
-        for change in &self.server.log[one.cursor..until] {
-            match change.clone() {
-                Change::Pod(pod) => one.state.see_pod(&wire::<PodWire>(pod), now),
-                Change::PodGone(pod) => one.state.lose_pod(&wire::<PodWire>(pod)),
-                Change::Quota(quota) => one.state.see_quota(&wire::<QuotaWire>(quota), now),
-                Change::QuotaGone(quota) => one.state.lose_quota(&wire::<QuotaWire>(quota), now),
+        if let (Watch::Pods, Some(listing)) = (watch, &mut one.listing) {
+            for pod in listing.pods.by_ref().take(count) {
+                one.state.see_pod(&wire::<PodWire>(pod), now);
+            }
+            if listing.pods.len() > 0 {
+                return;
+            }
+            one.state.end_pods();
+            one.cursors[Watch::Pods as usize] = listing.cursor;
+            one.listing = None;
+        }
+        let cursor = &mut one.cursors[watch as usize];
+        let until = cursor.saturating_add(count).min(self.server.log.len());
+        for change in &self.server.log[*cursor..until] {
+            match (change.clone(), watch) {
+                (Change::Pod(pod), Watch::Pods) => one.state.see_pod(&wire::<PodWire>(pod), now),
+                (Change::PodGone(pod), Watch::Pods) => one.state.lose_pod(&wire::<PodWire>(pod)),
+                (Change::Quota(quota), Watch::Quotas) => one.state.see_quota(&wire::<QuotaWire>(quota), now),
+                (Change::QuotaGone(quota), Watch::Quotas) => {
+                    one.state.lose_quota(&wire::<QuotaWire>(quota), now);
+                }
+                _ => {}
             }
         }
-        one.cursor = until;
+        *cursor = until;
+        let pods = one.cursors[Watch::Pods as usize];
+        let last = pods.checked_sub(1).map_or(0, |last| self.server.log[last].version());
+        // With nothing more to come a bookmark says how far that is.
+        let version = if pods == self.server.log.len() { self.server.version } else { last };
+        let is_listing = one.listing.is_some();
+        one.state.pods_are_at((!is_listing).then(|| Version::numbered(version)));
+        let has_seen = |wanted: usize| !is_listing && one.cursors.iter().all(|cursor| wanted <= *cursor);
+        if one.catches_up.is_some_and(has_seen) {
+            one.catches_up = None;
+            one.state.lead(now);
+        }
+    }
+
+    fn relist(&mut self, replica: usize) {
+        let pods: Vec<_> = self.server.pods.iter().map(|(name, pod)| Server::pod_json(name, pod)).collect();
+        let one = &mut self.replicas[replica];
+        one.listing = Some(Listing { pods: pods.into_iter(), cursor: self.server.log.len() });
+        one.state.begin_pods();
+        one.state.pods_are_at(None);
+    }
+
+    fn deliver_all(&mut self) {
+        for (replica, watch) in [(0, Watch::Pods), (0, Watch::Quotas), (1, Watch::Pods), (1, Watch::Quotas)] {
+            self.deliver(replica, watch, usize::MAX);
+        }
     }
 
     /// A new process: it lists, and knows nothing else.
@@ -200,11 +290,11 @@ impl World {
         }
         state.end_pods();
         let leads = self.replicas[replica].leads;
-        let mut one = Replica { state, cursor: self.server.log.len(), leads, deposed_at: None };
-        if leads {
-            one.state.lead(now);
-        }
-        self.replicas[replica] = one;
+        let cursor = self.server.log.len();
+        let catches_up = leads.then_some(cursor);
+        self.replicas[replica] =
+            Replica { state, cursors: [cursor; 2], leads, listing: None, catches_up, deposed_at: None };
+        self.deliver(replica, Watch::Pods, 0);
     }
 
     pub fn plan(&mut self) {
@@ -237,11 +327,12 @@ impl World {
         }
         let request = self.requests.remove(at % self.requests.len());
         let dead = self.now_ms > request.begun_ms + REQUEST_MS;
-        if matches!(fault, Fault::Late) && !dead {
+        let fault = if dead { Fault::RequestLost } else { fault };
+        if matches!(fault, Fault::Late) {
             // Nobody waits for the answer any more.
             self.requests.push(Request { life: u32::MAX, action: request.action.clone(), ..request });
         }
-        let done = !dead && matches!(fault, Fault::None | Fault::AnswerLost);
+        let done = matches!(fault, Fault::None | Fault::AnswerLost);
         if std::env::var_os("SIM_TRACE").is_some() {
             eprintln!(
                 "{}ms answer r{} {:?} {fault:?} dead={dead} server quota={:?} taken={}",
@@ -259,7 +350,12 @@ impl World {
             }
             Action::Release(release) => {
                 let before = self.server.taken();
-                let answer = if done { Some(self.server.release(release)) } else { None };
+                // A refusal is given only for the very version that there is.
+                let answer = match fault {
+                    Fault::Refused => Some(self.server.refuse(release)),
+                    _ if done => Some(self.server.release(release)),
+                    _ => None,
+                };
                 let after = self.server.taken();
                 if after > before {
                     assert!(
@@ -268,12 +364,17 @@ impl World {
                         self.highest_hard
                     );
                 }
+                let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
             Action::ListQuotas(namespace, _) => {
                 let list = self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                 let answer = if done { Some(Answer::Done(list)) } else { None };
                 Outcome::Listed(*namespace, reply(answer, fault))
+            }
+            Action::ReadVersion => {
+                let answer = Answer::Done(Version::parse(Some(&self.server.version.to_string())));
+                Outcome::Version(reply(done.then_some(answer), fault))
             }
             Action::Tell(_) => return,
         };
@@ -304,8 +405,11 @@ impl World {
                 self.highest_hard = u64::MAX;
             }
             Step::Scribble { used } => self.server.scribble_status(*used),
-            Step::Deliver { replica, count } => self.deliver(usize::from(*replica), usize::from(*count)),
+            Step::Deliver { replica, watch, count } => {
+                self.deliver(usize::from(*replica), *watch, usize::from(*count));
+            }
             Step::Answer { at, fault } => self.answer(usize::from(*at), *fault),
+            Step::Relist { replica } => self.relist(usize::from(*replica)),
             Step::Crash { replica } => self.crash(usize::from(*replica)),
             Step::Lead { replica } => self.lead(usize::from(*replica)),
             Step::Wait { ms } => self.pass(*ms),
@@ -314,20 +418,14 @@ impl World {
     }
 
     fn pass(&mut self, ms: u64) {
-        self.logged_ms.resize(self.server.log.len(), self.now_ms);
         self.now_ms += ms;
         self.server.now_s = i64::try_from(self.now_ms / 1000).unwrap();
-        let late = self.logged_ms.partition_point(|logged| logged + WATCH_MS <= self.now_ms);
-        for replica in 0..self.replicas.len() {
-            self.deliver(replica, late.saturating_sub(self.replicas[replica].cursor));
-        }
     }
 
     /// No more faults: everything is delivered and answered until nothing happens any more.
     pub fn calm_down(&mut self) {
         for _ in 0..400 {
-            self.deliver(0, usize::MAX);
-            self.deliver(1, usize::MAX);
+            self.deliver_all();
             self.plan();
             while !self.requests.is_empty() {
                 self.answer(0, Fault::None);
