@@ -146,6 +146,7 @@ impl Book {
                 account.ledger.apply(Claim::Counted, charge);
                 self.wake(*quota);
             }
+            self.room_shrank(*quota);
         }
     }
 

@@ -60,6 +60,9 @@ impl Book {
     pub fn close(&mut self, quota: QuotaId) {
         self.end_reservation(quota);
         self.accounts.remove(&quota);
+        if self.sweeps.remove(&quota).is_some() {
+            self.turns.retain(|other| *other != quota);
+        }
     }
 
     /// The ledger of a quota.

@@ -1,7 +1,7 @@
 //! Keeping room for a pod that has waited long.
 //!
 //! In a quota room is kept for the pod that has waited longest, once it has waited longer than is reasonable, and only
-//! if no other quota is in its way: room that is kept while the pod cannot go anyway would help nobody.
+//! if each other quota has room for it: room that is kept while the pod cannot go anyway would help none.
 
 use std::sync::Arc;
 
@@ -80,12 +80,12 @@ impl Book {
     }
 
     /// The class was looked at and is held: where room is kept for a class that has not waited as long, it is this
-    /// one's turn.
-    pub(crate) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) {
+    /// one's turn. Returns these quotas.
+    pub(crate) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) -> Vec<QuotaId> {
         let eldest = |id| self.classes.get(&id).and_then(|class| class.eldest());
-        let (Some(class), Some(own)) = (self.classes.get(&id), eldest(id)) else { return };
-        if Some(own.0) > impatient_since_ms {
-            return;
+        let (Some(class), Some(own)) = (self.classes.get(&id), eldest(id)) else { return Vec::new() };
+        if !class.possible || Some(own.0) > impatient_since_ms {
+            return Vec::new();
         }
         let is_younger = |quota: &&QuotaId| {
             let reserving = self.accounts.get(quota).and_then(|account| account.reserving.as_ref());
@@ -94,10 +94,11 @@ impl Book {
         let contested =
             class.quotas.iter().filter(is_younger).filter(|quota| self.is_only_blocked_by(**quota, id));
         let won: Vec<QuotaId> = contested.copied().collect();
-        for quota in won {
-            self.end_reservation(quota);
-            self.wake(quota);
+        for quota in &won {
+            self.end_reservation(*quota);
+            self.wake(*quota);
         }
+        won
     }
 
     /// Whether the class could go if there were room in this quota.

@@ -176,7 +176,9 @@ impl Deciding<'_> {
                 let Some(class) = self.book.classes.get_mut(&id) else { return false };
                 let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
                 let first = class.reason.replace(reason).is_none();
-                self.book.contest(id, self.impatient_since_ms);
+                for quota in self.book.contest(id, self.impatient_since_ms) {
+                    self.kept.remove(&quota);
+                }
                 if !told {
                     self.made.push(Decision::Held { class: id, first });
                 }

@@ -59,6 +59,10 @@ enum Step {
     Confirm {
         at: usize,
     },
+    /// A pod that waits is seen released by another one.
+    Arrive {
+        at: usize,
+    },
     Hard {
         quota: u32,
         cpu: i128,
@@ -80,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(|at| Step::Leave { at }),
         3 => any::<usize>().prop_map(|at| Step::End { at }),
         2 => any::<usize>().prop_map(|at| Step::Confirm { at }),
+        1 => any::<usize>().prop_map(|at| Step::Arrive { at }),
         1 => (0..QUOTAS, 0..12i128, 0..12i128)
             .prop_map(|(quota, cpu, memory)| Step::Hard { quota, cpu, memory }),
         4 => (0..20u64, 1..4usize).prop_map(|(later, looks)| Step::Decide { later, looks }),
@@ -165,6 +170,14 @@ impl World {
                         self.book.confirm(&seen.quotas, &seen.charge);
                         seen.claim = Claim::Counted;
                     }
+                }
+            }
+            Step::Arrive { at } => {
+                if let Some(pod) = nth(&self.waiting, *at) {
+                    let Waiting { key, class, charge, quotas, .. } = self.waiting.remove(&pod).unwrap();
+                    assert!(self.book.leave(class, &key));
+                    self.book.arrive(&quotas, &charge);
+                    self.released.insert(pod, Released { claim: Claim::Counted, charge, quotas });
                 }
             }
             Step::Hard { quota, cpu, memory } => {

@@ -17,18 +17,6 @@ impl Version {
         Self(text.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
-    /// A version that was read as a number.
-    #[must_use]
-    pub const fn numbered(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// The version as a number; 0 if the server's version is not understood.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
     /// Whether this is certainly an older version than `other`.
     #[must_use]
     pub fn is_older_than(self, other: Self) -> bool {

@@ -128,7 +128,7 @@ pub async fn watch<K>(
             let wait = backoff.failed();
             let error = match outcome {
                 Interrupted::Resume(None) => {
-                    tokio::time::sleep(wait).await;
+                    health.rest(wait).await;
                     continue;
                 }
                 Interrupted::Wanted => {
@@ -143,7 +143,7 @@ pub async fn watch<K>(
             };
             health.failed(&error);
             tracing::warn!(kind = health.kind(), %error, retry_in = ?wait, "watch interrupted");
-            tokio::time::sleep(wait).await;
+            health.rest(wait).await;
         }
     };
     tokio::select! {
@@ -164,6 +164,7 @@ async fn round<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    health.tries();
     *version = match from {
         Some(known) => Some(known),
         None => match list(api, options, sink, health).await {

@@ -60,8 +60,8 @@ impl Probes {
     /// because one quota is marked and it has no scopes. Then that one answer tells both.
     ///
     /// # Errors
-    /// When one of them did not in `time`, or goes on letting probes on to quota admission although that knows the mark:
-    /// then its policy is missing, and what is raised is open to all. The error has its address and its last answer.
+    /// When one of them did not in `time`, or (not asked if `plain`) goes on letting probes on to quota admission although
+    /// that knows the mark: then its policy is missing, and what is raised is open to all. The error has its address and its last answer.
     pub async fn know(
         &self,
         namespace: &str,

@@ -28,6 +28,11 @@ impl ProcessId {
         Ok(Self { pid, started, boot: boot_id() })
     }
 
+    /// A process that had this pid and has ended.
+    pub(crate) fn ended(pid: u32) -> Self {
+        Self { pid: i32::try_from(pid).unwrap_or_default(), started: 0, boot: boot_id() }
+    }
+
     /// True while this very process runs (a zombie does not).
     #[must_use]
     pub fn is_alive(&self) -> bool {

@@ -163,8 +163,8 @@ impl Program {
         args.extend(spec.args);
         let (keeper, pid) =
             Keeper::start(&args, &spec.env).with_context(|| format!("starting {}", spec.name))?;
-        let process =
-            ProcessId::of(pid).with_context(|| format!("starting {}: it ended at once", spec.name))?;
+        // One that ends at once tells its keeper how, and has no entry in /proc any more.
+        let process = ProcessId::of(pid).unwrap_or_else(|_| ProcessId::ended(pid));
         Ok(Self { name: spec.name, process, log: spec.log, grace: spec.grace, keeper })
     }
 

@@ -16,8 +16,8 @@ pub enum Action {
     Release(Release),
     /// Read the quotas of a namespace as they are now.
     ListQuotas(NamespaceId, Arc<str>),
-    /// Read which version pods have by now, from a quorum of the store.
-    ReadVersion,
+    /// Wait until the watch of pods has handed on everything that there is when this is asked for.
+    CatchUp,
     /// Tell on a pod why it is held.
     Tell(Tell),
 }
@@ -99,6 +99,6 @@ pub enum Outcome {
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`].
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
-    /// Of [`Action::ReadVersion`].
-    Version(Answer<Version>),
+    /// Of [`Action::CatchUp`]; it never fails.
+    CaughtUp,
 }

@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_engine::Quantity;
-use sluice_index::Version;
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_kube_ext::client::with_deadline;
 use sluice_kube_ext::lease::WriteToken;
@@ -95,11 +94,8 @@ impl Apply {
                 log(&answer, "listing quotas", &namespace, "");
                 Some(Outcome::Listed(id, answer))
             }
-            Action::ReadVersion => {
-                let answer = self.version_of_pods().await;
-                log(&answer, "reading the version of pods", "", "");
-                Some(Outcome::Version(answer))
-            }
+            // Who has the watches does that.
+            Action::CatchUp => None,
             Action::Tell(tell) => {
                 (self.tell)(tell);
                 None
@@ -169,17 +165,14 @@ impl Apply {
         }
     }
 
-    /// Which version pods have by now. A list that names no version is read from a quorum of the store
-    /// (kubernetes.io/docs/reference/using-api/api-concepts, *Semantics for get and list*).
-    pub(super) async fn version_of_pods(&self) -> Answer<Version> {
+    /// The resource version that there is now. A list that names no version is read from a quorum of the store
+    /// (kubernetes.io/docs/reference/using-api/api-concepts, *Semantics for get and list*). None: there was no answer, or
+    /// the server's versions are not numbers.
+    pub(super) async fn newest_version(&self) -> Option<u64> {
         let path = Pod::url_path(&(), None);
-        match self
-            .send::<ObjectList<PodWire>>(Request::new(&path).list(&ListParams::default().limit(1)))
-            .await
-        {
-            Ok(list) => Answer::Done(Version::parse(list.metadata.resource_version.as_deref())),
-            Err(error) => refusal(&error),
-        }
+        let request = Request::new(&path).list(&ListParams::default().limit(1));
+        let list = self.send::<ObjectList<PodWire>>(request).await.ok()?;
+        list.metadata.resource_version?.parse().ok()
     }
 
     /// What an object is now, after a write that was based on something else.

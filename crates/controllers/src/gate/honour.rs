@@ -4,16 +4,15 @@
 //! releases are not all seen yet, or those of a leader that has not noticed that it is none any more. Their room is
 //! kept until the requests of both are dead
 //! ([`GateConfig::in_flight_grace_ms`](super::config::GateConfig::in_flight_grace_ms)), and then until the watch of
-//! pods has passed the version that the store has after that: what was done is seen by then, however late the watch is.
+//! pods has come to what there is after that: what was done is seen by then, however late the watch is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use sluice_engine::{Charge, QuotaId, Resource};
-use sluice_index::Version;
 
-use super::action::{Action, Answer};
+use super::action::Action;
 use super::config::Moment;
 use super::stage::Stage;
 use super::state::State;
@@ -61,73 +60,41 @@ impl Stamp {
 /// Quotas in which room is kept although no request of another leader can be under way any more.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
-    /// The version of pods is to be read for these.
-    unread: BTreeSet<QuotaId>,
-    /// It is being read for these.
-    reading: Option<BTreeSet<QuotaId>>,
-    /// What was done is seen when the watch is at this version.
-    until: BTreeMap<QuotaId, Version>,
+    waiting: BTreeSet<QuotaId>,
+    /// For these the watch of pods is catching up.
+    catching_up: Option<BTreeSet<QuotaId>>,
 }
 
 impl Unseen {
     pub fn forget(&mut self, id: QuotaId) {
-        self.unread.remove(&id);
-        self.until.remove(&id);
-        if let Some(reading) = &mut self.reading {
-            reading.remove(&id);
+        self.waiting.remove(&id);
+        if let Some(catching_up) = &mut self.catching_up {
+            catching_up.remove(&id);
         }
     }
 
     fn has(&self, id: QuotaId) -> bool {
-        self.unread.contains(&id)
-            || self.until.contains_key(&id)
-            || self.reading.as_ref().is_some_and(|reading| reading.contains(&id))
+        self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
     }
 }
-
-/// How long until a version that could not be read is asked for again (milliseconds).
-const READ_AGAIN_MS: u64 = 1_000;
 
 impl State {
     /// No request of another leader can be under way any more. What they have done may be unseen.
     pub(super) fn end_honouring(&mut self, id: QuotaId) {
-        self.unseen.unread.insert(id);
+        self.unseen.waiting.insert(id);
     }
 
-    pub(super) fn plan_read(&mut self) -> Option<Action> {
-        if self.unseen.unread.is_empty() || self.unseen.reading.is_some() {
+    pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
+        if self.unseen.waiting.is_empty() || self.unseen.catching_up.is_some() {
             return None;
         }
-        self.unseen.reading = Some(std::mem::take(&mut self.unseen.unread));
-        Some(Action::ReadVersion)
+        self.unseen.catching_up = Some(std::mem::take(&mut self.unseen.waiting));
+        Some(Action::CatchUp)
     }
 
-    pub(super) fn settle_version(&mut self, answer: &Answer<Version>, now: Moment) {
-        for id in self.unseen.reading.take().unwrap_or_default() {
-            if let Answer::Done(version) = answer {
-                self.unseen.until.insert(id, *version);
-            } else {
-                let again = now.mono_ms + READ_AGAIN_MS;
-                self.writings.entry(id).or_default().honoured_until_ms = Some(again);
-                self.quota_later.insert((again, id));
-            }
-        }
-        self.pods_are_at(self.pods_at);
-    }
-
-    /// Whether the watch of pods has to pass a version before room is given away.
-    #[must_use]
-    pub fn awaits_pods(&self) -> bool {
-        !self.unseen.until.is_empty()
-    }
-
-    /// The version that the watch of pods has come to; everything up to it was seen. None: it is being listed.
-    pub fn pods_are_at(&mut self, version: Option<Version>) {
-        self.pods_at = version;
-        let Some(version) = version else { return };
-        let seen = self.unseen.until.iter().filter(|(_, until)| !version.is_older_than(**until));
-        for id in seen.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.unseen.until.remove(&id);
+    /// Whatever other leaders have done is seen.
+    pub(super) fn settle_catching_up(&mut self) {
+        for id in self.unseen.catching_up.take().unwrap_or_default() {
             self.book.forget_in_flight(id);
             self.dirty.insert(id);
         }

@@ -41,7 +41,7 @@ impl State {
         }
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
-        actions.extend(self.plan_read());
+        actions.extend(self.plan_catching_up());
         actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
         actions
     }
@@ -249,9 +249,12 @@ impl State {
         let Some(quota) = self.quotas.get(reason.quota) else { return };
         let Ok(compiled) = &quota.compiled else { return };
         let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
-        let behind = reason.behind.and_then(|pod| self.pods.get(pod)).map(|pod| &*pod.name);
+        // It may have gone since the class was looked at, and its handle may be another pod's.
+        let waits = |pod: &PodId| matches!(self.stage(*pod), Stage::Waiting(_));
+        let ahead = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod));
+        let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
         let message = exceeded(&quota.name, compiled, reason, behind);
-        let kind = if reason.behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
+        let kind = if behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
         let told: Vec<PodId> = match whom {
             Told::Only(pod) => vec![pod],
             Told::First => class.pods().take(self.config.retold_pods).collect(),

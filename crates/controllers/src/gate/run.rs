@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use jiff::Timestamp;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use sluice_engine::{NamespacePattern, QuotaId};
-use sluice_index::Version;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::action::Answer;
+use super::action::{Action, Outcome};
 use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
@@ -27,9 +27,15 @@ use super::targeting::{Selectors, take_selector, targeting};
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
 
-/// So long a new leader waits for the watch of pods to come to the present by itself; then it has them listed, which in a
-/// large cluster takes longer.
+/// So long the watch of pods may take to come to the present by itself, as it does where pods change all the time; then they
+/// are listed, which in a large cluster takes longer.
 const CATCH_UP: Duration = Duration::from_millis(250);
+
+/// So long a new leader waits for lists of namespaces and configurations.
+const OTHERS_CATCH_UP: Duration = Duration::from_secs(5);
+
+/// A leader that cannot begin says so this often.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// One quota is audited this often.
 const AUDIT_EVERY: Duration = Duration::from_secs(10);
@@ -197,7 +203,6 @@ impl Gate {
                 () = cancel.cancelled() => break,
                 () = self.news.notified() => {}
                 () = timer => {}
-                () = self.pods_come_nearer() => {}
                 changed = leadership.changed() => if changed.is_err() { break },
                 _ = audits.tick() => audited = self.audit(audited),
             }
@@ -212,9 +217,16 @@ impl Gate {
                 tracing::info!(held = self.state.lock().held(), "deciding");
             }
             for action in self.plan() {
-                let (gate, apply) = (self.clone(), apply.clone());
+                let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
                 requests.spawn(async move {
-                    if let Some(outcome) = apply.execute(action).await {
+                    let outcome = match action {
+                        Action::CatchUp => {
+                            let caught_up = cancel.run_until_cancelled(gate.pods_catch_up(&apply)).await;
+                            caught_up.map(|()| Outcome::CaughtUp)
+                        }
+                        action => apply.execute(action).await,
+                    };
+                    if let Some(outcome) = outcome {
                         gate.change(|state, now| state.settle(outcome, now));
                     }
                 });
@@ -231,37 +243,37 @@ impl Gate {
     /// honoured by what it has recorded.
     async fn catch_up(&self, apply: &Apply) {
         let caches = &self.caches;
-        let pods = async {
-            caches.pods.synced().await;
-            let passed = async {
-                let Answer::Done(version) = apply.version_of_pods().await else { return false };
-                tokio::time::timeout(CATCH_UP, caches.pods.reached(version.number())).await.is_ok()
-            };
-            if !passed.await {
-                caches.pods.list_again().await;
-            }
-        };
-        tokio::join!(
-            pods,
-            caches.namespaces.list_again(),
-            caches.quotas.list_again(),
-            caches.configurations.list_again()
-        );
+        // Nothing is given away twice because a namespace or a selector is seen late; so a list of these that fails, as
+        // where a kind is gone, keeps no leader from its work.
+        let others = [&caches.namespaces, &caches.configurations].map(|cache| async {
+            cache.synced().await;
+            let _ = tokio::time::timeout(OTHERS_CATCH_UP, cache.list_again()).await;
+        });
+        let all =
+            async { tokio::join!(self.pods_catch_up(apply), caches.quotas.list_again(), join_all(others)) };
+        tokio::pin!(all);
+        while tokio::time::timeout(TOLD_EVERY, &mut all).await.is_err() {
+            let missing = |cache: &WatchHealth| cache.check().err().unwrap_or_default();
+            let (pods, quotas) = (missing(&caches.pods), missing(&caches.quotas));
+            tracing::warn!(%pods, %quotas, "leading, but not deciding before pods and quotas are listed");
+        }
     }
 
-    /// Waits for the watch of pods to get on, if anything depends on how far it is.
-    async fn pods_come_nearer(&self) {
-        if !self.state.lock().awaits_pods() {
-            return std::future::pending().await;
+    /// Returns when the watch of pods has handed on everything that there was when this began.
+    async fn pods_catch_up(&self, apply: &Apply) {
+        let pods = &self.caches.pods;
+        pods.synced().await;
+        if let Some(version) = apply.newest_version().await
+            && tokio::time::timeout(CATCH_UP, pods.reached(version)).await.is_ok()
+        {
+            return;
         }
-        let next = self.caches.pods.version().map_or(0, |version| version + 1);
-        self.caches.pods.reached(next).await;
+        pods.list_again().await;
     }
 
     fn plan(&self) -> Vec<super::Action> {
         let begin = Instant::now();
         let mut state = self.state.lock();
-        state.pods_are_at(self.caches.pods.version().map(Version::numbered));
         let actions = state.plan(self.now());
         let stats = std::mem::take(&mut state.stats);
         drop(state);

@@ -25,7 +25,7 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.settle_record(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
-            Outcome::Version(answer) => self.settle_version(&answer, now),
+            Outcome::CaughtUp => self.settle_catching_up(),
         }
     }
 

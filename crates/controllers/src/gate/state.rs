@@ -7,9 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use sluice_engine::{Book, Charge, Claim, PodId, QuotaId, ScopeFacts, Uid};
-use sluice_index::{
-    Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, Version, push_tightly,
-};
+use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, push_tightly};
 use smallvec::SmallVec;
 
 use super::action::Tell;
@@ -60,8 +58,6 @@ pub struct State {
     pub(super) writings: HashMap<QuotaId, Writing>,
     /// Usage of other leaders that may have been released and not be seen.
     pub(super) unseen: Unseen,
-    /// See [`Self::pods_are_at`].
-    pub(super) pods_at: Option<Version>,
     /// Quotas whose status may have to be written.
     pub(super) dirty: BTreeSet<QuotaId>,
     /// Quotas to look at again at a moment (milliseconds).
@@ -104,7 +100,6 @@ impl State {
             seen_ms: HashMap::new(),
             writings: HashMap::new(),
             unseen: Unseen::default(),
-            pods_at: None,
             dirty: BTreeSet::new(),
             quota_later: BTreeSet::new(),
             pod_later: BTreeSet::new(),

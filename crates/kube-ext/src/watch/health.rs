@@ -148,8 +148,24 @@ impl WatchHealth {
 
     /// Waits until a list is asked for that is not served yet.
     pub(super) async fn list_wanted(&self) {
+        let served = *self.shared.served.borrow();
+        self.list_wanted_since(served).await;
+    }
+
+    /// Pauses, unless a list is asked for.
+    pub(super) async fn rest(&self, wait: Duration) {
+        let wanted = *self.shared.wanted.borrow();
+        let _ = tokio::time::timeout(wait, self.list_wanted_since(wanted)).await;
+    }
+
+    async fn list_wanted_since(&self, number: u64) {
         let mut wanted = self.shared.wanted.subscribe();
-        let _ = wanted.wait_for(|wanted| *wanted > *self.shared.served.borrow()).await;
+        let _ = wanted.wait_for(|wanted| *wanted > number).await;
+    }
+
+    /// A list or a watch is asked for.
+    pub(super) fn tries(&self) {
+        *self.shared.last_active.lock() = Instant::now();
     }
 
     /// A list begins; the number goes to [`Self::listed`].
@@ -174,7 +190,6 @@ impl WatchHealth {
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
         *self.shared.last_error.lock() = Some(error.to_string());
-        *self.shared.last_active.lock() = Instant::now();
     }
 
     fn seen(&self) {

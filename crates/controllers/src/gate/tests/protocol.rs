@@ -121,6 +121,7 @@ fn the_model_notices_a_release_without_a_charge() {
                 life: 0,
                 action: Action::Release(release),
                 begun_ms: 0,
+                logged: 0,
             });
         }
         world.answer(0, Fault::None);

@@ -17,7 +17,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                     story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
                 }
                 Action::Release(release) => return release,
-                Action::ListQuotas(..) | Action::ReadVersion => panic!("there was no other leader"),
+                Action::ListQuotas(..) | Action::CatchUp => panic!("there was no other leader"),
                 Action::Tell(_) => {}
             }
         }

@@ -43,14 +43,6 @@ pub enum Change {
     QuotaGone(serde_json::Value),
 }
 
-impl Change {
-    pub fn version(&self) -> u64 {
-        let (Self::Pod(object) | Self::PodGone(object) | Self::Quota(object) | Self::QuotaGone(object)) =
-            self;
-        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Server {
     pub version: u64,

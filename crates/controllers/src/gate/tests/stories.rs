@@ -1,7 +1,7 @@
 //! Short stories, one behaviour each.
 
+use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
-use sluice_index::{Targeting, Version};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
@@ -44,11 +44,6 @@ impl Story {
                 QuotaGone(quota) => self.state.lose_quota(&wire::<QuotaWire>(quota), now),
             }
         }
-        self.state.pods_are_at(Some(self.version()));
-    }
-
-    fn version(&self) -> Version {
-        Version::parse(Some(&self.server.version.to_string()))
     }
 
     /// Does everything that is asked for until nothing is.
@@ -74,7 +69,10 @@ impl Story {
                             self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                         Outcome::Listed(namespace, Answer::Done(list))
                     }
-                    Action::ReadVersion => Outcome::Version(Answer::Done(self.version())),
+                    Action::CatchUp => {
+                        self.see_all(now);
+                        Outcome::CaughtUp
+                    }
                     Action::Tell(tell) => {
                         self.told.push(tell);
                         continue;
@@ -194,26 +192,22 @@ fn what_a_predecessor_recorded_is_honoured_until_the_watch_has_passed_what_it_di
     story.state.lead(at(0));
     story.run(at(0));
     // The watch of pods stands still from here on.
-    let seen = story.version();
     story.server.ungate_pod("a");
     let unseen = story.server.log.split_off(0);
     let mut asked = 0;
     for seconds in [30, 31, 600, 3600] {
         for action in story.state.plan(at(seconds * 1000)) {
             match action {
-                Action::ReadVersion => {
-                    asked += 1;
-                    let version = Answer::Done(story.version());
-                    story.state.settle(Outcome::Version(version), at(seconds * 1000));
-                }
+                Action::CatchUp => asked += 1,
                 Action::Tell(_) | Action::Record(_) => {}
                 other => panic!("{other:?} after {seconds} s"),
             }
         }
-        story.state.pods_are_at(Some(seen));
     }
     assert_eq!(asked, 1);
     story.server.log = unseen;
+    story.see_all(at(3_600_000));
+    story.state.settle(Outcome::CaughtUp, at(3_600_000));
     story.run(at(3_601_000));
     assert_eq!(story.gated(), ["b"]);
 }

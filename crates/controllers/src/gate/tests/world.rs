@@ -1,8 +1,8 @@
 //! A world of two replicas and one server in which everything may be late, get lost or happen twice.
 
 use sluice_engine::{Amount, Claim};
+use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
-use sluice_index::{Targeting, Version};
 
 use super::server::{Change, GATE, NAMESPACE, Pod, Server, wire};
 use crate::gate::honour::Stamp;
@@ -137,6 +137,8 @@ pub struct Request {
     pub life: u32,
     pub action: Action,
     pub begun_ms: u64,
+    /// How long the server's log was then.
+    pub logged: usize,
 }
 
 pub struct World {
@@ -247,12 +249,7 @@ impl World {
             }
         }
         *cursor = until;
-        let pods = one.cursors[Watch::Pods as usize];
-        let last = pods.checked_sub(1).map_or(0, |last| self.server.log[last].version());
-        // With nothing more to come a bookmark says how far that is.
-        let version = if pods == self.server.log.len() { self.server.version } else { last };
         let is_listing = one.listing.is_some();
-        one.state.pods_are_at((!is_listing).then(|| Version::numbered(version)));
         let has_seen = |wanted: usize| !is_listing && one.cursors.iter().all(|cursor| wanted <= *cursor);
         if one.catches_up.is_some_and(has_seen) {
             one.catches_up = None;
@@ -265,7 +262,6 @@ impl World {
         let one = &mut self.replicas[replica];
         one.listing = Some(Listing { pods: pods.into_iter(), cursor: self.server.log.len() });
         one.state.begin_pods();
-        one.state.pods_are_at(None);
     }
 
     fn deliver_all(&mut self) {
@@ -314,6 +310,7 @@ impl World {
                         life: self.lives[at],
                         action,
                         begun_ms: now.mono_ms,
+                        logged: self.server.log.len(),
                     });
                 }
             }
@@ -372,9 +369,13 @@ impl World {
                 let answer = if done { Some(Answer::Done(list)) } else { None };
                 Outcome::Listed(*namespace, reply(answer, fault))
             }
-            Action::ReadVersion => {
-                let answer = Answer::Done(Version::parse(Some(&self.server.version.to_string())));
-                Outcome::Version(reply(done.then_some(answer), fault))
+            Action::CatchUp => {
+                let one = &self.replicas[request.replica];
+                let is_alive = self.lives[request.replica] == request.life;
+                if is_alive && (one.listing.is_some() || one.cursors[Watch::Pods as usize] < request.logged) {
+                    return self.requests.push(request);
+                }
+                Outcome::CaughtUp
             }
             Action::Tell(_) => return,
         };
@@ -428,6 +429,7 @@ impl World {
             self.deliver_all();
             self.plan();
             while !self.requests.is_empty() {
+                self.deliver_all();
                 self.answer(0, Fault::None);
                 self.plan();
             }
@@ -452,6 +454,7 @@ impl World {
                 other.gated
                     && other.uid != pod.uid
                     && other.milli_cpu <= quota.hard
+                    && taken + other.milli_cpu > quota.hard
                     && taken + pod.milli_cpu + other.milli_cpu > quota.hard
             };
             assert!(
