@@ -1,12 +1,12 @@
 //! One quota's account, and the claims on the accounts of a [`Book`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::book::Book;
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
-use crate::queue::{Age, ClassId, Front, QuotaId, WaitKey};
+use crate::queue::{Age, ClassId, Front, QuotaId, WaitClass, WaitKey};
 use crate::resource::Resource;
 
 /// A quota: its ledger and who waits for it.
@@ -15,10 +15,8 @@ pub(crate) struct Account {
     pub(crate) ledger: Ledger,
     /// The head of each class that waits for this quota and could ever fit.
     pub(crate) heads: BTreeSet<(WaitKey, ClassId)>,
-    /// The pod of each of these classes that has waited longest.
-    pub(crate) eldest: BTreeSet<(Age, ClassId)>,
-    /// What these classes ask for.
-    needs: BTreeMap<Resource, Needs>,
+    /// More about these classes, if they are many.
+    long: Option<Box<LongQueue>>,
     /// Classes that could not fit even if the quotas were empty.
     pub(crate) parked: BTreeSet<ClassId>,
     pub(crate) held: usize,
@@ -30,6 +28,19 @@ pub(crate) struct Account {
     frozen: bool,
 }
 
+/// From so many classes on a queue is long; when it has half as many it is short again. Most quotas have few waiting pods,
+/// and 10,000 of them must not cost more than a few megabytes.
+const LONG: usize = 16;
+
+/// Spares looking at each class.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LongQueue {
+    /// The pod of each class that has waited longest.
+    eldest: BTreeSet<(Age, ClassId)>,
+    /// What the classes ask for.
+    needs: BTreeMap<Resource, Needs>,
+}
+
 /// How much of one resource is asked for, by how many classes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
@@ -37,12 +48,19 @@ struct Needs {
     amounts: BTreeMap<Amount, usize>,
 }
 
-impl Account {
-    pub(crate) fn enlist(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        self.eldest.insert((front.eldest.clone(), id));
-        if !self.heads.insert((front.head.clone(), id)) {
-            return;
+impl LongQueue {
+    fn of(heads: &BTreeSet<(WaitKey, ClassId)>, classes: &HashMap<ClassId, WaitClass>) -> Self {
+        let mut queue = Self::default();
+        for (_, id) in heads {
+            if let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) {
+                queue.add(*id, &front, &class.charge);
+            }
         }
+        queue
+    }
+
+    fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        self.eldest.insert((front.eldest.clone(), id));
         for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
             let needs = self.needs.entry(resource.clone()).or_default();
             needs.classes += 1;
@@ -50,9 +68,8 @@ impl Account {
         }
     }
 
-    pub(crate) fn strike(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        self.eldest.remove(&(front.eldest.clone(), id));
-        if !self.heads.remove(&(front.head.clone(), id)) {
+    fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        if !self.eldest.remove(&(front.eldest.clone(), id)) {
             return;
         }
         for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
@@ -69,20 +86,67 @@ impl Account {
             }
         }
     }
+}
+
+impl Account {
+    /// The class waits with these pods in front; `classes` has it so already.
+    pub(crate) fn enlist(
+        &mut self,
+        id: ClassId,
+        front: &Front,
+        charge: &Charge,
+        classes: &HashMap<ClassId, WaitClass>,
+    ) {
+        self.heads.insert((front.head.clone(), id));
+        match &mut self.long {
+            Some(long) => long.add(id, front, charge),
+            None if self.heads.len() >= LONG => {
+                self.long = Some(Box::new(LongQueue::of(&self.heads, classes)));
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn strike(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        self.heads.remove(&(front.head.clone(), id));
+        if self.heads.len() < LONG / 2 {
+            self.long = None;
+        } else if let Some(long) = &mut self.long {
+            long.remove(id, front, charge);
+        }
+    }
+
+    /// Of the first `limit` classes in the order of age those that have waited since this moment or before.
+    pub(crate) fn impatient(
+        &self,
+        since_ms: Option<u64>,
+        limit: usize,
+        classes: &HashMap<ClassId, WaitClass>,
+    ) -> Vec<ClassId> {
+        let waits_long = |(age, _): &(Age, ClassId)| Some(age.0) <= since_ms;
+        if let Some(long) = &self.long {
+            let eldest = long.eldest.iter().take(limit);
+            return eldest.take_while(|one| waits_long(one)).map(|(_, id)| *id).collect();
+        }
+        let eldest = self.heads.iter().filter_map(|(_, id)| Some((classes.get(id)?.eldest()?, *id)));
+        let mut eldest: Vec<_> = eldest.filter(waits_long).collect();
+        eldest.sort_unstable();
+        eldest.into_iter().map(|(_, id)| id).collect()
+    }
 
     /// Whether the same classes wait in both.
     pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
         self.heads == other.heads
-            && self.eldest == other.eldest
-            && self.needs == other.needs
             && self.parked == other.parked
+            && (self.long.is_none() || other.long.is_none() || self.long == other.long)
     }
 
-    /// Whether none of the classes fits, because all ask for a resource of which there is less than the least of
-    /// them asks for. Costs time in the number of resources, not of classes.
+    /// Whether it is known that none of the classes fits, because all ask for a resource of which there is less than the
+    /// least of them asks for. Costs time in the number of resources, not of classes.
     pub(crate) fn is_full_for_all(&self) -> bool {
+        let Some(long) = &self.long else { return false };
         self.ledger.lines().iter().any(|line| {
-            let Some(needs) = self.needs.get(&line.resource) else { return false };
+            let Some(needs) = long.needs.get(&line.resource) else { return false };
             needs.classes == self.heads.len()
                 && needs
                     .amounts

@@ -135,7 +135,7 @@ impl Book {
         let Some(class) = self.classes.get(&id) else {
             return false;
         };
-        let is_eldest = class.eldest().is_some_and(|(_, eldest)| eldest == key);
+        let is_eldest = class.eldest().is_some_and(|(_, eldest)| eldest == *key);
         let quotas = Arc::clone(&class.quotas);
         if self.take(id, key).is_none() {
             return false;

@@ -53,7 +53,7 @@ impl Book {
                 account.strike(id, old, &class.charge);
             }
             if let Some(new) = &new {
-                account.enlist(id, new, &class.charge);
+                account.enlist(id, new, &class.charge, &self.classes);
             }
         }
         if new.is_none()
@@ -90,7 +90,7 @@ impl Book {
                 };
                 if possible {
                     account.parked.remove(&id);
-                    account.enlist(id, &front, &charge);
+                    account.enlist(id, &front, &charge, &self.classes);
                 } else {
                     account.strike(id, &front, &charge);
                     account.parked.insert(id);
@@ -114,7 +114,7 @@ impl Book {
             let mut lists = Account::default();
             for (id, class) in classes() {
                 match class.front() {
-                    Some(front) if class.possible => lists.enlist(*id, &front, &class.charge),
+                    Some(front) if class.possible => lists.enlist(*id, &front, &class.charge, &self.classes),
                     _ => drop(lists.parked.insert(*id)),
                 }
             }

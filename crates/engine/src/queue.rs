@@ -66,6 +66,7 @@ pub struct WaitClass {
     pub(crate) charge: Arc<Charge>,
     pub(crate) quotas: Arc<[QuotaId]>,
     pods: BTreeMap<WaitKey, (PodId, u64)>,
+    /// Of all pods, if there are several.
     ages: BTreeSet<Age>,
     pub(crate) reason: Option<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
@@ -111,28 +112,35 @@ impl WaitClass {
     }
 
     pub(crate) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {
-        self.ages.insert((since_ms, key.clone()));
-        self.pods.insert(key, (pod, since_ms));
+        self.pods.insert(key.clone(), (pod, since_ms));
+        if self.ages.is_empty() && self.pods.len() > 1 {
+            self.ages = self.pods.iter().map(|(key, (_, since_ms))| (*since_ms, key.clone())).collect();
+        } else if !self.ages.is_empty() {
+            self.ages.insert((since_ms, key));
+        }
     }
 
     pub(crate) fn take(&mut self, key: &WaitKey) -> Option<PodId> {
         let (pod, since_ms) = self.pods.remove(key)?;
         self.ages.remove(&(since_ms, key.clone()));
+        if self.pods.len() == 1 {
+            self.ages.clear();
+        }
         Some(pod)
     }
 
     /// None if nobody waits in it.
     pub(crate) fn front(&self) -> Option<Front> {
-        let (head, _) = self.pods.first_key_value()?;
-        Some(Front { head: head.clone(), eldest: self.ages.first()?.clone() })
+        Some(Front { head: self.head()?.clone(), eldest: self.eldest()? })
     }
 
     pub(crate) fn head(&self) -> Option<&WaitKey> {
         self.pods.first_key_value().map(|(key, _)| key)
     }
 
-    pub(crate) fn eldest(&self) -> Option<&Age> {
-        self.ages.first()
+    pub(crate) fn eldest(&self) -> Option<Age> {
+        let only = || self.pods.first_key_value().map(|(key, (_, since_ms))| (*since_ms, key.clone()));
+        self.ages.first().cloned().or_else(only)
     }
 
     pub(crate) fn pod(&self, key: &WaitKey) -> Option<PodId> {

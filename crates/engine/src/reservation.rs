@@ -16,9 +16,8 @@ impl Book {
     /// Finds the class that room of the quota is kept for.
     pub(crate) fn reserve(&mut self, quota: QuotaId, impatient_since_ms: Option<u64>) -> Option<ClassId> {
         let found = self.accounts.get(&quota).and_then(|account| {
-            let waiting = account.eldest.iter().take(SEARCHED);
-            let impatient = waiting.take_while(|((since_ms, _), _)| Some(*since_ms) <= impatient_since_ms);
-            impatient.map(|(_, id)| *id).find(|id| self.is_only_blocked_by(quota, *id))
+            let impatient = account.impatient(impatient_since_ms, SEARCHED, &self.classes);
+            impatient.into_iter().find(|id| self.is_only_blocked_by(quota, *id))
         });
         if !found.is_some_and(|id| self.is_reserving(quota, id)) {
             let still_waits = |id| self.classes.contains_key(id);

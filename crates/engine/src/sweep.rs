@@ -191,8 +191,8 @@ impl Deciding<'_> {
         let Some(class) = self.book.classes.get(&id) else { return false };
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
         let was_kept_room = quotas.iter().any(|quota| self.kept.get(quota) == Some(&Some(id)));
-        let first = if was_kept_room { class.eldest().map(|(_, key)| key) } else { class.head() };
-        let Some(key) = first.cloned() else { return false };
+        let first = if was_kept_room { class.eldest().map(|(_, key)| key) } else { class.head().cloned() };
+        let Some(key) = first else { return false };
         let Some(pod) = self.book.take(id, &key) else { return false };
         self.kept.clear();
         self.book.apply(Claim::Assumed, &quotas, &charge);
@@ -220,7 +220,7 @@ impl Deciding<'_> {
             let Some(account) = self.book.accounts.get(quota) else { continue };
             let excess = account.ledger.excess(&charge, Some(&ahead.charge));
             if !excess.is_empty() {
-                let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(key));
+                let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
                 return Some(Reason { quota: *quota, excess, behind });
             }
         }
