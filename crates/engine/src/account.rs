@@ -1,11 +1,12 @@
 //! One quota's account, and the claims on the accounts of a [`Book`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::book::Book;
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
+use crate::long_queue::LongQueue;
 use crate::queue::{Age, ClassId, Front, QuotaId, WaitClass, WaitKey};
 use crate::resource::Resource;
 
@@ -28,65 +29,9 @@ pub(crate) struct Account {
     frozen: bool,
 }
 
-/// From so many classes on a queue is long; when it has half as many it is short again. Most quotas have few waiting pods,
-/// and 10,000 of them must not cost more than a few megabytes.
+/// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many. Most quotas have few waiting
+/// pods, and 10,000 quotas must not take more than a few megabytes.
 const LONG: usize = 16;
-
-/// Spares looking at each class.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct LongQueue {
-    /// The pod of each class that has waited longest.
-    eldest: BTreeSet<(Age, ClassId)>,
-    /// What the classes ask for.
-    needs: BTreeMap<Resource, Needs>,
-}
-
-/// How much of one resource is asked for, by how many classes.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Needs {
-    classes: usize,
-    amounts: BTreeMap<Amount, usize>,
-}
-
-impl LongQueue {
-    fn of(heads: &BTreeSet<(WaitKey, ClassId)>, classes: &HashMap<ClassId, WaitClass>) -> Self {
-        let mut queue = Self::default();
-        for (_, id) in heads {
-            if let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) {
-                queue.add(*id, &front, &class.charge);
-            }
-        }
-        queue
-    }
-
-    fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        self.eldest.insert((front.eldest.clone(), id));
-        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
-            let needs = self.needs.entry(resource.clone()).or_default();
-            needs.classes += 1;
-            *needs.amounts.entry(*amount).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        if !self.eldest.remove(&(front.eldest.clone(), id)) {
-            return;
-        }
-        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
-            let Some(needs) = self.needs.get_mut(resource) else { continue };
-            needs.classes -= 1;
-            if let Some(count) = needs.amounts.get_mut(amount) {
-                *count -= 1;
-                if *count == 0 {
-                    needs.amounts.remove(amount);
-                }
-            }
-            if needs.classes == 0 {
-                self.needs.remove(resource);
-            }
-        }
-    }
-}
 
 impl Account {
     /// The class waits with these pods in front; `classes` has it so already.
@@ -145,14 +90,7 @@ impl Account {
     /// least of them asks for. Costs time in the number of resources, not of classes.
     pub(crate) fn is_full_for_all(&self) -> bool {
         let Some(long) = &self.long else { return false };
-        self.ledger.lines().iter().any(|line| {
-            let Some(needs) = long.needs.get(&line.resource) else { return false };
-            needs.classes == self.heads.len()
-                && needs
-                    .amounts
-                    .first_key_value()
-                    .is_some_and(|(least, _)| line.used().saturating_add(*least) > line.hard)
-        })
+        long.lacks_the_least_need(&self.ledger, self.heads.len())
     }
 }
 

@@ -41,9 +41,9 @@ pub struct Book {
     pub(crate) classes: HashMap<ClassId, WaitClass>,
     pub(crate) class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
     pub(crate) next_class: u32,
-    /// Quotas that may have got room: their waiting pods are to be looked at,
+    /// Quotas that may have got room, and how far their waiting pods have been looked at since.
     pub(crate) sweeps: HashMap<QuotaId, Sweep>,
-    /// in turn.
+    /// The order in which these quotas are looked at next.
     pub(crate) turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
     pub(crate) fresh: BTreeSet<ClassId>,
@@ -115,7 +115,7 @@ impl Book {
         class.add(key, pod, since_ms);
         let quotas = Arc::clone(&class.quotas);
         let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| {
-            // Behind it a sweep may be, and it may be the one that room has to be kept for.
+            // A sweep may have passed this place already; or room may have to be kept for this pod.
             new.head < old.head || new.eldest < old.eldest
         });
         if is_first || class.reason.is_none() {

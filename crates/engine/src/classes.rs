@@ -27,8 +27,8 @@ impl Book {
             .all(|quota| self.accounts.get(quota).is_none_or(|account| account.ledger.could_fit(charge)))
     }
 
-    /// Keeps the accounts' lists right after pods of a class have come or gone, and forgets a class that nobody
-    /// waits in.
+    /// Updates the lists of the class's accounts after a pod was added to the class or removed from it, and removes a class
+    /// without pods.
     pub(crate) fn move_front(&mut self, id: ClassId, old: Option<&Front>) {
         let Some(class) = self.classes.get(&id) else {
             return;

@@ -12,6 +12,7 @@ pub mod charge;
 mod classes;
 pub mod headroom;
 pub mod ledger;
+mod long_queue;
 mod namespace_pattern;
 pub mod pod;
 pub mod quantity;

@@ -129,7 +129,7 @@ impl WaitClass {
         Some(pod)
     }
 
-    /// None if nobody waits in it.
+    /// None if the class has no pods.
     pub(crate) fn front(&self) -> Option<Front> {
         Some(Front { head: self.head()?.clone(), eldest: self.eldest()? })
     }

@@ -1,7 +1,7 @@
 //! Which of the waiting pods are released.
 //!
 //! A quota that may have got room is swept: the heads of its classes are looked at in their order, a bounded number in
-//! one decision, quotas in turn. So whoever lets many different pods wait pays for it alone.
+//! one decision, quotas in turn. So a tenant with many different waiting pods does not delay the pods of other quotas.
 
 use std::collections::HashMap;
 use std::ops::Bound;

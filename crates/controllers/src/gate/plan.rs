@@ -99,7 +99,7 @@ impl State {
     }
 
     fn decide(&mut self, now: Moment) {
-        // Whoever came before this process waits since it was first seen here.
+        // The wait of a pod that is older than this process begins when this process first sees the pod.
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
         for decision in self.book.decide(impatient_since_ms, LOOKS) {
             match decision {

@@ -4,6 +4,7 @@ mod protocol;
 mod refused;
 mod scrape;
 mod server;
+mod step;
 mod stories;
 mod world;
 

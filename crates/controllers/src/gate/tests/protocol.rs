@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 
 use super::server::NAMESPACE;
-use super::world::{Fault, Request, Step, Trouble, Watch, World};
+use super::step::{Fault, Step, Trouble, Watch};
+use super::world::{Request, World};
 use crate::gate::Action;
 
 fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {

@@ -34,6 +34,21 @@ impl Story {
         story
     }
 
+    /// Led by the second process: the first one recorded `used` of 1000m. Pods have a name, thousandths of a CPU and a
+    /// priority.
+    fn taken_over(used: u64, pods: &[(&str, u64, i32)]) -> Self {
+        let mut story = Self::begin();
+        story.server.set_hard(1000);
+        story.server.scribble_status(used);
+        for (name, milli_cpu, priority) in pods {
+            story.server.create_pod(name, *milli_cpu, *priority);
+        }
+        story.see_all(at(0));
+        story.state.lead(at(0));
+        story.run(at(0));
+        story
+    }
+
     pub(super) fn see_all(&mut self, now: Moment) {
         for change in self.server.log.split_off(self.cursor) {
             use super::server::Change::{Pod, PodGone, Quota, QuotaGone};
@@ -165,13 +180,7 @@ fn a_pod_that_can_never_fit_holds_nobody_up() {
 
 #[test]
 fn what_a_predecessor_recorded_is_honoured_for_a_while() {
-    let mut story = Story::begin();
-    story.server.set_hard(1000);
-    story.server.scribble_status(700);
-    story.server.create_pod("a", 500, 0);
-    story.see_all(at(0));
-    story.state.lead(at(0));
-    story.run(at(0));
+    let mut story = Story::taken_over(700, &[("a", 500, 0)]);
     assert_eq!(story.gated(), ["a"]);
     story.run(at(29_000));
     assert_eq!(story.gated(), ["a"]);
@@ -183,14 +192,7 @@ fn what_a_predecessor_recorded_is_honoured_for_a_while() {
 /// The clock says that the predecessor's requests are dead, not that what they did was seen.
 #[test]
 fn what_a_predecessor_recorded_is_honoured_until_the_watch_has_passed_what_it_did() {
-    let mut story = Story::begin();
-    story.server.set_hard(1000);
-    story.server.scribble_status(800);
-    story.server.create_pod("a", 800, 0);
-    story.server.create_pod("b", 800, 1);
-    story.see_all(at(0));
-    story.state.lead(at(0));
-    story.run(at(0));
+    let mut story = Story::taken_over(800, &[("a", 800, 0), ("b", 800, 1)]);
     // The watch of pods stands still from here on.
     story.server.ungate_pod("a");
     let unseen = story.server.log.split_off(0);

@@ -7,6 +7,8 @@
     reason = "a test stops at the first thing that is not as it must be"
 )]
 
+mod scenes;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +40,18 @@ fn ledger(cpu: i128, memory: i128) -> Ledger {
 
 fn key(pod: u32, priority: i32, created: i64) -> WaitKey {
     WaitKey { priority: Reverse(priority), created, uid: Uid::parse(&format!("pod-{pod:04}")) }
+}
+
+fn quotas<const N: usize>(ids: [u32; N]) -> Arc<[QuotaId]> {
+    ids.map(QuotaId).into()
+}
+
+fn released(decisions: Vec<Decision>) -> Vec<u32> {
+    let pods = decisions.into_iter().filter_map(|decision| match decision {
+        Decision::Release { pod, .. } => Some(pod.0),
+        Decision::Held { .. } => None,
+    });
+    pods.collect()
 }
 
 #[derive(Clone, Debug)]
@@ -376,154 +390,4 @@ proptest! {
         }
         prop_assert_eq!(sums, empty);
     }
-}
-
-fn quotas<const N: usize>(ids: [u32; N]) -> Arc<[QuotaId]> {
-    ids.map(QuotaId).into()
-}
-
-fn released(decisions: Vec<Decision>) -> Vec<u32> {
-    let pods = decisions.into_iter().filter_map(|decision| match decision {
-        Decision::Release { pod, .. } => Some(pod.0),
-        Decision::Held { .. } => None,
-    });
-    pods.collect()
-}
-
-#[test]
-fn room_that_becomes_free_is_kept_for_whoever_has_waited_long() {
-    let mut book = Book::default();
-    book.open(QuotaId(0), ledger(10, 100));
-    let quotas = quotas([0]);
-    book.apply(Claim::Counted, &quotas, &charge(8, 0));
-    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
-    book.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&quotas));
-    assert_eq!(released(book.decide(IMPATIENT, ALL)), [], "2 are free, and kept for the first");
-    book.end(Claim::Counted, &quotas, &charge(3, 0));
-    assert_eq!(released(book.decide(IMPATIENT, ALL)), [], "5 are free, and kept");
-    book.end(Claim::Counted, &quotas, &charge(2, 0));
-    assert_eq!(released(book.decide(IMPATIENT, ALL)), [1, 2], "7 are free: enough for both");
-}
-
-/// One unit becomes free at a time, and each time a young pod of higher priority is there that would take it.
-#[test]
-fn younger_pods_of_higher_priority_do_not_starve_one_that_has_waited_long() {
-    let mut book = Book::default();
-    book.open(QuotaId(0), ledger(10, 100));
-    let quotas = quotas([0]);
-    book.apply(Claim::Counted, &quotas, &charge(10, 0));
-    book.wait(PodId(0), key(0, 0, 0), 0, Arc::new(charge(6, 0)), Arc::clone(&quotas));
-    let mut took = Vec::new();
-    for round in 1..=20 {
-        book.end(Claim::Counted, &quotas, &charge(1, 0));
-        let young = key(round, 9, i64::from(round));
-        book.wait(PodId(round), young, u64::from(round), Arc::new(charge(1, 0)), Arc::clone(&quotas));
-        took = released(book.decide(Some(0), ALL));
-        if !took.is_empty() {
-            break;
-        }
-    }
-    assert_eq!(took.first(), Some(&0), "it goes as soon as 6 have become free");
-    assert_eq!(book.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used(), units(10));
-}
-
-/// Of the same charge, and so of the same class.
-#[test]
-fn among_equals_too_room_is_kept_for_whoever_has_waited_long() {
-    let mut book = Book::default();
-    book.open(QuotaId(0), ledger(10, 100));
-    let (quotas, same) = (quotas([0]), Arc::new(charge(5, 0)));
-    book.apply(Claim::Counted, &quotas, &charge(10, 0));
-    book.wait(PodId(1), key(1, 0, 1), 1, Arc::clone(&same), Arc::clone(&quotas));
-    book.wait(PodId(2), key(2, 9, 2), 2, Arc::clone(&same), Arc::clone(&quotas));
-    assert_eq!(released(book.decide(Some(1), ALL)), []);
-    book.end(Claim::Counted, &quotas, &charge(5, 0));
-    assert_eq!(released(book.decide(Some(1), ALL)), [1]);
-}
-
-/// It could not go anyway; and when it can, room is kept for it again.
-#[test]
-fn a_pod_that_another_quota_is_in_the_way_of_keeps_nothing() {
-    let mut book = Book::default();
-    let (own, shared, both) = (quotas([0]), quotas([1]), quotas([0, 1]));
-    book.open(QuotaId(0), ledger(4, 100));
-    book.open(QuotaId(1), ledger(10, 100));
-    book.apply(Claim::Counted, &own, &charge(4, 0));
-    book.apply(Claim::Counted, &shared, &charge(9, 0));
-    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(2, 0)), Arc::clone(&both));
-    book.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&shared));
-    assert_eq!(released(book.decide(IMPATIENT, ALL)), [2], "both are in the way of the first");
-    book.end(Claim::Counted, &own, &charge(2, 0));
-    book.end(Claim::Assumed, &shared, &charge(1, 0));
-    book.wait(PodId(3), key(3, 0, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
-    assert_eq!(
-        released(book.decide(IMPATIENT, ALL)),
-        [],
-        "only the shared one is in its way, which keeps its room"
-    );
-    book.apply(Claim::Counted, &own, &charge(1, 0));
-    assert!(book.has_news(), "its own is in its way again");
-    assert_eq!(released(book.decide(IMPATIENT, ALL)), [3]);
-}
-
-/// As many different pods as a tenant likes: each decision looks at so many, and the pods of others are not behind them.
-#[test]
-fn a_long_queue_is_worked_off_in_slices_and_delays_no_other() {
-    const SLICE: usize = 64;
-    let mut book = Book::default();
-    let (long, short) = (quotas([0]), quotas([1]));
-    book.open(QuotaId(0), ledger(10_000, 10_000));
-    book.open(QuotaId(1), ledger(10, 10));
-    book.apply(Claim::Counted, &long, &charge(5_000, 5_000));
-    // Each asks for too much of one of the two, and there is enough of either for another one.
-    for pod in 0..5_000 {
-        let much = 5_001 + i128::from(pod / 2);
-        let needs = if pod % 2 == 0 { charge(much, 1) } else { charge(1, much) };
-        book.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, Arc::new(needs), Arc::clone(&long));
-    }
-    while book.has_news() {
-        assert_eq!(released(book.decide(PATIENT, SLICE)), []);
-    }
-    book.wait(PodId(9_998), key(9_998, 0, 9_998), 1, Arc::new(charge(40, 40)), Arc::clone(&long));
-    assert_eq!(released(book.decide(PATIENT, SLICE)), [9_998]);
-    book.end(Claim::Assumed, &long, &charge(40, 40));
-    book.wait(PodId(9_999), key(9_999, 0, 9_999), 1, Arc::new(charge(1, 1)), Arc::clone(&short));
-    assert_eq!(released(book.decide(PATIENT, SLICE)), [9_999], "while the other queue is swept");
-    assert!(book.has_news(), "which one decision has not done");
-}
-
-/// All ask for a place, and there is none: that is one look, not 5,000.
-#[test]
-fn a_queue_in_which_none_can_fit_is_not_searched() {
-    let mut book = Book::default();
-    let quotas = quotas([0]);
-    let of = |cpu| Charge::from_pairs([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(cpu))]);
-    book.open(QuotaId(0), Ledger::new([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(1_000_000))]));
-    book.apply(Claim::Counted, &quotas, &of(1));
-    for pod in 0..5_000 {
-        let charge = Arc::new(of(i128::from(pod) + 1));
-        book.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, charge, Arc::clone(&quotas));
-    }
-    while book.has_news() {
-        assert_eq!(released(book.decide(PATIENT, ALL)), []);
-    }
-    book.end(Claim::Counted, &quotas, &of(1));
-    assert_eq!(released(book.decide(PATIENT, 4)), [0]);
-    assert!(!book.has_news());
-}
-
-#[test]
-fn what_ends_in_a_frozen_account_makes_no_room_until_it_thaws() {
-    let mut book = Book::default();
-    book.open(QuotaId(0), ledger(10, 100));
-    let quotas = quotas([0]);
-    book.apply(Claim::Assumed, &quotas, &charge(8, 0));
-    book.freeze(QuotaId(0));
-    book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
-    book.end(Claim::Assumed, &quotas, &charge(8, 0));
-    assert!(book.decide(PATIENT, ALL).iter().all(|decision| matches!(decision, Decision::Held { .. })));
-    assert!(book.forget_in_flight(QuotaId(0)));
-    assert!(matches!(book.decide(PATIENT, ALL).as_slice(), [Decision::Release { .. }]));
-    book.revert(Claim::Assumed, &quotas, &charge(6, 0));
-    assert_eq!(book.ledger(QuotaId(0)), Some(&ledger(10, 100)), "an exact inverse, frozen or not");
 }

@@ -1,0 +1,83 @@
+//! What may happen in a run of the simulation, and what may go wrong.
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Create {
+        pod: u8,
+        milli_cpu: u64,
+        priority: i32,
+    },
+    Delete {
+        pod: u8,
+    },
+    Finish {
+        pod: u8,
+    },
+    Touch {
+        pod: u8,
+    },
+    Hard {
+        hard: u64,
+    },
+    DeleteQuota,
+    Scribble {
+        used: u64,
+    },
+    Deliver {
+        replica: bool,
+        watch: Watch,
+        count: u8,
+    },
+    Answer {
+        at: u8,
+        fault: Fault,
+    },
+    /// The watch of pods has ended and they are listed anew.
+    Relist {
+        replica: bool,
+    },
+    Crash {
+        replica: bool,
+    },
+    Lead {
+        replica: bool,
+    },
+    Wait {
+        ms: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Watch {
+    Pods,
+    Quotas,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    None,
+    /// Done, but the answer is lost.
+    AnswerLost,
+    /// Not done, and nobody knows.
+    RequestLost,
+    /// Perhaps done later, and nobody knows.
+    Late,
+    Refused,
+    Busy,
+}
+
+/// What goes wrong in a run besides late, lost and refused requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Processes crash and leaders change; one that is replaced does not notice for a while, so two act at
+    /// once.
+    TwoLeaders,
+    /// Processes crash and leaders change; one whose lease has expired asks for nothing more, but what it has
+    /// asked for may still be done.
+    Expiry,
+    /// Somebody writes arbitrary usage into the status. Not together with crashes: what a leader has charged
+    /// and not released when it crashes is known from the status alone, so whoever may write that can erase it.
+    ScribbledStatus,
+    /// Crashes, and limits that change and quotas that come and go.
+    BusyAdmin,
+}

@@ -1,0 +1,75 @@
+//! Indexes of a quota's queue in which many different charges wait.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::charge::{Amount, Charge};
+use crate::ledger::Ledger;
+use crate::queue::{Age, ClassId, Front, WaitClass, WaitKey};
+use crate::resource::Resource;
+
+/// What would otherwise take a look at each class of the queue.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct LongQueue {
+    /// The pod of each class that has waited longest.
+    pub(crate) eldest: BTreeSet<(Age, ClassId)>,
+    /// What the classes ask for.
+    needs: BTreeMap<Resource, Needs>,
+}
+
+/// How much of one resource is asked for, by how many classes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Needs {
+    classes: usize,
+    amounts: BTreeMap<Amount, usize>,
+}
+
+impl LongQueue {
+    pub(crate) fn of(heads: &BTreeSet<(WaitKey, ClassId)>, classes: &HashMap<ClassId, WaitClass>) -> Self {
+        let mut queue = Self::default();
+        for (_, id) in heads {
+            if let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) {
+                queue.add(*id, &front, &class.charge);
+            }
+        }
+        queue
+    }
+
+    pub(crate) fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        self.eldest.insert((front.eldest.clone(), id));
+        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
+            let needs = self.needs.entry(resource.clone()).or_default();
+            needs.classes += 1;
+            *needs.amounts.entry(*amount).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+        if !self.eldest.remove(&(front.eldest.clone(), id)) {
+            return;
+        }
+        for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
+            let Some(needs) = self.needs.get_mut(resource) else { continue };
+            needs.classes -= 1;
+            if let Some(count) = needs.amounts.get_mut(amount) {
+                *count -= 1;
+                if *count == 0 {
+                    needs.amounts.remove(amount);
+                }
+            }
+            if needs.classes == 0 {
+                self.needs.remove(resource);
+            }
+        }
+    }
+
+    /// Whether each of the `classes` in the queue asks for a resource of which less is free than the least of them asks for.
+    pub(crate) fn lacks_the_least_need(&self, ledger: &Ledger, classes: usize) -> bool {
+        ledger.lines().iter().any(|line| {
+            let Some(needs) = self.needs.get(&line.resource).filter(|needs| needs.classes == classes) else {
+                return false;
+            };
+            let least = needs.amounts.first_key_value();
+            least.is_some_and(|(least, _)| line.used().saturating_add(*least) > line.hard)
+        })
+    }
+}
