@@ -124,6 +124,12 @@ pub const WEBHOOK_SERVICE_PORT: u16 = 443;
 pub const ADMIN_PORT: u16 = 8081;
 /// Port of metrics in both containers, over HTTPS.
 pub const METRICS_PORT: u16 = 8444;
+/// Port on which the leading controller judges what pods are to take more, over HTTPS, for the webhook alone.
+pub const GROWTH_PORT: u16 = 8445;
+/// Annotation of [`LEASE`]: address and port of [`GROWTH_PORT`] at its holder.
+pub const LEADER_ADDRESS_ANNOTATION: &str = "quota.sluice.dev/leader-address";
+/// Name of the FlowSchema and the PriorityLevelConfiguration of our own requests.
+pub const FLOW: &str = "sluice";
 /// Name of the Service with the [`METRICS_PORT`] of all containers.
 pub const METRICS_SERVICE: &str = "sluice-metrics";
 /// Name of the ClusterRole of those who scrape.
@@ -136,6 +142,8 @@ pub const PATH_SERVE: &str = "/serve-path";
 pub const PATH_POD_IDENTITY: &str = "/pod-identity";
 /// Path of [`WEBHOOK_HEADROOM`].
 pub const PATH_HEADROOM: &str = "/headroom";
+/// Path of [`WEBHOOK_GROWTH`].
+pub const PATH_GROWTH: &str = "/growth";
 /// Path that managed-tenant-quota's lock objects call.
 pub const PATH_VALIDATE_PODS: &str = "/validate-pods";
 /// Path of the liveness probe on [`ADMIN_PORT`].
@@ -167,6 +175,9 @@ pub const WEBHOOK_AAQ: &str = "aaq.cr.validator";
 pub const WEBHOOK_POD_IDENTITY: &str = "pod.identity.validator";
 /// Webhook of [`VALIDATING_CONFIG`] that makes room for the target pods of live migrations.
 pub const WEBHOOK_HEADROOM: &str = "headroom.quota.sluice.dev";
+
+/// Webhook of [`VALIDATING_CONFIG`] that charges what updates of pods take more.
+pub const WEBHOOK_GROWTH: &str = "growth.quota.sluice.dev";
 
 /// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";

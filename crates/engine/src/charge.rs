@@ -138,6 +138,26 @@ impl Charge {
         self.0.iter().any(|(_, amount)| *amount < Amount::ZERO)
     }
 
+    /// Of each resource of either the larger amount.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        let larger =
+            |resource: &Resource, amount: Amount| other.get(resource).map_or(amount, |it| it.max(amount));
+        let own = self.iter().map(|(resource, amount)| (resource.clone(), larger(resource, *amount)));
+        let others = other.iter().filter(|(resource, _)| self.get(resource).is_none()).cloned();
+        Self::from_pairs(own.chain(others))
+    }
+
+    /// How much is charged here above `other`; resources of which it is not more are left out.
+    #[must_use]
+    pub fn above(&self, other: &Self) -> Self {
+        let more = |(resource, amount): &(Resource, Amount)| {
+            let more = amount.saturating_sub(other.get(resource).unwrap_or(Amount::ZERO));
+            (more > Amount::ZERO).then(|| (resource.clone(), more))
+        };
+        Self::from_pairs(self.iter().filter_map(more))
+    }
+
     /// Whether every amount of `other` is present here and at least as large.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {

@@ -10,6 +10,7 @@ mod account;
 pub mod book;
 pub mod charge;
 mod classes;
+mod growth;
 pub mod headroom;
 pub mod ledger;
 mod long_queue;

@@ -4,6 +4,7 @@
 //! cannot renew in time, or finds another holder, ends with an error; the process is expected to exit on it (see
 //! [`crate::shutdown::Tasks`]). What to do when is decided in [`plan`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -34,6 +35,8 @@ pub struct LeaseOptions {
     pub identity: String,
     /// Times.
     pub timings: Timings,
+    /// Annotations that the lease has while we hold it.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl LeaseOptions {
@@ -44,6 +47,7 @@ impl LeaseOptions {
             name: name.into(),
             identity: unique_identity(),
             timings: Timings::default(),
+            annotations: BTreeMap::new(),
         }
     }
 }
@@ -115,6 +119,7 @@ pub struct Election {
     name: String,
     full_name: String,
     timings: Timings,
+    annotations: BTreeMap<String, String>,
     candidate: Candidate,
     /// The object as last read or written; `None` means: read before the next decision.
     fresh: Option<Option<Lease>>,
@@ -144,6 +149,7 @@ impl Election {
             full_name: format!("{}/{}", options.namespace, options.name),
             name: options.name,
             timings: options.timings,
+            annotations: options.annotations,
             candidate: Candidate::new(options.identity, options.timings),
             fresh: None,
             token: WriteToken::new(),
@@ -306,6 +312,7 @@ impl Election {
                 spec.acquire_time = Some(now.clone());
             }
         }
+        lease.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
         spec.holder_identity = Some(self.candidate.me().to_owned());
         spec.lease_duration_seconds = i32::try_from(self.timings.duration.as_secs()).ok();
         spec.renew_time = Some(now);

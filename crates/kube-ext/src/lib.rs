@@ -6,6 +6,7 @@
 //! | [`retry`] | what a failed write means, exponential backoff |
 //! | [`watch`] | list and watch of one kind as a sequence of [`watch::Delta`]s, with health |
 //! | [`lease`] | leader election and the [`lease::WriteToken`] that every write asks first |
+//! | [`leader`] | requests to the process that holds a lease |
 //! | [`events`] | `events.k8s.io/v1` through a bounded queue |
 //! | [`serve`], [`tls`] | the HTTPS accept loop with limits, certificates that change while it runs |
 //! | [`health`] | `/healthz`, `/readyz` |
@@ -17,6 +18,7 @@ pub mod access;
 pub mod client;
 pub mod events;
 pub mod health;
+pub mod leader;
 pub mod lease;
 pub mod metrics;
 pub mod panics;

@@ -59,6 +59,26 @@ pub(crate) fn mirror() -> String {
     ))
 }
 
+/// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
+/// them without one (before Kubernetes 1.33), or another deadline.
+pub(crate) fn grows() -> String {
+    let resources = |pod: &str, list: &str| {
+        format!(
+            "(has({pod}.spec.{list}) ? {pod}.spec.{list}.map(c, has(c.resources) ? [c.resources] : []) : [])"
+        )
+    };
+    let deadline = |pod: &str| {
+        format!("(has({pod}.spec.activeDeadlineSeconds) ? [{pod}.spec.activeDeadlineSeconds] : [])")
+    };
+    let differs = [
+        (resources("object", "containers"), resources("oldObject", "containers")),
+        (resources("object", "initContainers"), resources("oldObject", "initContainers")),
+        (deadline("object"), deadline("oldObject")),
+    ]
+    .map(|(new, old)| format!("{new} != {old}"));
+    format!("(has(request.subResource) && request.subResource == 'resize') || {}", differs.join(" || "))
+}
+
 /// The user of the request may remove the gate from a pod.
 pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
@@ -90,6 +110,7 @@ mod tests {
             super::stamped_truly(),
             super::stamped_falsely(),
             super::mirror(),
+            super::grows(),
         ];
         for text in all {
             assert!(!["GATE", "STAMP", "MIRROR"].iter().any(|word| text.contains(word)), "{text}");

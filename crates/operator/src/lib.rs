@@ -7,6 +7,7 @@ mod account_policy;
 mod admission_policies;
 pub mod certificates;
 mod expressions;
+mod flow;
 mod gate_policies;
 mod headroom_policies;
 mod mtq_cleanup;

@@ -9,10 +9,10 @@ use crate::render::{labels, metadata};
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
-/// In: the webhook's port for any client, for no label selects API servers; the metrics for namespaces with
+/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics for namespaces with
 /// [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
-pub(crate) fn objects(options: &InstallOptions) -> [Value; 2] {
+pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
     let policy = |name: &str, selector: Value, spec: Value| {
         let mut object = json!({
             "apiVersion": "networking.k8s.io/v1",
@@ -44,11 +44,24 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 2] {
             names::WEBHOOK,
             labels(Some(names::WEBHOOK)),
             json!({
-                "policyTypes": ["Ingress"],
+                "policyTypes": ["Ingress", "Egress"],
                 "ingress": [{ "ports": [one("TCP", names::WEBHOOK_PORT)] }],
+                "egress": [{ "to": pods(names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] }],
+            }),
+        ),
+        policy(
+            names::CONTROLLER,
+            labels(Some(names::CONTROLLER)),
+            json!({
+                "policyTypes": ["Ingress"],
+                "ingress": [{ "from": pods(names::WEBHOOK), "ports": [one("TCP", names::GROWTH_PORT)] }],
             }),
         ),
     ]
+}
+
+fn pods(component: &str) -> Value {
+    json!([{ "podSelector": { "matchLabels": labels(Some(component)) } }])
 }
 
 fn one(protocol: &str, port: u16) -> Value {

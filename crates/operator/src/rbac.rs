@@ -196,7 +196,9 @@ fn webhook_cluster_rules() -> Value {
 }
 
 fn webhook_rules() -> Value {
-    json!([named("", "secrets", names::SERVING_SECRET, &READ)])
+    // The Lease has the address of the controller that leads.
+    let leader = named("coordination.k8s.io", "leases", names::LEASE, &READ);
+    json!([named("", "secrets", names::SERVING_SECRET, &READ), leader])
 }
 
 /// Each API server is asked whether it knows of a raise: where their addresses are, and the Leases that say how many there

@@ -5,7 +5,7 @@ use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
 use crate::options::InstallOptions;
-use crate::{headroom_policies, network, rbac, webhooks, workload};
+use crate::{flow, headroom_policies, network, rbac, webhooks, workload};
 
 /// All objects of an installation, in the order they have to be applied.
 ///
@@ -16,6 +16,7 @@ pub fn render(options: &InstallOptions) -> Vec<Value> {
     objects.extend(crds());
     objects.extend(rbac::objects(options));
     objects.extend(network::objects(options));
+    objects.extend(flow::objects(options));
     objects.extend(workload::objects(options));
     objects.push(headroom_policies::proof_quota(options));
     let mut policies = admission_policies(options);

@@ -5,7 +5,7 @@ use sluice_api::names;
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, gated, mirror, not_exempt, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
+    bound, gated, grows, mirror, not_exempt, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -99,6 +99,7 @@ pub fn validating(options: &InstallOptions) -> Value {
     ];
     let mut hooks: Vec<Value> = hooks.into_iter().map(|each| hook(options, each)).collect();
     hooks.push(bound_pods(options));
+    hooks.push(growth(options));
     hooks.push(headroom(options));
     configuration("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, hooks)
 }
@@ -121,6 +122,30 @@ fn bound_pods(options: &InstallOptions) -> Value {
     );
     set(&mut rendered, "namespaceSelector", json!(options.namespace_selector));
     add_probes(&mut rendered);
+    rendered
+}
+
+/// Updates of pods without gates that may take more of a quota, or of another one.
+fn growth(options: &InstallOptions) -> Value {
+    let mut rendered = hook(
+        options,
+        Hook {
+            name: names::WEBHOOK_GROWTH,
+            path: names::PATH_GROWTH,
+            operations: &["UPDATE"],
+            resource: "pods",
+            scope: "Namespaced",
+            conditions: vec![
+                ("not-exempt", not_exempt(options)),
+                ("not-gated", format!("!{}", gated("oldObject"))),
+                ("may-take-more", grows()),
+            ],
+        },
+    );
+    set(&mut rendered, "namespaceSelector", json!(options.namespace_selector));
+    // A charge is taken, except in a dry run.
+    set(&mut rendered, "sideEffects", json!("NoneOnDryRun"));
+    set(&mut rendered, "rules", json!([rule("*", &["UPDATE"], &["pods", "pods/resize"], "Namespaced")]));
     rendered
 }
 

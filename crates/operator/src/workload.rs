@@ -91,11 +91,12 @@ fn admission(options: &InstallOptions) -> Vec<String> {
 }
 
 fn controller(options: &InstallOptions) -> Component {
+    let serving = vec![format!("--growth-listen=0.0.0.0:{}", names::GROWTH_PORT)];
     Component {
         name: names::CONTROLLER,
         replicas: options.replicas,
-        arguments: [own("controller"), gating(options)].concat(),
-        ports: vec![],
+        arguments: [own("controller"), gating(options), serving].concat(),
+        ports: vec![("growth", names::GROWTH_PORT)],
         cpu: "100m",
         memory: "256Mi",
     }
@@ -225,6 +226,9 @@ fn bare_container(options: &InstallOptions, component: &Component) -> Value {
         }, {
             "name": "POD_NAME",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } },
+        }, {
+            "name": "POD_IP",
+            "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } },
         }],
         // No limit on CPU: throttling would add to the time each pod creation takes.
         "resources": {

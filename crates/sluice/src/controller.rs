@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
@@ -24,13 +24,15 @@ use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
 use sluice_kube_ext::tls::CertStore;
 use sluice_operator::Gating;
+use sluice_webhook::{SecretPath, WebhookMetrics};
 use sluice_window::Servers;
 use tokio_util::sync::CancellationToken;
 
 use crate::gating::GatingArgs;
+use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
 use crate::lease::LeaseArgs;
-use crate::metrics::{MetricsArgs, follow_certificate};
+use crate::metrics::{MetricsArgs, follow_secret};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -49,9 +51,9 @@ pub struct ControllerArgs {
     /// How long others may pass a waiting pod, smaller ones or of higher priority, before room is kept for it, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     queue_patience: u32,
-    /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds;
-    /// at least 15, the duration of the lease, or a predecessor's last release may be counted too late
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds; at least
+    /// 50: the duration of the lease, and 34 in which an API server may commit a resize that it admitted last
+    #[arg(long, value_name = "SECONDS", default_value_t = 50)]
     in_flight_grace: u32,
     /// How many gates are removed at the same time
     #[arg(long, value_name = "N", default_value_t = Concurrency::default().releases)]
@@ -63,6 +65,8 @@ pub struct ControllerArgs {
     lease: LeaseArgs,
     #[command(flatten)]
     gating: GatingArgs,
+    #[command(flatten)]
+    growth: GrowthArgs,
     #[command(flatten)]
     headroom: HeadroomArgs,
 }
@@ -87,6 +91,14 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let timings = args.lease.timings()?;
     let mut lease = LeaseOptions::new(&args.namespace, names::LEASE);
     lease.timings = timings;
+    match args.growth.address() {
+        Some(address) => {
+            drop(lease.annotations.insert(names::LEADER_ADDRESS_ANNOTATION.to_owned(), address.to_string()));
+        }
+        None => tracing::warn!(
+            "no address of this process is known (--pod-ip): while it leads, resizes are refused"
+        ),
+    }
     let identity = lease.identity.clone();
     let election = Election::new(lease_client, lease)?;
     let (token, leadership) = (election.token(), election.leadership());
@@ -97,6 +109,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let (blocked_metrics, sweep_metrics) = (BlockedMetrics::default(), SweepMetrics::default());
     blocked_metrics.register(&mut registry);
     sweep_metrics.register(&mut registry);
+    let growth_metrics = WebhookMetrics::register(&mut registry);
     let writes = ApiWrites::default();
     let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &identity);
     {
@@ -152,6 +165,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         ready.add(watch.kind().to_owned(), move || watch.check());
     }
     let certs = Arc::new(CertStore::empty());
+    let path = Arc::new(SecretPath::default());
+    let served = (Arc::clone(&certs), Arc::clone(&path));
+    let judge = growth::judge(gate.clone(), token.clone());
+    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel).await?;
     let admin = Admin { live, ready };
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
@@ -164,7 +181,11 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let apply =
         Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
 
-    let certificate = follow_certificate(client.clone(), &args.namespace, certs, &cancel);
+    let load = move |secret: &Secret| {
+        path.set(growth::segment(secret));
+        certs.load_secret(secret);
+    };
+    let certificate = follow_secret(client.clone(), &args.namespace, load, &cancel);
     tasks.spawn("certificate secret", certificate);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));

@@ -3,6 +3,7 @@
 mod controller;
 mod crds;
 mod gating;
+mod growth;
 mod headroom;
 mod lease;
 mod logging;

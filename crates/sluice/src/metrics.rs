@@ -97,15 +97,14 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
 }
 
-/// Keeps the certificate that metrics are served with.
-pub fn follow_certificate(
+/// Hands the Secret with the certificate of the installation to `load`, now and after each change.
+pub fn follow_secret<F: Fn(&Secret) + Send + 'static>(
     client: Client,
     namespace: &str,
-    certs: Arc<CertStore>,
+    load: F,
     cancel: &CancellationToken,
-) -> impl Future<Output = Result<(), Infallible>> + use<> {
+) -> impl Future<Output = Result<(), Infallible>> + use<F> {
     let (namespace, cancel) = (namespace.to_owned(), cancel.clone());
-    let load = move |secret: &Secret| certs.load_secret(secret);
     async move {
         let health = WatchHealth::new("secrets");
         watch_secret(client, &namespace, names::SERVING_SECRET, load, health, cancel).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Secret;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::certificates::{self, CertificateSettings};
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
-use crate::metrics::{MetricsArgs, follow_certificate};
+use crate::metrics::{MetricsArgs, follow_secret};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -76,7 +77,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let certs = Arc::new(CertStore::empty());
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
-    let certificate = follow_certificate(client.clone(), &args.namespace, certs, &cancel);
+    let load = move |secret: &Secret| certs.load_secret(secret);
+    let certificate = follow_secret(client.clone(), &args.namespace, load, &cancel);
     tasks.spawn("certificate secret", certificate);
 
     let mut settings = CertificateSettings::new(&args.namespace);

@@ -18,22 +18,23 @@ use sluice_engine::ChargeRules;
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
 use sluice_kube_ext::events::recorder;
 use sluice_kube_ext::health::{Admin, Checks};
+use sluice_kube_ext::leader::LeaderLink;
 use sluice_kube_ext::lease::unique_identity;
 use sluice_kube_ext::metrics::ApiWrites;
 use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::{CertStore, secret_entry, server_config, watch_files, watch_secret};
+use sluice_kube_ext::tls::{CertStore, server_config, watch_files, watch_secret};
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
-use sluice_operator::certificates::is_path;
 use sluice_webhook::{
     AaqSightings, App, HeadroomEndpoint, Limits, SecretPath, Settings, WebhookMetrics, behind,
-    headroom_router,
+    headroom_router, relay_router,
 };
 use sluice_window::{Headroom, Outcome};
 use tokio_util::sync::CancellationToken;
 
+use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
-use crate::metrics::{MetricsArgs, bind};
+use crate::metrics::{MetricsArgs, bind, follow_secret};
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
@@ -141,7 +142,10 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     );
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), ChargeRules::for_minor(version.minor));
     tasks.spawn("openings", end_openings(headroom, cancel.clone(), stopped));
-    let service = sluice_webhook::router(Arc::clone(&app)).merge(headroom_router(app, endpoint));
+    let leader = follow_leader(&mut tasks, client.clone(), &args.namespace, &cancel);
+    let service = sluice_webhook::router(Arc::clone(&app))
+        .merge(relay_router(Arc::clone(&app), leader))
+        .merge(headroom_router(app, endpoint));
     let certs = serve_reviews(&mut tasks, &args, client.clone(), service, &mut registry, &cancel).await?;
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());
@@ -170,6 +174,23 @@ fn watch_aaqs(tasks: &mut Tasks, client: Client, app: Arc<App>, cancel: Cancella
         watch(api, WatchOptions::default(), sink, WatchHealth::new(names::AAQS), cancel).await;
         Ok::<_, Infallible>(())
     });
+}
+
+/// Keeps the way to the controller that leads, which decides what pods may take more.
+fn follow_leader(
+    tasks: &mut Tasks,
+    client: Client,
+    namespace: &str,
+    cancel: &CancellationToken,
+) -> Arc<LeaderLink> {
+    let link = growth::leader_link(namespace);
+    let trusting = Arc::clone(&link);
+    let load = move |secret: &Secret| growth::trust(&trusting, secret);
+    tasks.spawn("trust in the leader", follow_secret(client.clone(), namespace, load, cancel));
+    let lease = (namespace.to_owned(), names::LEASE);
+    let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
+    tasks.spawn("leader", end_with(following));
+    link
 }
 
 /// Keeps the endpoints told who KubeVirt's controller is.
@@ -241,10 +262,7 @@ async fn serve_reviews(
             let (namespace, name) = (args.namespace.clone(), args.tls_secret.clone());
             let (store, path, cancel) = (Arc::clone(&certs), Arc::clone(&secret), cancel.clone());
             let load = move |found: &Secret| {
-                let segment = secret_entry(found, names::SECRET_PATH);
-                path.set(
-                    segment.and_then(|bytes| std::str::from_utf8(bytes).ok()).filter(|text| is_path(text)),
-                );
+                path.set(growth::segment(found));
                 store.load_secret(found);
             };
             tasks.spawn("certificate secret", async move {

@@ -1,11 +1,12 @@
 //! The admission endpoints: pure verdicts under a thin HTTP adapter.
 //!
-//! Each endpoint is one file with one function `fn(&Review, &Settings) -> Verdict` that neither reads nor
+//! Each endpoint but [`headroom`] and [`growth`] is one file with one function `fn(&Review, &Settings) -> Verdict` that neither reads nor
 //! writes anything. [`router`] is the only place that knows of HTTP.
 
 pub mod aaq_presence;
 pub mod aaq_validate;
 pub mod body;
+pub mod growth;
 pub mod headroom;
 pub mod metrics;
 pub mod mtq_lock;
@@ -22,6 +23,7 @@ pub mod verdict;
 
 pub use aaq_presence::AaqSightings;
 pub use body::Limits;
+pub use growth::{Growth, GrowthVerdict, Judge, growth_router, relay_router};
 pub use headroom::{HeadroomEndpoint, headroom_router};
 pub use metrics::WebhookMetrics;
 pub use review::{Operation, Review, ReviewError};

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use sluice_api::names;
@@ -198,8 +199,13 @@ pub(crate) fn answer(endpoint: &'static str, uid: &str, verdict: &Verdict) -> Re
         let message = format!("could not generate admission response: {error}");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     })?;
-    let response = ([(CONTENT_TYPE, "application/json")], bytes).into_response();
-    Ok(Answer { endpoint, allowed: verdict.allowed, code: verdict.code, response })
+    Ok(answer_with(endpoint, verdict.allowed, verdict.code, bytes.into()))
+}
+
+/// An answer that is written already.
+pub(crate) fn answer_with(endpoint: &'static str, allowed: bool, code: u16, body: Bytes) -> Answer {
+    let response = ([(CONTENT_TYPE, "application/json")], body).into_response();
+    Answer { endpoint, allowed, code, response }
 }
 
 fn log(endpoint: &'static str, review: &Review<'_>, verdict: &Verdict) {

@@ -38,12 +38,21 @@ pub struct Verdict {
     pub patch: Vec<PatchOp>,
     /// Shown to the client whatever the decision is.
     pub warnings: Vec<String>,
+    /// The same request may be allowed after so many seconds; clients of Kubernetes try again by themselves.
+    pub retry_after_s: Option<u32>,
 }
 
 impl Verdict {
     /// Allowed, with upstream's code 202 (aaq.md §2.2).
     pub fn allow(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { allowed: true, code: 202, message: message.into(), patch: Vec::new(), warnings: Vec::new() }
+        Self {
+            allowed: true,
+            code: 202,
+            message: message.into(),
+            patch: Vec::new(),
+            warnings: Vec::new(),
+            retry_after_s: None,
+        }
     }
 
     /// Refused: the requester may not do this.
@@ -58,7 +67,19 @@ impl Verdict {
 
     /// Refused with a code of its own.
     pub fn refuse(code: u16, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { allowed: false, code, message: message.into(), patch: Vec::new(), warnings: Vec::new() }
+        Self {
+            allowed: false,
+            code,
+            message: message.into(),
+            patch: Vec::new(),
+            warnings: Vec::new(),
+            retry_after_s: None,
+        }
+    }
+
+    /// Not decided: to be tried again.
+    pub fn retry(after_s: u32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { retry_after_s: Some(after_s), ..Self::refuse(429, message) }
     }
 
     /// The same with a patch.
@@ -83,7 +104,13 @@ impl Verdict {
             response: Response {
                 uid,
                 allowed: self.allowed,
-                status: Status { metadata: Empty {}, message: &self.message, code: self.code },
+                status: Status {
+                    metadata: Empty {},
+                    message: &self.message,
+                    reason: self.retry_after_s.map(|_| "TooManyRequests"),
+                    details: self.retry_after_s.map(|retry_after_seconds| Details { retry_after_seconds }),
+                    code: self.code,
+                },
                 patch_type: patch.as_ref().map(|_| "JSONPatch"),
                 patch,
                 warnings: &self.warnings,
@@ -118,7 +145,17 @@ struct Response<'a> {
 struct Status<'a> {
     metadata: Empty,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
     code: u16,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: u32,
 }
 
 #[derive(Serialize)]

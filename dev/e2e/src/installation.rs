@@ -217,6 +217,7 @@ impl<'b> Installation<'b> {
         let admin = format!("127.0.0.1:{}", free_port()?);
         let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
+        all.extend(["--growth-listen".into(), format!("127.0.0.1:{}", free_port()?).into()]);
         all.extend(self.gating_args());
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));

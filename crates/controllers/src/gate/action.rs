@@ -7,6 +7,8 @@ use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_index::{NamespaceId, Version};
 
+use super::admitted::{Judgement, Ticket};
+
 /// Something to be done outside.
 #[derive(Clone, Debug)]
 pub enum Action {
@@ -18,6 +20,8 @@ pub enum Action {
     ListQuotas(NamespaceId, Arc<str>),
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
     CatchUp,
+    /// Answer a question ([`State::ask`](super::State::ask)).
+    Answer(Ticket, Judgement),
     /// Tell on a pod why it is held.
     Tell(Tell),
 }

@@ -94,8 +94,8 @@ impl Apply {
                 log(&answer, "listing quotas", &namespace, "");
                 Some(Outcome::Listed(id, answer))
             }
-            // Who has the watches does that.
-            Action::CatchUp => None,
+            // Who has the watches and the questions does that.
+            Action::CatchUp | Action::Answer(..) => None,
             Action::Tell(tell) => {
                 (self.tell)(tell);
                 None

@@ -12,8 +12,11 @@ pub struct GateConfig {
     /// How long a waiting pod lets others pass before room is kept for it.
     pub patience_ms: u64,
     /// For how long usage that is recorded but not found among the pods is honoured: longer than any request
-    /// of a predecessor can be under way.
+    /// that a predecessor has made or admitted can be under way.
     pub in_flight_grace_ms: u64,
+    /// How long after an update of a pod was admitted it may still be committed: longer than an API server works on a
+    /// request that changes something (34 s, `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
+    pub admission_life_ms: u64,
     /// The least time between two charges of one quota. Pods that arrive meanwhile share the next one.
     pub charge_spacing_ms: u64,
     /// The least time between two status writes of one quota that nobody waits for.
@@ -31,7 +34,8 @@ impl GateConfig {
             gate,
             rules,
             patience_ms: 60_000,
-            in_flight_grace_ms: 30_000,
+            in_flight_grace_ms: 50_000,
+            admission_life_ms: 35_000,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,
             retold_pods: 20,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use sluice_engine::{Charge, QuotaId, Resource};
+use sluice_engine::{Charge, PodId, QuotaId, Resource};
 
 use super::action::Action;
 use super::config::Moment;
@@ -57,46 +57,66 @@ impl Stamp {
     }
 }
 
-/// Quotas in which room is kept although no request of another leader can be under way any more.
+/// For whom room is kept although no request can be under way any more.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Quotas that other leaders have charged.
+    quotas: BTreeSet<QuotaId>,
+    /// Pods with updates that were admitted.
+    pods: BTreeSet<PodId>,
+}
+
+/// What may have been done and not be seen.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
-    waiting: BTreeSet<QuotaId>,
+    waiting: Kept,
     /// For these the watch of pods is catching up.
-    catching_up: Option<BTreeSet<QuotaId>>,
+    catching_up: Option<Kept>,
 }
 
 impl Unseen {
     pub fn forget(&mut self, id: QuotaId) {
-        self.waiting.remove(&id);
+        self.waiting.quotas.remove(&id);
         if let Some(catching_up) = &mut self.catching_up {
-            catching_up.remove(&id);
+            catching_up.quotas.remove(&id);
         }
     }
 
     fn has(&self, id: QuotaId) -> bool {
-        self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
+        let catching_up = self.catching_up.as_ref().is_some_and(|kept| kept.quotas.contains(&id));
+        self.waiting.quotas.contains(&id) || catching_up
     }
 }
 
 impl State {
     /// No request of another leader can be under way any more. What they have done may be unseen.
     pub(super) fn end_honouring(&mut self, id: QuotaId) {
-        self.unseen.waiting.insert(id);
+        self.unseen.waiting.quotas.insert(id);
+    }
+
+    /// No update of the pod that was admitted can be under way any more. One may have been done.
+    pub(super) fn await_admitted(&mut self, id: PodId) {
+        self.unseen.waiting.pods.insert(id);
     }
 
     pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
-        if self.unseen.waiting.is_empty() || self.unseen.catching_up.is_some() {
+        let nothing = self.unseen.waiting.quotas.is_empty() && self.unseen.waiting.pods.is_empty();
+        if nothing || self.unseen.catching_up.is_some() {
             return None;
         }
         self.unseen.catching_up = Some(std::mem::take(&mut self.unseen.waiting));
         Some(Action::CatchUp)
     }
 
-    /// Whatever other leaders have done is seen.
-    pub(super) fn settle_catching_up(&mut self) {
-        for id in self.unseen.catching_up.take().unwrap_or_default() {
+    /// Whatever was done is seen.
+    pub(super) fn settle_catching_up(&mut self, now: Moment) {
+        let Kept { quotas, pods } = self.unseen.catching_up.take().unwrap_or_default();
+        for id in quotas {
             self.book.forget_in_flight(id);
             self.dirty.insert(id);
+        }
+        for id in pods {
+            self.end_expired_admission(id, now);
         }
     }
 
@@ -133,18 +153,25 @@ impl State {
             .iter()
             .filter_map(|(key, used)| Some((Resource::from_quota_key(key), used?.into())))
             .collect();
-        let unrecorded: Vec<Arc<Charge>> = self
-            .writings
-            .get(&id)
+        let writing = self.writings.get(&id);
+        let decisions: Vec<(PodId, u64)> = writing
             .into_iter()
             .flat_map(|writing| {
                 writing.pending.iter().chain(writing.in_flight.iter().flat_map(|write| &write.charged))
             })
-            .filter_map(|(pod, decision)| match self.stage(*pod) {
-                Stage::Assumed { charge, serial, .. } if serial == decision => Some(Arc::clone(charge)),
-                _ => None,
-            })
+            .copied()
             .collect();
+        let mut unrecorded: Vec<Arc<Charge>> = Vec::new();
+        let mut ungranted = BTreeSet::new();
+        for (pod, decision) in decisions {
+            match self.stage(pod) {
+                Stage::Assumed { charge, serial, .. } if *serial == decision => {
+                    unrecorded.push(Arc::clone(charge));
+                }
+                _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),
+                _ => {}
+            }
+        }
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
         if self.book.honour(id, recorded, &unrecorded) {
             self.honour_until(id, now);

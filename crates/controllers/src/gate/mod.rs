@@ -9,6 +9,7 @@
 //! quotas' status first, and its gate is removed when every one of them has recorded the charge.
 
 mod action;
+mod admitted;
 mod apply;
 mod config;
 mod honour;
@@ -26,6 +27,7 @@ mod targeting;
 mod tests;
 
 pub use action::{Action, Answer, Outcome, Record, Release, Tell};
+pub use admitted::{Asked, Change, Judgement, Ticket};
 pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
 pub use metrics::{GateMetrics, QuotaCollector};

@@ -27,6 +27,7 @@ impl State {
     /// A pod was seen.
     pub fn see_pod(&mut self, wire: &PodWire, now: Moment) {
         let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
+        let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         match self.pods.upsert(facts, &mut self.namespaces) {
             Sighting::Added(id) => self.restage(id, now),
             Sighting::Changed(id) => self.reconsider_pod(id, now),
@@ -36,6 +37,11 @@ impl State {
                 self.restage(id, now);
             }
             Sighting::Same => {}
+        }
+        let find =
+            |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
+        if let Some(id) = admitted.and_then(find) {
+            self.heed_admitted(id);
         }
     }
 
@@ -62,6 +68,7 @@ impl State {
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
         self.unstage(id, record);
+        self.end_admission(id);
         self.troubles.remove(&id);
         self.seen_ms.remove(&id);
         self.releasing.remove(&id);

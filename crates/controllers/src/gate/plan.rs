@@ -42,6 +42,8 @@ impl State {
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
         actions.extend(self.plan_catching_up());
+        let answers = self.admissions.take_answers();
+        actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
         actions
     }
@@ -87,6 +89,7 @@ impl State {
         while let Some((at, id)) = self.pod_later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
             self.pod_later.remove(&(at, id));
             self.retry_pod(id, now);
+            self.expire_admission(id, now);
             // A release of which nobody knows whether it was done is simply asked for again.
             if self.is_to_be_released(id) {
                 self.to_release.push(id);
@@ -171,15 +174,14 @@ impl State {
     /// The charges of these decisions are recorded by one more quota.
     pub(super) fn charge_is_recorded(&mut self, charged: Vec<(PodId, u64)>) {
         for (pod, decision) in charged {
-            let Some(Stage::Assumed { awaited, serial, .. }) = self.stages.get_mut(pod.0 as usize) else {
-                continue;
-            };
-            if *serial != decision {
-                continue;
-            }
-            *awaited = awaited.saturating_sub(1);
-            if *awaited == 0 {
-                self.to_release.push(pod);
+            match self.stages.get_mut(pod.0 as usize) {
+                Some(Stage::Assumed { awaited, serial, .. }) if *serial == decision => {
+                    *awaited = awaited.saturating_sub(1);
+                    if *awaited == 0 {
+                        self.to_release.push(pod);
+                    }
+                }
+                _ => self.admission_is_recorded(pod, decision),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Runs the gate: feeds the state from watches, asks it for actions and has them executed.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +14,13 @@ use sluice_engine::{NamespacePattern, QuotaId};
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
-use tokio::sync::{Notify, watch as latest};
+use tokio::sync::{Notify, oneshot, watch as latest};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Outcome};
+use super::admitted::{Asked, Change, Judgement, Ticket, UNSEEN};
 use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
@@ -30,6 +33,9 @@ const DRAIN: Duration = Duration::from_secs(6);
 /// So long the watch of pods may take to come to the present by itself, as it does where pods change all the time; then they
 /// are listed, which in a large cluster takes longer.
 const CATCH_UP: Duration = Duration::from_millis(250);
+
+/// So long an update of a pod waits for the watch to have come to the version that it is about.
+const SEEN_IN: Duration = Duration::from_secs(1);
 
 /// So long a new leader waits for lists of namespaces and configurations.
 const OTHERS_CATCH_UP: Duration = Duration::from_secs(5);
@@ -49,6 +55,8 @@ pub struct Gate {
     metrics: GateMetrics,
     exempt: Arc<[NamespacePattern]>,
     caches: Caches,
+    /// Who waits for which answer. Locked while the state is locked.
+    asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
 }
 
 /// The health of the watches.
@@ -86,6 +94,7 @@ impl Gate {
                 quotas: WatchHealth::new("applicationawareresourcequotas"),
                 configurations: WatchHealth::new("aaqs"),
             },
+            asking: Arc::default(),
         }
     }
 
@@ -99,6 +108,45 @@ impl Gate {
     #[must_use]
     pub fn watches(&self) -> Vec<WatchHealth> {
         self.caches.all().into_iter().cloned().collect()
+    }
+
+    /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
+    pub async fn admit(&self, change: &Change) -> Judgement {
+        let judgement = self.admit_as_seen(change).await;
+        if judgement != UNSEEN {
+            return judgement;
+        }
+        let version =
+            change.before.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        match version {
+            Some(version) if timeout(SEEN_IN, self.caches.pods.reached(version)).await.is_ok() => {
+                self.admit_as_seen(change).await
+            }
+            _ => judgement,
+        }
+    }
+
+    async fn admit_as_seen(&self, change: &Change) -> Judgement {
+        let answer = {
+            let mut state = self.state.lock();
+            match state.ask(change, self.now()) {
+                Asked::Judged(judgement) => return judgement,
+                Asked::Recording(ticket) => {
+                    let (sender, answer) = oneshot::channel();
+                    self.asking.lock().insert(ticket, sender);
+                    answer
+                }
+            }
+        };
+        self.news.notify_one();
+        answer.await.unwrap_or(Judgement::Undecided("the process ends"))
+    }
+
+    fn answer(&self, ticket: Ticket, judgement: Judgement) {
+        if let Some(sender) = self.asking.lock().remove(&ticket) {
+            // Nobody there: the API server waits no longer.
+            let _ = sender.send(judgement);
+        }
     }
 
     fn now(&self) -> Moment {
@@ -217,6 +265,10 @@ impl Gate {
                 tracing::info!(held = self.state.lock().held(), "deciding");
             }
             for action in self.plan() {
+                if let Action::Answer(ticket, judgement) = action {
+                    self.answer(ticket, judgement);
+                    continue;
+                }
                 let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
                 requests.spawn(async move {
                     let outcome = match action {
@@ -233,7 +285,7 @@ impl Gate {
             }
         }
         let drained = async { while requests.join_next().await.is_some() {} };
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        if timeout(DRAIN, drained).await.is_err() {
             tracing::warn!("stopping while requests are still under way");
         }
     }
@@ -247,12 +299,12 @@ impl Gate {
         // where a kind is gone, keeps no leader from its work.
         let others = [&caches.namespaces, &caches.configurations].map(|cache| async {
             cache.synced().await;
-            let _ = tokio::time::timeout(OTHERS_CATCH_UP, cache.list_again()).await;
+            let _ = timeout(OTHERS_CATCH_UP, cache.list_again()).await;
         });
         let all =
             async { tokio::join!(self.pods_catch_up(apply), caches.quotas.list_again(), join_all(others)) };
         tokio::pin!(all);
-        while tokio::time::timeout(TOLD_EVERY, &mut all).await.is_err() {
+        while timeout(TOLD_EVERY, &mut all).await.is_err() {
             let missing = |cache: &WatchHealth| cache.check().err().unwrap_or_default();
             let (pods, quotas) = (missing(&caches.pods), missing(&caches.quotas));
             tracing::warn!(%pods, %quotas, "leading, but not deciding before pods and quotas are listed");
@@ -264,7 +316,7 @@ impl Gate {
         let pods = &self.caches.pods;
         pods.synced().await;
         if let Some(version) = apply.newest_version().await
-            && tokio::time::timeout(CATCH_UP, pods.reached(version)).await.is_ok()
+            && timeout(CATCH_UP, pods.reached(version)).await.is_ok()
         {
             return;
         }

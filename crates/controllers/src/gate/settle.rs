@@ -25,7 +25,7 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.settle_record(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
-            Outcome::CaughtUp => self.settle_catching_up(),
+            Outcome::CaughtUp => self.settle_catching_up(now),
         }
     }
 
@@ -96,6 +96,7 @@ impl State {
     /// Takes back decisions that are not recorded by all their quotas.
     pub(super) fn take_back(&mut self, decisions: &[(PodId, u64)], now: Moment) {
         for (pod, decision) in decisions {
+            self.take_back_admission(*pod, *decision);
             // A pod that is being released although its charge is not recorded went before there was a quota.
             let Stage::Assumed { serial, awaited: 1.., .. } = self.stage(*pod) else { continue };
             if serial != decision {
@@ -236,6 +237,9 @@ impl State {
                 Stage::Assumed { charge, .. } => recount.apply(Claim::Assumed, charge),
                 _ => {}
             }
+        }
+        for charge in self.admissions.held_in(id) {
+            recount.apply(Claim::Assumed, charge);
         }
         let agree = ledger.lines().len() == recount.lines().len()
             && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {

@@ -11,6 +11,7 @@ use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targ
 use smallvec::SmallVec;
 
 use super::action::Tell;
+use super::admitted::Admissions;
 use super::config::{GateConfig, Moment};
 use super::honour::{Stamp, Unseen};
 use super::message::reasons;
@@ -75,6 +76,8 @@ pub struct State {
     pub(super) check_failures: HashMap<NamespaceId, (u32, u64)>,
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
     pub(super) tells: Vec<Tell>,
+    /// Updates of pods that are being admitted.
+    pub(super) admissions: Admissions,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
     pub(super) quota_lists: HashSet<Arc<[QuotaId]>>,
     pub(super) next_serial: u64,
@@ -110,6 +113,7 @@ impl State {
             check_failures: HashMap::new(),
             check_later: BTreeSet::new(),
             tells: Vec::new(),
+            admissions: Admissions::default(),
             quota_lists: HashSet::new(),
             next_serial: 0,
             stamp: Stamp::random(),
@@ -299,7 +303,7 @@ impl State {
         list
     }
 
-    fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
+    pub(super) fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
         self.namespaces
             .get(namespace)?
             .quotas()
@@ -312,6 +316,7 @@ impl State {
     pub(super) fn rebuild(&mut self, namespace: NamespaceId, now: Moment, change: impl FnOnce(&mut Self)) {
         let pods: Vec<PodId> =
             self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+        let admitted = self.suspend_admissions(&pods);
         let mut on_their_way = Vec::new();
         for id in &pods {
             let Some(record) = self.pods.get(*id).cloned() else { continue };
@@ -330,6 +335,7 @@ impl State {
                 None => self.restage(id, now),
             }
         }
+        self.restore_admissions(admitted);
     }
 
     /// Whether the gate is being removed, or may be removed yet by a request that was not answered.
@@ -368,9 +374,14 @@ impl State {
     }
 
     fn tell_invalid(&mut self, record: &PodRecord, quota: QuotaId) {
-        let Some(quota) = self.quotas.get(quota) else { return };
-        let Err(error) = &quota.compiled else { return };
-        let message = format!("held: quota {} cannot be enforced: {error}; correct or delete it", quota.name);
+        let message = format!("held: {}", self.invalid_message(quota));
         self.tell(record, reasons::INVALID_QUOTA, message);
+    }
+
+    pub(super) fn invalid_message(&self, quota: QuotaId) -> String {
+        let invalid =
+            self.quotas.get(quota).and_then(|quota| Some((&quota.name, quota.compiled.as_ref().err()?)));
+        let Some((name, error)) = invalid else { return String::new() };
+        format!("quota {name} cannot be enforced: {error}; correct or delete it")
     }
 }

@@ -17,7 +17,7 @@ const CLIENT: [&str; 1] = ["clientConfig"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
 /// The entries that follow the `AAQ`; the other webhooks see all namespaces.
-const TARGETED: [&str; 2] = [names::WEBHOOK_GATER, names::WEBHOOK_BOUND];
+const TARGETED: [&str; 3] = [names::WEBHOOK_GATER, names::WEBHOOK_BOUND, names::WEBHOOK_GROWTH];
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]

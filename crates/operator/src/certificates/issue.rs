@@ -64,7 +64,9 @@ pub fn issue_serving(now: Timestamp, ca: &CaPair, names: &[String]) -> Result<Se
     let end = until(now, SERVING_LIFETIME);
     dates(&mut params, now, ca_end.map_or(end, |ca_end| end.min(ca_end)));
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
-    Ok(ServingPair { certificate: certificate.pem(), key: key.serialize_pem(), path: ca.path.clone() })
+    // With its authority: processes of the installation trust each other by it.
+    let chain = format!("{}{}", certificate.pem(), ca.certificate);
+    Ok(ServingPair { certificate: chain, key: key.serialize_pem(), path: ca.path.clone() })
 }
 
 fn until(now: Timestamp, lifetime: SignedDuration) -> Timestamp {

@@ -9,6 +9,7 @@ mod api;
 mod certificates;
 mod context;
 mod gate;
+mod growth;
 mod install;
 mod metrics;
 mod mtq_lock;

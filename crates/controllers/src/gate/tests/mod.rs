@@ -1,7 +1,9 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
+mod end;
 mod protocol;
 mod refused;
+mod resizes;
 mod scrape;
 mod server;
 mod step;

@@ -28,7 +28,10 @@ fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(pod, size, priority)| Step::Create { pod, milli_cpu: size * 50, priority }),
         2 => pod.clone().prop_map(|pod| Step::Delete { pod }),
         2 => pod.clone().prop_map(|pod| Step::Finish { pod }),
-        1 => pod.prop_map(|pod| Step::Touch { pod }),
+        1 => pod.clone().prop_map(|pod| Step::Touch { pod }),
+        6 => (any::<bool>(), pod, 1..40u64)
+            .prop_map(|(replica, pod, size)| Step::Resize { replica, pod, milli_cpu: size * 50 }),
+        6 => any::<u8>().prop_map(|at| Step::Commit { at }),
         20 => (any::<bool>(), watch, 1..6u8)
             .prop_map(|(replica, watch, count)| Step::Deliver { replica, watch, count }),
         20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),

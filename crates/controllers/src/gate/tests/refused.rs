@@ -18,7 +18,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 }
                 Action::Release(release) => return release,
                 Action::ListQuotas(..) | Action::CatchUp => panic!("there was no other leader"),
-                Action::Tell(_) => {}
+                Action::Tell(_) | Action::Answer(..) => {}
             }
         }
     }
@@ -68,6 +68,7 @@ fn a_refused_release_is_tried_again_ever_later_where_nothing_is_targeted_any_mor
                     answer(&mut story, release, refused(), ms);
                 }
                 Action::Tell(_) => told += 1,
+                Action::Answer(..) => panic!("nothing was asked"),
                 other => unreachable!("{other:?}"),
             }
         }

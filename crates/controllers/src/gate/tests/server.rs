@@ -138,6 +138,14 @@ impl Server {
         }
     }
 
+    pub fn resize_pod(&mut self, name: &str, milli_cpu: u64) {
+        if let Some(mut pod) = self.pods.get(name).cloned() {
+            pod.version = self.next();
+            pod.milli_cpu = milli_cpu;
+            self.put_pod(name, pod);
+        }
+    }
+
     pub fn set_hard(&mut self, hard: u64) {
         let version = self.next();
         let quota = match self.quota.take() {

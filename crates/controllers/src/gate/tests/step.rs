@@ -16,6 +16,16 @@ pub enum Step {
     Touch {
         pod: u8,
     },
+    /// A client asks for another size, and the API server asks this replica.
+    Resize {
+        replica: bool,
+        pod: u8,
+        milli_cpu: u64,
+    },
+    /// The API server commits one of the resizes that were allowed, or finds that the pod has changed and asks again.
+    Commit {
+        at: u8,
+    },
     Hard {
         hard: u64,
     },

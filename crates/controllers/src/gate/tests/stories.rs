@@ -4,7 +4,7 @@ use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
-use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State, Tell};
+use crate::gate::{Action, Answer, GateConfig, Judgement, Moment, Outcome, State, Tell, Ticket};
 
 pub(super) fn at(ms: u64) -> Moment {
     Moment { mono_ms: ms, unix_ms: i64::try_from(ms).unwrap() }
@@ -15,6 +15,7 @@ pub(super) struct Story {
     pub(super) state: State,
     cursor: usize,
     pub(super) told: Vec<Tell>,
+    pub(super) answered: Vec<(Ticket, Judgement)>,
 }
 
 impl Story {
@@ -25,7 +26,7 @@ impl Story {
         let namespace: NamespaceWire =
             wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}));
         state.see_namespace(&namespace, at(0));
-        Self { server: Server::default(), state, cursor: 0, told: Vec::new() }
+        Self { server: Server::default(), state, cursor: 0, told: Vec::new(), answered: Vec::new() }
     }
 
     pub(super) fn led() -> Self {
@@ -87,6 +88,10 @@ impl Story {
                     Action::CatchUp => {
                         self.see_all(now);
                         Outcome::CaughtUp
+                    }
+                    Action::Answer(ticket, judgement) => {
+                        self.answered.push((ticket, judgement));
+                        continue;
                     }
                     Action::Tell(tell) => {
                         self.told.push(tell);
@@ -182,10 +187,10 @@ fn a_pod_that_can_never_fit_holds_nobody_up() {
 fn what_a_predecessor_recorded_is_honoured_for_a_while() {
     let mut story = Story::taken_over(700, &[("a", 500, 0)]);
     assert_eq!(story.gated(), ["a"]);
-    story.run(at(29_000));
+    story.run(at(49_000));
     assert_eq!(story.gated(), ["a"]);
-    story.run(at(30_000));
-    story.run(at(30_100));
+    story.run(at(50_000));
+    story.run(at(50_100));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 
@@ -298,8 +303,8 @@ fn an_equal_record_of_another_leader_is_not_taken_for_the_own() {
     story.state.settle(Outcome::Recorded(record.quota, record.uid, lost), at(0));
     story.run(at(200));
     assert_eq!(story.gated(), ["a"], "the other leader's release is awaited");
-    story.run(at(31_000));
-    story.run(at(31_100));
+    story.run(at(51_000));
+    story.run(at(51_100));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 

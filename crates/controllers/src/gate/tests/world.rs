@@ -4,7 +4,8 @@ use sluice_engine::{Amount, Claim};
 use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 
-use super::server::{Change, GATE, NAMESPACE, Pod, Server, wire};
+use super::resizes::Resize;
+use super::server::{Change, GATE, NAMESPACE, Server, wire};
 use super::step::{Fault, Step, Trouble, Watch};
 use crate::gate::honour::Stamp;
 use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State};
@@ -19,7 +20,7 @@ pub struct Replica {
     pub state: State,
     /// How much of the log each [`Watch`] has delivered.
     pub cursors: [usize; 2],
-    leads: bool,
+    pub leads: bool,
     /// A list of pods that is handed on piece by piece.
     listing: Option<Listing>,
     /// It leads as soon as it has seen so much: what there was when it got the lease.
@@ -34,6 +35,13 @@ struct Listing {
 }
 
 impl Replica {
+    /// A deposed leader goes on for a while: it has not noticed yet.
+    fn acts(&self, trouble: Trouble, now: Moment) -> bool {
+        self.leads
+            || trouble != Trouble::Expiry
+                && self.deposed_at.is_some_and(|since| now.mono_ms < since + DEPOSED_MS)
+    }
+
     fn check(&mut self, trouble: Trouble) {
         let quotas: Vec<_> = self.state.index().2.iter().map(|(id, _)| id).collect();
         for quota in quotas {
@@ -63,10 +71,11 @@ pub struct Request {
 pub struct World {
     pub server: Server,
     pub replicas: Vec<Replica>,
-    lives: Vec<u32>,
+    pub(super) lives: Vec<u32>,
     pub requests: Vec<Request>,
-    now_ms: u64,
-    highest_hard: u64,
+    pub(super) resizes: Vec<Resize>,
+    pub(super) now_ms: u64,
+    pub(super) highest_hard: u64,
     trouble: Trouble,
 }
 
@@ -103,6 +112,7 @@ impl World {
                 .collect(),
             lives: vec![0, 0],
             requests: Vec::new(),
+            resizes: Vec::new(),
             now_ms: 0,
             highest_hard: 3000,
             trouble,
@@ -112,7 +122,7 @@ impl World {
         world
     }
 
-    fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         Moment { mono_ms: self.now_ms, unix_ms: self.server.now_s * 1000 }
     }
 
@@ -183,7 +193,7 @@ impl World {
         one.state.begin_pods();
     }
 
-    fn deliver_all(&mut self) {
+    pub(super) fn deliver_all(&mut self) {
         for (replica, watch) in [(0, Watch::Pods), (0, Watch::Quotas), (1, Watch::Pods), (1, Watch::Quotas)] {
             self.deliver(replica, watch, usize::MAX);
         }
@@ -214,16 +224,15 @@ impl World {
 
     pub fn plan(&mut self) {
         let now = self.moment();
+        let mut answered = Vec::new();
         for (at, replica) in self.replicas.iter_mut().enumerate() {
-            // A deposed leader goes on for a while: it has not noticed yet.
-            let acts = replica.leads
-                || self.trouble != Trouble::Expiry
-                    && replica.deposed_at.is_some_and(|since| now.mono_ms < since + DEPOSED_MS);
-            if !acts {
+            if !replica.acts(self.trouble, now) {
                 continue;
             }
             for action in replica.state.plan(now) {
-                if !matches!(action, Action::Tell(_)) {
+                if let Action::Answer(ticket, judgement) = action {
+                    answered.push((at, ticket, judgement));
+                } else if !matches!(action, Action::Tell(_)) {
                     self.requests.push(Request {
                         replica: at,
                         life: self.lives[at],
@@ -235,6 +244,13 @@ impl World {
             }
             replica.check(self.trouble);
         }
+        for (replica, ticket, judgement) in answered {
+            self.judged(replica, ticket, &judgement);
+        }
+    }
+
+    pub(super) fn acts(&self, replica: usize) -> bool {
+        self.replicas[replica].acts(self.trouble, self.moment())
     }
 
     pub fn answer(&mut self, at: usize, fault: Fault) {
@@ -296,7 +312,7 @@ impl World {
                 }
                 Outcome::CaughtUp
             }
-            Action::Tell(_) => return,
+            Action::Tell(_) | Action::Answer(..) => return,
         };
         if self.lives[request.replica] == request.life {
             let now = self.moment();
@@ -316,6 +332,10 @@ impl World {
             Step::Delete { pod: p } => self.server.delete_pod(&pod(p)),
             Step::Finish { pod: p } => self.server.finish_pod(&pod(p)),
             Step::Touch { pod: p } => self.server.touch_pod(&pod(p)),
+            Step::Resize { replica, pod: p, milli_cpu } => {
+                self.resize(usize::from(*replica), &pod(p), *milli_cpu);
+            }
+            Step::Commit { at } => self.commit(usize::from(*at)),
             Step::Hard { hard } => {
                 self.server.set_hard(*hard);
                 self.highest_hard = self.highest_hard.max(*hard);
@@ -337,53 +357,9 @@ impl World {
         self.plan();
     }
 
-    fn pass(&mut self, ms: u64) {
+    pub(super) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.server.now_s = i64::try_from(self.now_ms / 1000).unwrap();
-    }
-
-    /// No more faults: everything is delivered and answered until nothing happens any more.
-    pub fn calm_down(&mut self) {
-        for _ in 0..400 {
-            self.deliver_all();
-            self.plan();
-            while !self.requests.is_empty() {
-                self.deliver_all();
-                self.answer(0, Fault::None);
-                self.plan();
-            }
-            self.pass(1000);
-        }
-    }
-
-    pub fn check_end(&self) {
-        let leader = self.replicas.iter().find(|replica| replica.leads).expect("one leads");
-        assert!(leader.state.is_quiet());
-        let Some(quota) = &self.server.quota else {
-            assert!(self.server.pods.values().all(|pod| !pod.gated), "held although there is no quota");
-            return;
-        };
-        let taken = self.server.taken();
-        let used = quota.status.as_ref().map(|(_, used)| sluice_engine::Quantity::parse(used).unwrap());
-        let expected = sluice_engine::Quantity::parse(&format!("{taken}m")).unwrap();
-        assert_eq!(used, Some(expected), "the status does not say what is taken");
-        for pod in self.server.pods.values().filter(|pod| pod.gated) {
-            // Room may be kept for another one that has waited longer.
-            let is_kept = |other: &&Pod| {
-                other.gated
-                    && other.uid != pod.uid
-                    && other.milli_cpu <= quota.hard
-                    && taken + other.milli_cpu > quota.hard
-                    && taken + pod.milli_cpu + other.milli_cpu > quota.hard
-            };
-            assert!(
-                taken + pod.milli_cpu > quota.hard || self.server.pods.values().any(|other| is_kept(&other)),
-                "{}m of {}m taken, and a pod of {}m is held",
-                taken,
-                quota.hard,
-                pod.milli_cpu
-            );
-        }
     }
 }
 

@@ -1,0 +1,394 @@
+//! What pods without gates are to take more: charged before it is admitted.
+//!
+//! A resize, or an update that moves a pod under another scope, takes more of a quota and passes no gate. So the webhook
+//! asks the leader about each, which charges it, records that like a release, and then answers. The charge is one of the
+//! pod, the largest that was asked for: the API server asks anew whenever the pod has changed before it could commit
+//! (`k8s.io/apiserver/pkg/storage/etcd3/store.go`, `GuaranteedUpdate`), so of many requests about one version one is
+//! committed at most. It ends when a later version of the pod is seen, or when no
+//! request can be under way any more and whatever was done is seen.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sluice_engine::{Charge, Claim, PodId, QuotaId, Reason, ScopeFacts};
+use sluice_index::wire::PodWire;
+use sluice_index::{Gates, NamespaceId, PodFacts, Version};
+
+use super::config::Moment;
+use super::message::exceeded;
+use super::stage::Stage;
+use super::state::State;
+
+/// An update of a pod that is being admitted.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The pod as it is stored, if the request is to commit.
+    pub before: PodWire,
+    /// The pod as it is to be.
+    pub after: PodWire,
+    /// Nothing is going to be changed: nothing is charged.
+    pub dry_run: bool,
+}
+
+/// Whether a [`Change`] may go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is charged, or takes nothing more.
+    Allowed,
+    /// There is no room, in the words of Kubernetes' own quota.
+    Refused(String),
+    /// It cannot be decided now; the same request may be allowed in a moment.
+    Undecided(&'static str),
+}
+
+/// Tells one question from all others.
+pub type Ticket = u64;
+
+/// What comes of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The answer.
+    Judged(Judgement),
+    /// The answer comes when the charge is recorded, as [`super::Action::Answer`].
+    Recording(Ticket),
+}
+
+/// What a pod may come to take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    charge: Charge,
+    /// One for each way it may come under scopes; few, as most facts cannot change.
+    facts: Vec<ScopeFacts>,
+}
+
+impl Wanted {
+    fn and(&self, facts: &PodFacts) -> Self {
+        let mut both = Self { charge: self.charge.max(&facts.charge), facts: self.facts.clone() };
+        if !both.facts.contains(&facts.scope_facts) {
+            both.facts.push(facts.scope_facts.clone());
+        }
+        both
+    }
+}
+
+type Parts = BTreeMap<QuotaId, Charge>;
+
+/// What is charged for changes of a pod beside what it is counted with.
+#[derive(Debug, Default)]
+struct Admitted {
+    /// The latest version that a request was about.
+    version: Version,
+    /// When no request can be under way any more (milliseconds).
+    until_ms: u64,
+    /// What is charged, whether recorded or not.
+    wanted: Wanted,
+    /// What was answered with yes.
+    granted: Wanted,
+    /// What `wanted` takes beside what the pod is counted with.
+    held: Parts,
+    /// Decisions, by serial, and how many quotas have not recorded each.
+    awaited: Vec<(u64, usize)>,
+    tickets: Vec<Ticket>,
+}
+
+/// All of them, and answers that are to be given.
+#[derive(Debug, Default)]
+pub(super) struct Admissions {
+    by_pod: HashMap<PodId, Admitted>,
+    answers: Vec<(Ticket, Judgement)>,
+}
+
+impl Admissions {
+    /// What is charged beside what pods of the quota are counted with.
+    pub fn held_in(&self, quota: QuotaId) -> impl Iterator<Item = &Charge> {
+        self.by_pod.values().filter_map(move |admitted| admitted.held.get(&quota))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_pod.is_empty()
+    }
+
+    pub fn take_answers(&mut self) -> Vec<(Ticket, Judgement)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    fn answer(&mut self, tickets: Vec<Ticket>, judgement: &Judgement) {
+        self.answers.extend(tickets.into_iter().map(|ticket| (ticket, judgement.clone())));
+    }
+}
+
+/// The watch has to come that far first.
+pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version of the pod was not seen yet");
+
+const CHANGED: Judgement = Judgement::Undecided("the pod or a quota has changed meanwhile");
+
+impl State {
+    /// Judges an update of a pod, and charges it if it takes more.
+    pub fn ask(&mut self, change: &Change, now: Moment) -> Asked {
+        match self.judge(change, now) {
+            Ok(asked) => asked,
+            Err(judgement) => Asked::Judged(judgement),
+        }
+    }
+
+    fn judge(&mut self, change: &Change, now: Moment) -> Result<Asked, Judgement> {
+        const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
+        if !self.leading {
+            return Err(Judgement::Undecided("this process does not lead"));
+        }
+        let read = |wire| PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
+        let (before, after) = (read(&change.before), read(&change.after));
+        if before.gates != Gates::None {
+            // It is charged when it is released, and a release of the pod as it was fails when it has changed.
+            return Ok(ALLOWED);
+        }
+        let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
+        match self.namespaces.is_targeted(namespace) {
+            Some(true) => {}
+            Some(false) => return Ok(ALLOWED),
+            None => return Err(UNSEEN),
+        }
+        let known = self.pods.find(namespace, &before.name);
+        let Some(id) = known.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == before.uid)) else {
+            return Err(UNSEEN);
+        };
+        let seen = self.pods.get(id).map(|pod| pod.version).unwrap_or_default();
+        if before.version.is_older_than(seen) {
+            // Such a request cannot commit: the API server will ask again.
+            return Ok(ALLOWED);
+        }
+        if seen.is_older_than(before.version) {
+            return Err(UNSEEN);
+        }
+        if let Some(invalid) = self.invalid_quota(namespace) {
+            return Err(Judgement::Refused(self.invalid_message(invalid)));
+        }
+        if let Some(field) = &after.unreadable {
+            return Err(Judgement::Refused(format!("cannot be charged: {field}")));
+        }
+        let admitted = self.admissions.by_pod.get(&id);
+        let wanted = admitted.map(|admitted| admitted.wanted.clone()).unwrap_or_default().and(&after);
+        let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
+        let held = self.admissions.by_pod.get(&id).map(|admitted| &admitted.held);
+        let more = above(&parts, held);
+        if change.dry_run {
+            let fits = self.book.can_grow(&more);
+            return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
+        }
+        if more.is_empty() && held.is_none() {
+            return Ok(ALLOWED);
+        }
+        self.book.grow(&more).map_err(|reason| self.refusal(&reason))?;
+        Ok(self.hold(id, before.version, wanted, parts, &more, now))
+    }
+
+    /// What was claimed is held, and recorded before it is answered.
+    fn hold(
+        &mut self,
+        id: PodId,
+        version: Version,
+        wanted: Wanted,
+        parts: Parts,
+        more: &[(QuotaId, Charge)],
+        now: Moment,
+    ) -> Asked {
+        self.next_serial += 1;
+        let serial = self.next_serial;
+        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        let admitted = self.admissions.by_pod.entry(id).or_insert_with(|| {
+            self.pod_later.insert((until_ms, id));
+            Admitted::default()
+        });
+        if !version.is_older_than(admitted.version) {
+            admitted.version = version;
+        }
+        admitted.until_ms = until_ms;
+        admitted.wanted = wanted;
+        admitted.held = parts;
+        if !more.is_empty() {
+            admitted.awaited.push((serial, more.len()));
+        }
+        if admitted.awaited.is_empty() {
+            admitted.granted = admitted.wanted.clone();
+            return Asked::Judged(Judgement::Allowed);
+        }
+        admitted.tickets.push(serial);
+        for (quota, _) in more {
+            self.writings.entry(*quota).or_default().pending.push((id, serial));
+            self.dirty.insert(*quota);
+        }
+        Asked::Recording(serial)
+    }
+
+    /// What the pod may come to take beside what it is counted with; `None` if it is not counted.
+    fn parts_of(&mut self, id: PodId, namespace: NamespaceId, wanted: &Wanted) -> Option<Parts> {
+        let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) = self.stage(id)
+        else {
+            return None;
+        };
+        let (counted, counted_in) = (charge.clone(), quotas.clone());
+        let mut parts = Parts::new();
+        for facts in &wanted.facts {
+            for quota in self.matching_quotas(namespace, facts).iter() {
+                let Some(ledger) = self.book.ledger(*quota) else { continue };
+                let more = if counted_in.contains(quota) {
+                    wanted.charge.above(&counted)
+                } else {
+                    wanted.charge.above(&Charge::default())
+                };
+                let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
+                let part = Charge::from_pairs(limited);
+                if !part.is_empty() {
+                    parts.insert(*quota, part);
+                }
+            }
+        }
+        Some(parts)
+    }
+
+    fn refusal(&self, reason: &Reason) -> Judgement {
+        let quota = self.quotas.get(reason.quota);
+        let words = quota.and_then(|quota| {
+            let ahead = reason.behind.and_then(|pod| self.pods.get(pod));
+            let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
+            Some(exceeded(&quota.name, quota.compiled.as_ref().ok()?, reason, behind))
+        });
+        words.map_or(CHANGED, Judgement::Refused)
+    }
+
+    /// One more quota has recorded the charge.
+    pub(super) fn admission_is_recorded(&mut self, id: PodId, serial: u64) {
+        let Some(admitted) = self.admissions.by_pod.get_mut(&id) else { return };
+        for (decision, left) in &mut admitted.awaited {
+            if *decision == serial {
+                *left = left.saturating_sub(1);
+            }
+        }
+        admitted.awaited.retain(|(_, left)| *left > 0);
+        if admitted.awaited.is_empty() {
+            admitted.granted = admitted.wanted.clone();
+            let tickets = std::mem::take(&mut admitted.tickets);
+            self.admissions.answer(tickets, &Judgement::Allowed);
+        }
+    }
+
+    /// A decision was not recorded, and not to be: whatever was not answered with yes is given back.
+    pub(super) fn take_back_admission(&mut self, id: PodId, serial: u64) {
+        let Some(admitted) = self.admissions.by_pod.get_mut(&id) else { return };
+        if !admitted.awaited.iter().any(|(decision, _)| *decision == serial) {
+            return;
+        }
+        admitted.awaited.clear();
+        admitted.wanted = admitted.granted.clone();
+        let tickets = std::mem::take(&mut admitted.tickets);
+        self.admissions.answer(tickets, &CHANGED);
+        self.hold_anew(id);
+        self.stats.reverted += 1;
+    }
+
+    /// The pod is counted with something else now: what is held beside that changes, whether there is room or not.
+    fn hold_anew(&mut self, id: PodId) {
+        let Some(admitted) = self.admissions.by_pod.get(&id) else { return };
+        let wanted = admitted.wanted.clone();
+        let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
+        match self.parts_of(id, namespace, &wanted).filter(|_| !wanted.facts.is_empty()) {
+            Some(parts) => self.replace_held(id, parts),
+            None => self.end_admission(id),
+        }
+    }
+
+    fn replace_held(&mut self, id: PodId, parts: Parts) {
+        let Some(admitted) = self.admissions.by_pod.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut admitted.held, parts.clone());
+        if old == parts {
+            return;
+        }
+        // First what is new: there is no moment without either.
+        for (quota, charge) in &parts {
+            self.book.apply(Claim::Assumed, &[*quota], charge);
+        }
+        for (quota, charge) in &old {
+            self.book.revert(Claim::Assumed, &[*quota], charge);
+        }
+        self.dirty.extend(old.keys().chain(parts.keys()));
+    }
+
+    /// A pod was seen. What was charged for a version before this one was committed, and is counted, or never will be.
+    pub(super) fn heed_admitted(&mut self, id: PodId) {
+        let Some(admitted) = self.admissions.by_pod.get(&id) else { return };
+        let seen = self.pods.get(id).map(|pod| pod.version);
+        if seen.is_none_or(|seen| admitted.version.is_older_than(seen)) {
+            self.end_admission(id);
+        } else {
+            self.hold_anew(id);
+        }
+    }
+
+    /// If no request can be under way any more, waits for the watch to have shown what was done.
+    pub(super) fn expire_admission(&mut self, id: PodId, now: Moment) {
+        match self.admissions.by_pod.get(&id).map(|admitted| admitted.until_ms) {
+            Some(until_ms) if until_ms <= now.mono_ms => self.await_admitted(id),
+            Some(until_ms) => drop(self.pod_later.insert((until_ms, id))),
+            None => {}
+        }
+    }
+
+    /// The watch has shown all that was done; more was asked for meanwhile, or the charge ends.
+    pub(super) fn end_expired_admission(&mut self, id: PodId, now: Moment) {
+        match self.admissions.by_pod.get(&id).map(|admitted| admitted.until_ms) {
+            Some(until_ms) if until_ms <= now.mono_ms => self.end_admission(id),
+            Some(until_ms) => drop(self.pod_later.insert((until_ms, id))),
+            None => {}
+        }
+    }
+
+    pub(super) fn end_admission(&mut self, id: PodId) {
+        self.replace_held(id, Parts::new());
+        if let Some(admitted) = self.admissions.by_pod.remove(&id) {
+            self.admissions.answer(admitted.tickets, &CHANGED);
+        }
+    }
+
+    /// Before the quotas of these pods change: nothing is held in them. Returns the pods to [`Self::restore_admissions`] of.
+    pub(super) fn suspend_admissions(&mut self, pods: &[PodId]) -> Vec<PodId> {
+        if self.admissions.is_empty() {
+            return Vec::new();
+        }
+        let known = |id: &PodId| self.admissions.by_pod.contains_key(id);
+        let ids: Vec<PodId> = pods.iter().copied().filter(known).collect();
+        for id in &ids {
+            self.replace_held(*id, Parts::new());
+            if let Some(admitted) = self.admissions.by_pod.get_mut(id) {
+                admitted.awaited.clear();
+                admitted.wanted = admitted.granted.clone();
+                let tickets = std::mem::take(&mut admitted.tickets);
+                self.admissions.answer(tickets, &CHANGED);
+            }
+        }
+        ids
+    }
+
+    /// What was answered with yes is held in the quotas that there are now.
+    pub(super) fn restore_admissions(&mut self, ids: Vec<PodId>) {
+        for id in ids {
+            self.hold_anew(id);
+        }
+    }
+
+    /// What is held for the pod in the quota and was not answered with yes.
+    pub(super) fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
+        let admitted = self.admissions.by_pod.get(&id)?;
+        let (granted, held) = (admitted.granted.clone(), admitted.held.get(&quota)?.clone());
+        let namespace = self.pods.get(id)?.namespace;
+        let granted = self.parts_of(id, namespace, &granted)?;
+        Some(granted.get(&quota).map_or_else(|| held.clone(), |granted| held.above(granted)))
+    }
+}
+
+/// What `parts` have more than `held`.
+fn above(parts: &Parts, held: Option<&Parts>) -> Vec<(QuotaId, Charge)> {
+    let nothing = Charge::default();
+    let more = parts.iter().map(|(quota, charge)| {
+        (*quota, charge.above(held.and_then(|held| held.get(quota)).unwrap_or(&nothing)))
+    });
+    more.filter(|(_, charge)| !charge.is_empty()).collect()
+}

@@ -1,0 +1,249 @@
+//! Resizes: the API server asks the leader, and commits only on the version that it asked about.
+
+use serde_json::Value;
+use sluice_index::wire::PodWire;
+
+use super::server::{Server, wire};
+use super::stories::{Story, at};
+use super::world::World;
+use crate::gate::{Asked, Change, Judgement, Ticket};
+
+/// An API server works on a request that changes something for so long at most.
+const RESIZE_MS: u64 = 34_000;
+
+/// A resize that an API server works on.
+pub struct Resize {
+    name: String,
+    uid: u64,
+    version: u64,
+    milli_cpu: u64,
+    replica: usize,
+    life: u32,
+    begun_ms: u64,
+    /// The question that is open; none if it was allowed.
+    ticket: Option<Ticket>,
+}
+
+fn change(before: Value, milli_cpu: u64) -> Change {
+    let mut after = before.clone();
+    after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = format!("{milli_cpu}m").into();
+    Change { before: wire::<PodWire>(before), after: wire::<PodWire>(after), dry_run: false }
+}
+
+impl World {
+    pub fn resize(&mut self, replica: usize, name: &str, milli_cpu: u64) {
+        let Some(pod) = self.server.pods.get(name).filter(|pod| !pod.finished) else { return };
+        let (uid, version, life) = (pod.uid, pod.version, self.lives[replica]);
+        let begun_ms = self.now_ms;
+        let name = name.to_owned();
+        self.ask(Resize { name, uid, version, milli_cpu, replica, life, begun_ms, ticket: None });
+    }
+
+    /// What is refused, or not decided, ends here.
+    fn ask(&mut self, mut resize: Resize) {
+        if !self.acts(resize.replica) {
+            return;
+        }
+        let pod = &self.server.pods[&resize.name];
+        resize.version = pod.version;
+        resize.life = self.lives[resize.replica];
+        let change = change(Server::pod_json(&resize.name, pod), resize.milli_cpu);
+        let now = self.moment();
+        match self.replicas[resize.replica].state.ask(&change, now) {
+            Asked::Judged(Judgement::Allowed) => resize.ticket = None,
+            Asked::Recording(ticket) => resize.ticket = Some(ticket),
+            Asked::Judged(_) => return,
+        }
+        self.resizes.push(resize);
+    }
+
+    pub fn judged(&mut self, replica: usize, ticket: Ticket, judgement: &Judgement) {
+        let life = self.lives[replica];
+        let is_asked = |one: &Resize| (one.replica, one.life, one.ticket) == (replica, life, Some(ticket));
+        let Some(found) = self.resizes.iter().position(is_asked) else { return };
+        if *judgement == Judgement::Allowed {
+            self.resizes[found].ticket = None;
+        } else {
+            self.resizes.remove(found);
+        }
+    }
+
+    pub fn commit(&mut self, choice: usize) {
+        let now = self.now_ms;
+        self.resizes.retain(|resize| now <= resize.begun_ms + RESIZE_MS);
+        let allowed: Vec<usize> =
+            (0..self.resizes.len()).filter(|at| self.resizes[*at].ticket.is_none()).collect();
+        if allowed.is_empty() {
+            return;
+        }
+        let resize = self.resizes.remove(allowed[choice % allowed.len()]);
+        let Some(pod) = self.server.pods.get(&resize.name).filter(|pod| pod.uid == resize.uid) else {
+            return;
+        };
+        if pod.version != resize.version {
+            return self.ask(resize);
+        }
+        let before = self.server.taken();
+        self.server.resize_pod(&resize.name, resize.milli_cpu);
+        let after = self.server.taken();
+        assert!(
+            after <= before.max(self.highest_hard),
+            "resized to {after}m in all where at most {}m may be taken",
+            self.highest_hard
+        );
+    }
+}
+
+impl Story {
+    fn ask(&mut self, name: &str, milli_cpu: u64, now: u64) -> Asked {
+        let change = self.change(name, milli_cpu);
+        self.state.ask(&change, at(now))
+    }
+
+    fn change(&self, name: &str, milli_cpu: u64) -> Change {
+        change(Server::pod_json(name, &self.server.pods[name]), milli_cpu)
+    }
+
+    /// Asks and does all that comes of it.
+    fn judge(&mut self, name: &str, milli_cpu: u64, now: u64) -> Judgement {
+        match self.ask(name, milli_cpu, now) {
+            Asked::Judged(judgement) => judgement,
+            Asked::Recording(ticket) => {
+                // Two charges are never nearer.
+                self.run(at(now + 5));
+                let answered = self.answered.iter().find(|(answered, _)| *answered == ticket);
+                answered.expect("an answer").1.clone()
+            }
+        }
+    }
+
+    fn used(&self) -> &str {
+        self.server.quota.as_ref().and_then(|quota| quota.status.as_ref()).map_or("", |(_, used)| used)
+    }
+
+    /// Pods that run in a quota of 1000m.
+    fn with(pods: &[(&str, u64)]) -> Self {
+        let mut story = Self::led();
+        story.server.set_hard(1000);
+        for (name, milli_cpu) in pods {
+            story.server.create_pod(name, *milli_cpu, 0);
+        }
+        story.run(at(0));
+        story
+    }
+}
+
+#[test]
+fn what_a_resize_takes_more_is_recorded_before_it_is_answered() {
+    let mut story = Story::with(&[("a", 400), ("b", 100)]);
+    let Asked::Recording(_) = story.ask("a", 700, 10) else { panic!("it takes more") };
+    assert_eq!((story.used(), story.answered.len()), ("500m", 0));
+    story.run(at(10));
+    assert_eq!((story.used(), story.answered.len()), ("800m", 1));
+    let words = "exceeded quota: compute, requested: requests.cpu=201m, used: requests.cpu=800m, \
+                 limited: requests.cpu=1";
+    assert_eq!(story.judge("b", 301, 20), Judgement::Refused(words.to_owned()));
+    assert_eq!(story.judge("b", 300, 30), Judgement::Allowed);
+    assert_eq!(story.used(), "1");
+}
+
+#[test]
+fn many_requests_about_one_version_are_charged_once_as_the_largest() {
+    let mut story = Story::with(&[("a", 400)]);
+    for (milli_cpu, now) in [(700, 10), (600, 20), (900, 30), (700, 40)] {
+        assert_eq!(story.judge("a", milli_cpu, now), Judgement::Allowed, "{milli_cpu}m");
+    }
+    assert_eq!(story.used(), "900m");
+    let writes = story.server.writes;
+    assert!(matches!(story.ask("a", 900, 50), Asked::Judged(Judgement::Allowed)), "known, nothing to record");
+    story.run(at(50));
+    assert_eq!(story.server.writes, writes);
+    // The one of 600m is committed: the others cannot be any more.
+    story.server.resize_pod("a", 600);
+    story.run(at(100));
+    assert_eq!(story.used(), "600m");
+}
+
+#[test]
+fn a_charge_ends_when_its_request_can_be_under_way_no_more() {
+    let mut story = Story::with(&[("a", 400)]);
+    assert_eq!(story.judge("a", 1000, 10), Judgement::Allowed);
+    story.server.create_pod("waits", 100, 0);
+    assert_eq!(story.judge("a", 900, 20_000), Judgement::Allowed, "asked again: it counts from there");
+    story.run(at(RESIZE_MS + 19_999));
+    assert_eq!((story.used(), story.gated()), ("1", vec!["waits"]));
+    story.run(at(RESIZE_MS + 22_000));
+    story.run(at(RESIZE_MS + 23_000));
+    assert_eq!((story.used(), story.gated()), ("500m", vec![]));
+}
+
+#[test]
+fn less_and_nothing_of_a_quota_is_allowed_at_once() {
+    let mut story = Story::with(&[("a", 400), ("gated", 900)]);
+    let writes = story.server.writes;
+    for (name, milli_cpu) in [("a", 400), ("a", 100), ("gated", 5000)] {
+        assert_eq!(story.ask(name, milli_cpu, 1), Asked::Judged(Judgement::Allowed), "{name} {milli_cpu}m");
+    }
+    story.run(at(1));
+    assert_eq!(story.server.writes, writes);
+}
+
+#[test]
+fn a_dry_run_takes_nothing() {
+    let mut story = Story::with(&[("a", 400)]);
+    for (milli_cpu, fits) in [(1000, true), (1001, false)] {
+        let change = Change { dry_run: true, ..story.change("a", milli_cpu) };
+        let asked = story.state.ask(&change, at(1));
+        assert_eq!(asked == Asked::Judged(Judgement::Allowed), fits, "{milli_cpu}m: {asked:?}");
+    }
+    assert_eq!(story.judge("a", 1000, 10), Judgement::Allowed);
+}
+
+#[test]
+fn a_pod_is_judged_as_it_was_seen() {
+    let mut story = Story::with(&[("a", 800)]);
+    story.server.resize_pod("a", 100);
+    // The ledger still says 800m: what it would hold beside that is too little once it is seen.
+    assert!(matches!(story.ask("a", 800, 1), Asked::Judged(Judgement::Undecided(_))));
+    story.run(at(100));
+    assert_eq!(story.judge("a", 800, 110), Judgement::Allowed);
+    assert_eq!(story.used(), "800m");
+    story.server.create_pod("new", 300, 0);
+    story.run(at(200));
+    assert_eq!(story.gated(), ["new"], "the room is taken");
+}
+
+#[test]
+fn a_quota_that_changes_meanwhile_is_decided_on_anew() {
+    let mut story = Story::with(&[("a", 400)]);
+    let Asked::Recording(ticket) = story.ask("a", 900, 1) else { panic!("it takes more") };
+    story.server.set_hard(600);
+    story.run(at(1));
+    assert!(matches!(story.answered.as_slice(), [(asked, Judgement::Undecided(_))] if *asked == ticket));
+    assert!(matches!(story.judge("a", 900, 10), Judgement::Refused(_)));
+    story.run(at(100));
+    assert_eq!(story.used(), "400m");
+}
+
+#[test]
+fn what_was_allowed_stays_charged_when_the_quotas_change() {
+    let mut story = Story::with(&[("a", 400)]);
+    assert_eq!(story.judge("a", 900, 10), Judgement::Allowed);
+    story.server.delete_quota();
+    story.run(at(2));
+    story.server.set_hard(1000);
+    story.run(at(100));
+    assert_eq!(story.used(), "900m");
+    story.run(at(RESIZE_MS + 2_000));
+    story.run(at(RESIZE_MS + 3_000));
+    assert_eq!(story.used(), "400m");
+}
+
+#[test]
+fn a_pod_that_is_gone_holds_nothing() {
+    let mut story = Story::with(&[("a", 400)]);
+    assert_eq!(story.judge("a", 900, 10), Judgement::Allowed);
+    story.server.delete_pod("a");
+    story.run(at(100));
+    assert_eq!(story.used(), "0");
+}

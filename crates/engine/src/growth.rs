@@ -1,0 +1,44 @@
+//! Pods that run and are to take more: they cannot wait, so there is room for it or there is not.
+
+use crate::book::Book;
+use crate::charge::Charge;
+use crate::ledger::Claim;
+use crate::queue::{QuotaId, Reason};
+
+impl Book {
+    /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing.
+    ///
+    /// # Errors
+    /// The first quota without room for it, or with room that is kept for a pod that has waited long.
+    pub fn grow(&mut self, more: &[(QuotaId, Charge)]) -> Result<(), Reason> {
+        self.can_grow(more)?;
+        for (quota, charge) in more {
+            self.apply(Claim::Assumed, &[*quota], charge);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::grow`] would claim it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn can_grow(&self, more: &[(QuotaId, Charge)]) -> Result<(), Reason> {
+        match more.iter().find_map(|(quota, charge)| self.lacks_room_to_grow(*quota, charge)) {
+            Some(reason) => Err(reason),
+            None => Ok(()),
+        }
+    }
+
+    fn lacks_room_to_grow(&self, quota: QuotaId, charge: &Charge) -> Option<Reason> {
+        let account = self.accounts.get(&quota)?;
+        let excess = account.ledger.excess(charge, None);
+        if !excess.is_empty() {
+            return Some(Reason { quota, excess, behind: None });
+        }
+        let (id, _) = account.reserving.as_ref()?;
+        let ahead = self.classes.get(id)?;
+        let excess = account.ledger.excess(charge, Some(&ahead.charge));
+        let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
+        (!excess.is_empty()).then_some(Reason { quota, excess, behind })
+    }
+}

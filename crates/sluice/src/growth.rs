@@ -1,0 +1,107 @@
+//! Growth of pods: served by the controllers, of which the leader decides, and asked for by the webhook.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use sluice_api::names;
+use sluice_controllers::gate::{Change, Gate, Judgement};
+use sluice_kube_ext::leader::LeaderLink;
+use sluice_kube_ext::lease::WriteToken;
+use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_kube_ext::shutdown::Tasks;
+use sluice_kube_ext::tls::{CertStore, secret_entry, server_config};
+use sluice_operator::certificates::{is_path, service_names};
+use sluice_webhook::{
+    App, Growth, GrowthVerdict, Judge, Limits, SecretPath, Settings, WebhookMetrics, behind, growth_router,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::bind;
+
+/// Flags about the growth of pods.
+#[derive(Debug, clap::Args)]
+pub struct GrowthArgs {
+    /// Where the webhook asks whether a pod may take more, over HTTPS
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::GROWTH_PORT)))]
+    growth_listen: SocketAddr,
+    /// The address of this process at which the webhook reaches that
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
+    pod_ip: Option<IpAddr>,
+}
+
+impl GrowthArgs {
+    /// What the Lease says of its holder.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let listen = Some(self.growth_listen.ip()).filter(|ip| !ip.is_unspecified());
+        let address = self.pod_ip.or(listen)?;
+        Some(SocketAddr::new(address, self.growth_listen.port()))
+    }
+
+    /// Serves the webhook's questions, behind the segment that is set in `path`.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn serve(
+        &self,
+        tasks: &mut Tasks,
+        judge: Judge,
+        (certs, path): (Arc<CertStore>, Arc<SecretPath>),
+        metrics: WebhookMetrics,
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let listener = bind(self.growth_listen).await?;
+        let tls = server_config(certs, None)?;
+        let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), Limits::default(), metrics);
+        let service = behind(path, growth_router(app, judge));
+        let limits = ServeLimits::default();
+        let serving = serve(listener, tls, service, limits, ServeMetrics::default(), cancel.clone());
+        tasks.spawn("growth", async move {
+            serving.await;
+            Ok::<_, Infallible>(())
+        });
+        Ok(())
+    }
+}
+
+/// Asks the gate, as long as this process leads.
+pub fn judge(gate: Gate, token: WriteToken) -> Judge {
+    Arc::new(move |growth: Growth| {
+        let (gate, token) = (gate.clone(), token.clone());
+        async move {
+            let Growth { before, after, dry_run } = growth;
+            let judgement = gate.admit(&Change { before, after, dry_run }).await;
+            match judgement {
+                // What another leader has given away meanwhile is not known here.
+                Judgement::Allowed if !token.is_held() => {
+                    GrowthVerdict::Undecided("the leader changes".to_owned())
+                }
+                Judgement::Allowed => GrowthVerdict::Allowed,
+                Judgement::Refused(words) => GrowthVerdict::Refused(words),
+                Judgement::Undecided(why) => GrowthVerdict::Undecided(why.to_owned()),
+            }
+        }
+        .boxed()
+    })
+}
+
+/// The segment before the paths that a Secret with the serving certificate names.
+pub fn segment(secret: &Secret) -> Option<&str> {
+    let bytes = secret_entry(secret, names::SECRET_PATH)?;
+    std::str::from_utf8(bytes).ok().filter(|text| is_path(text))
+}
+
+/// A link to the controller that leads.
+pub fn leader_link(namespace: &str) -> Arc<LeaderLink> {
+    let name = service_names(names::METRICS_SERVICE, namespace).swap_remove(0);
+    LeaderLink::new(name)
+}
+
+/// What the link needs of the Secret with the serving certificate.
+pub fn trust(link: &LeaderLink, secret: &Secret) {
+    if let (Some(chain), Some(segment)) = (secret_entry(secret, names::TLS_CERT), segment(secret)) {
+        link.set_authority(chain, segment);
+    }
+}
