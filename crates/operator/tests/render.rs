@@ -109,6 +109,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "aaq.cr.validator",
             "pod.identity.validator",
             "bound.pod.validator",
+            "growth.quota.sluice.dev",
             "headroom.quota.sluice.dev"
         ]
     );
@@ -119,7 +120,8 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             // Room for a migration is a service; what is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
             assert_eq!(webhook["failurePolicy"], if headroom { "Ignore" } else { "Fail" });
-            assert_eq!(webhook["sideEffects"], if headroom { "NoneOnDryRun" } else { "None" });
+            let takes = headroom || webhook["name"] == "growth.quota.sluice.dev";
+            assert_eq!(webhook["sideEffects"], if takes { "NoneOnDryRun" } else { "None" });
             assert_eq!(webhook["clientConfig"]["service"]["name"], "sluice-webhook");
             assert!(webhook["clientConfig"]["caBundle"].is_null());
         }
@@ -175,7 +177,7 @@ fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
 fn the_pods_are_reached_at_two_ports_and_reach_few() {
     let objects = render(&InstallOptions::default());
     let policies = of_kind(&objects, "NetworkPolicy");
-    assert_eq!(policies.len(), 2);
+    assert_eq!(policies.len(), 3);
     let ports = |rules: &Value| -> Vec<u64> {
         let rules = rules.as_array().expect("rules").iter();
         rules
@@ -183,13 +185,16 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
             .filter_map(|p| p["port"].as_u64())
             .collect()
     };
-    let [all, webhook] = [&policies[0]["spec"], &policies[1]["spec"]];
+    let [all, webhook, controller] = [0, 1, 2].map(|at| &policies[at]["spec"]);
     assert_eq!(ports(&all["ingress"]), [8444]);
     let from = &all["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
     assert_eq!(from, &json!({ "metrics": "enabled" }));
     assert_eq!(ports(&all["egress"]), [443, 6443, 8443, 53, 53, 5353, 5353]);
     assert_eq!(ports(&webhook["ingress"]), [8443]);
     assert!(webhook["ingress"][0].get("from").is_none(), "API servers have no labels");
+    assert_eq!((ports(&webhook["egress"]), ports(&controller["ingress"])), (vec![8445], vec![8445]));
+    assert_eq!(webhook["egress"][0]["to"][0]["podSelector"], controller["podSelector"]);
+    assert_eq!(controller["ingress"][0]["from"][0]["podSelector"], webhook["podSelector"]);
     for deployment in of_kind(&objects, "Deployment") {
         let pod = &deployment["spec"]["template"]["metadata"]["labels"];
         for (key, value) in all["podSelector"]["matchLabels"].as_object().expect("labels") {
@@ -205,7 +210,7 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][5];
+    let headroom = &validating[0]["webhooks"][6];
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -215,6 +220,34 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     assert_eq!(headroom["namespaceSelector"], json!({}));
     assert_eq!(headroom["timeoutSeconds"], 10);
     assert_eq!(headroom["clientConfig"]["service"]["path"], "/headroom");
+}
+
+#[test]
+fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
+    let objects = render(&InstallOptions::default());
+    let growth = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"][5];
+    let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
+    assert_eq!(growth["namespaceSelector"], gater["namespaceSelector"]);
+    assert_eq!(growth["rules"][0]["resources"], json!(["pods", "pods/resize"]));
+    let conditions: Vec<_> =
+        growth["matchConditions"].as_array().expect("conditions").iter().map(|one| &one["name"]).collect();
+    assert_eq!(conditions, ["not-exempt", "not-gated", "may-take-more"]);
+}
+
+#[test]
+fn own_requests_have_a_lane_of_their_own() {
+    let objects = render(&InstallOptions::default());
+    let (schemas, levels) =
+        (of_kind(&objects, "FlowSchema"), of_kind(&objects, "PriorityLevelConfiguration"));
+    assert_eq!((schemas.len(), levels.len()), (1, 1));
+    let accounts: Vec<_> = schemas[0]["spec"]["rules"][0]["subjects"]
+        .as_array()
+        .expect("subjects")
+        .iter()
+        .map(|subject| &subject["serviceAccount"]["name"])
+        .collect();
+    assert_eq!(accounts, ["sluice-controller", "sluice-webhook", "sluice-operator"]);
+    assert_eq!(schemas[0]["spec"]["priorityLevelConfiguration"]["name"], levels[0]["metadata"]["name"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use sluice_e2e::{Installation, Setup};
 use sluice_testbed::{Bed, BedOptions};
 
 use crate::report::{self, Table, median, ms, quantile, round, say};
+use crate::resize;
 
 /// Creations that are not counted: connections and caches warm up.
 const WARM_UP: usize = 20;
@@ -56,6 +57,30 @@ pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     println!(
         "  policy: no process of Sluice runs; webhook: the controller stands still, so that no release is measured too"
     );
+    say("admission: resizing a pod");
+    let (mut free, mut charged) = resize::measure(creations).await?;
+    let figures = json!({
+        "untargeted_p50_ms": round(median(&mut free), 3),
+        "untargeted_p99_ms": round(quantile(&mut free, 0.99), 3),
+        "targeted_p50_ms": round(median(&mut charged), 3),
+        "targeted_p99_ms": round(quantile(&mut charged, 0.99), 3),
+    });
+    let columns = ["resizes", "not targeted p50 ms", "p99 ms", "charged p50 ms", "p99 ms"];
+    let mut table = Table::new("admission: a resize that takes more of a quota, one client", &columns);
+    let cell = |name: &str| {
+        format!("{:.2}", figures.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN))
+    };
+    table.row([
+        creations.to_string(),
+        cell("untargeted_p50_ms"),
+        cell("untargeted_p99_ms"),
+        cell("targeted_p50_ms"),
+        cell("targeted_p99_ms"),
+    ]);
+    table.print();
+    if let Some(fields) = file.as_object_mut() {
+        fields.insert("resize".to_owned(), figures.clone());
+    }
     report::write(out, "admission", &file)
 }
 

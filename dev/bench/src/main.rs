@@ -15,6 +15,7 @@ mod headroom;
 mod memory;
 mod pod_json;
 mod report;
+mod resize;
 mod webhook;
 mod whole;
 

@@ -61,6 +61,10 @@ const ADMISSION: &[&str] = &[
     "webhook/targeted_p50_ms",
     "webhook/added_p50_ms",
     "webhook/targeted_p99_ms",
+    "resize/untargeted_p50_ms",
+    "resize/untargeted_p99_ms",
+    "resize/targeted_p50_ms",
+    "resize/targeted_p99_ms",
 ];
 const HEADROOM: &[&str] = &[
     "migrations",

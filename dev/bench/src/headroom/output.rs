@@ -131,7 +131,7 @@ fn print_tenants(figures: &Figures) {
             met.locked.raises.to_string(),
             format!("{:.4}", met.locked.share),
             format!("≤ {goal}"),
-            verdict(met.locked.share <= goal),
+            verdict(met.locked.share <= goal && met.targets > 0),
             format!("{:.1}", met.locked.longest_ms),
             met.pods.to_string(),
             met.refused_by_lock.to_string(),
@@ -139,7 +139,9 @@ fn print_tenants(figures: &Figures) {
         ]);
     }
     table.print();
-    println!("  locked: share of the time from the answers to raises to the answers to their restores");
+    println!(
+        "  locked: share of the time from the answers to raises to the answers to their restores; nothing without targets"
+    );
 }
 
 fn ms(value: f64) -> Value {
@@ -222,7 +224,7 @@ fn goals(figures: &Figures) -> Value {
         "locked_share_no_grant": GOAL_SHARE_NO_GRANT,
         "locked_share_no_grant_met": figures.no_grant.locked.share <= GOAL_SHARE_NO_GRANT,
         "locked_share_attack": GOAL_SHARE_ATTACK,
-        "locked_share_attack_met": figures.attack.locked.share <= GOAL_SHARE_ATTACK,
+        "locked_share_attack_met": figures.attack.locked.share <= GOAL_SHARE_ATTACK && figures.attack.targets > 0,
     })
 }
 
