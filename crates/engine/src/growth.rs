@@ -6,12 +6,17 @@ use crate::ledger::Claim;
 use crate::queue::{QuotaId, Reason};
 
 impl Book {
-    /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing.
+    /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing. Room is kept for pods that have
+    /// waited since `impatient_since_ms` or before, as in [`Book::decide`].
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.
-    pub fn grow(&mut self, more: &[(QuotaId, Charge)]) -> Result<(), Reason> {
-        self.can_grow(more)?;
+    pub fn grow(
+        &mut self,
+        more: &[(QuotaId, Charge)],
+        impatient_since_ms: Option<u64>,
+    ) -> Result<(), Reason> {
+        self.can_grow(more, impatient_since_ms)?;
         for (quota, charge) in more {
             self.apply(Claim::Assumed, &[*quota], charge);
         }
@@ -22,7 +27,14 @@ impl Book {
     ///
     /// # Errors
     /// As there.
-    pub fn can_grow(&self, more: &[(QuotaId, Charge)]) -> Result<(), Reason> {
+    pub fn can_grow(
+        &mut self,
+        more: &[(QuotaId, Charge)],
+        impatient_since_ms: Option<u64>,
+    ) -> Result<(), Reason> {
+        for (quota, _) in more {
+            self.reserve(*quota, impatient_since_ms);
+        }
         match more.iter().find_map(|(quota, charge)| self.lacks_room_to_grow(*quota, charge)) {
             Some(reason) => Err(reason),
             None => Ok(()),

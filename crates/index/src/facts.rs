@@ -98,6 +98,10 @@ fn input(wire: &PodWire) -> (PodInput<'_>, Option<Arc<str>>) {
         .conditions
         .iter()
         .find(|condition| condition.kind == "PodResizePending")
+        .filter(|condition| {
+            // What a node said of an earlier resize says nothing of this one.
+            condition.observed_generation.is_none_or(|about| Some(about) == wire.metadata.generation)
+        })
         .is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"));
     let input = PodInput {
         containers: reader.containers("spec.containers", &spec.containers),

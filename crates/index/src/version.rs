@@ -7,7 +7,7 @@ use std::fmt;
 /// Versions of one resource are decimal numbers that grow with each write (part of the API's contract since
 /// Kubernetes 1.35, and true of every etcd-backed server before). A server that hands out something else gets
 /// versions that are never older than any other, so that nothing it says is ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {

@@ -60,7 +60,7 @@ pub(crate) fn mirror() -> String {
 }
 
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
-/// them without one (before Kubernetes 1.33), or another deadline.
+/// them without one (before Kubernetes 1.33), another deadline, or the last gate, of others, that goes.
 pub(crate) fn grows() -> String {
     let resources = |pod: &str, list: &str| {
         format!(
@@ -76,7 +76,13 @@ pub(crate) fn grows() -> String {
         (deadline("object"), deadline("oldObject")),
     ]
     .map(|(new, old)| format!("{new} != {old}"));
-    format!("(has(request.subResource) && request.subResource == 'resize') || {}", differs.join(" || "))
+    let is_gated =
+        |pod: &str| format!("(has({pod}.spec.schedulingGates) && {pod}.spec.schedulingGates.size() > 0)");
+    let ungated = format!("({} && !{})", is_gated("oldObject"), is_gated("object"));
+    format!(
+        "{ungated} || (has(request.subResource) && request.subResource == 'resize') || {}",
+        differs.join(" || ")
+    )
 }
 
 /// The user of the request may remove the gate from a pod.

@@ -37,6 +37,9 @@ use crate::metrics::{MetricsArgs, follow_secret};
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// What a predecessor released or admitted can be under way for so many seconds: its lease, and a request.
+const IN_FLIGHT_S: u32 = 50;
+
 /// Flags of `sluice controller`.
 #[derive(Debug, clap::Args)]
 pub struct ControllerArgs {
@@ -53,7 +56,7 @@ pub struct ControllerArgs {
     queue_patience: u32,
     /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds; at least
     /// 50: the duration of the lease, and 34 in which an API server may commit a resize that it admitted last
-    #[arg(long, value_name = "SECONDS", default_value_t = 50)]
+    #[arg(long, value_name = "SECONDS", default_value_t = IN_FLIGHT_S)]
     in_flight_grace: u32,
     /// How many gates are removed at the same time
     #[arg(long, value_name = "N", default_value_t = Concurrency::default().releases)]
@@ -123,6 +126,14 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
+    if args.in_flight_grace < IN_FLIGHT_S {
+        let (seconds, least) = (args.in_flight_grace, IN_FLIGHT_S);
+        tracing::warn!(
+            seconds,
+            least,
+            "--in-flight-grace: what a predecessor admitted last may be counted too late"
+        );
+    }
     let gate = Gate::new(config, &exempt, metrics);
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 

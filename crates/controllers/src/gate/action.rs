@@ -20,6 +20,8 @@ pub enum Action {
     ListQuotas(NamespaceId, Arc<str>),
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
     CatchUp,
+    /// Read a pod as it is now.
+    Read(Release),
     /// Answer a question ([`State::ask`](super::State::ask)).
     Answer(Ticket, Judgement),
     /// Tell on a pod why it is held.
@@ -49,7 +51,7 @@ pub struct Record {
     pub uncounted_since: i64,
 }
 
-/// See [`Action::Release`].
+/// See [`Action::Release`] and [`Action::Read`].
 #[derive(Clone, Debug)]
 pub struct Release {
     /// The pod's handle.
@@ -103,6 +105,8 @@ pub enum Outcome {
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`].
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
+    /// Of [`Action::Read`].
+    Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
 }

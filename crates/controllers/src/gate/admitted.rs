@@ -4,10 +4,11 @@
 //! asks the leader about each, which charges it, records that like a release, and then answers. The charge is one of the
 //! pod, the largest that was asked for: the API server asks anew whenever the pod has changed before it could commit
 //! (`k8s.io/apiserver/pkg/storage/etcd3/store.go`, `GuaranteedUpdate`), so of many requests about one version one is
-//! committed at most. It ends when a later version of the pod is seen, or when no
-//! request can be under way any more and whatever was done is seen.
+//! committed at most. It ends when a later version of the pod is seen; and when no
+//! request can be under way any more, the pod is read: as it is then, it is counted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use sluice_engine::{Charge, Claim, PodId, QuotaId, Reason, ScopeFacts};
 use sluice_index::wire::PodWire;
@@ -54,7 +55,7 @@ pub enum Asked {
 
 /// What a pod may come to take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+pub(super) struct Wanted {
     charge: Charge,
     /// One for each way it may come under scopes; few, as most facts cannot change.
     facts: Vec<ScopeFacts>,
@@ -70,31 +71,33 @@ impl Wanted {
     }
 }
 
-type Parts = BTreeMap<QuotaId, Charge>;
+pub(super) type Parts = BTreeMap<QuotaId, Charge>;
 
 /// What is charged for changes of a pod beside what it is counted with.
 #[derive(Debug, Default)]
-struct Admitted {
+pub(super) struct Admitted {
     /// The latest version that a request was about.
-    version: Version,
+    pub version: Version,
     /// When no request can be under way any more (milliseconds).
-    until_ms: u64,
+    pub until_ms: u64,
     /// What is charged, whether recorded or not.
-    wanted: Wanted,
+    pub wanted: Wanted,
     /// What was answered with yes.
-    granted: Wanted,
+    pub granted: Wanted,
     /// What `wanted` takes beside what the pod is counted with.
     held: Parts,
     /// Decisions, by serial, and how many quotas have not recorded each.
-    awaited: Vec<(u64, usize)>,
-    tickets: Vec<Ticket>,
+    pub awaited: Vec<(u64, usize)>,
+    pub tickets: Vec<Ticket>,
 }
 
 /// All of them, and answers that are to be given.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
-    by_pod: HashMap<PodId, Admitted>,
+    pub by_pod: HashMap<PodId, Admitted>,
     answers: Vec<(Ticket, Judgement)>,
+    /// Pods about which no request can be under way any more.
+    pub to_read: Vec<PodId>,
 }
 
 impl Admissions {
@@ -111,7 +114,7 @@ impl Admissions {
         std::mem::take(&mut self.answers)
     }
 
-    fn answer(&mut self, tickets: Vec<Ticket>, judgement: &Judgement) {
+    pub fn answer(&mut self, tickets: Vec<Ticket>, judgement: &Judgement) {
         self.answers.extend(tickets.into_iter().map(|ticket| (ticket, judgement.clone())));
     }
 }
@@ -119,7 +122,7 @@ impl Admissions {
 /// The watch has to come that far first.
 pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version of the pod was not seen yet");
 
-const CHANGED: Judgement = Judgement::Undecided("the pod or a quota has changed meanwhile");
+pub(super) const CHANGED: Judgement = Judgement::Undecided("the pod or a quota has changed meanwhile");
 
 impl State {
     /// Judges an update of a pod, and charges it if it takes more.
@@ -137,9 +140,12 @@ impl State {
         }
         let read = |wire| PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
         let (before, after) = (read(&change.before), read(&change.after));
-        if before.gates != Gates::None {
+        if before.gates == Gates::Ours || after.gates != Gates::None {
             // It is charged when it is released, and a release of the pod as it was fails when it has changed.
             return Ok(ALLOWED);
+        }
+        if before.version == Version::default() {
+            return Err(Judgement::Undecided("the pod has no version"));
         }
         let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
         match self.namespaces.is_targeted(namespace) {
@@ -159,25 +165,26 @@ impl State {
         if seen.is_older_than(before.version) {
             return Err(UNSEEN);
         }
-        if let Some(invalid) = self.invalid_quota(namespace) {
+        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, &after)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
-        }
-        if let Some(field) = &after.unreadable {
-            return Err(Judgement::Refused(format!("cannot be charged: {field}")));
         }
         let admitted = self.admissions.by_pod.get(&id);
         let wanted = admitted.map(|admitted| admitted.wanted.clone()).unwrap_or_default().and(&after);
         let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
         let held = self.admissions.by_pod.get(&id).map(|admitted| &admitted.held);
         let more = above(&parts, held);
+        if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
+            return Err(Judgement::Refused(format!("cannot be charged: {field}")));
+        }
+        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
         if change.dry_run {
-            let fits = self.book.can_grow(&more);
+            let fits = self.book.can_grow(&more, impatient_since_ms);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        self.book.grow(&more).map_err(|reason| self.refusal(&reason))?;
+        self.book.grow(&more, impatient_since_ms).map_err(|reason| self.refusal(&reason))?;
         Ok(self.hold(id, before.version, wanted, parts, &more, now))
     }
 
@@ -219,13 +226,34 @@ impl State {
         Asked::Recording(serial)
     }
 
+    /// What the pod is counted with, and in which quotas; nothing of one that gates of others hold.
+    fn counted_of(&self, id: PodId) -> Option<(Arc<Charge>, Arc<[QuotaId]>)> {
+        match self.stage(id) {
+            Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. } => {
+                Some((Arc::clone(charge), Arc::clone(quotas)))
+            }
+            Stage::Foreign => Some((Arc::default(), Arc::from([]))),
+            _ => None,
+        }
+    }
+
+    /// Whether it would take more of any resource than now, or come under other scopes.
+    fn takes_more(&self, id: PodId, after: &PodFacts) -> bool {
+        let scopes = self.pods.get(id).map(|pod| &*pod.scope_facts);
+        let counted = self.counted_of(id).map(|(charge, _)| charge).unwrap_or_default();
+        scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
+    }
+
+    /// The one who asked waits no longer.
+    pub(super) fn abandon(&mut self, ticket: Ticket) {
+        for admitted in self.admissions.by_pod.values_mut() {
+            admitted.tickets.retain(|asked| *asked != ticket);
+        }
+    }
+
     /// What the pod may come to take beside what it is counted with; `None` if it is not counted.
     fn parts_of(&mut self, id: PodId, namespace: NamespaceId, wanted: &Wanted) -> Option<Parts> {
-        let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) = self.stage(id)
-        else {
-            return None;
-        };
-        let (counted, counted_in) = (charge.clone(), quotas.clone());
+        let (counted, counted_in) = self.counted_of(id)?;
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {
@@ -286,17 +314,17 @@ impl State {
     }
 
     /// The pod is counted with something else now: what is held beside that changes, whether there is room or not.
-    fn hold_anew(&mut self, id: PodId) {
+    pub(super) fn hold_anew(&mut self, id: PodId) {
         let Some(admitted) = self.admissions.by_pod.get(&id) else { return };
         let wanted = admitted.wanted.clone();
         let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
         match self.parts_of(id, namespace, &wanted).filter(|_| !wanted.facts.is_empty()) {
             Some(parts) => self.replace_held(id, parts),
-            None => self.end_admission(id),
+            None => self.end_admission(id, &CHANGED),
         }
     }
 
-    fn replace_held(&mut self, id: PodId, parts: Parts) {
+    pub(super) fn replace_held(&mut self, id: PodId, parts: Parts) {
         let Some(admitted) = self.admissions.by_pod.get_mut(&id) else { return };
         let old = std::mem::replace(&mut admitted.held, parts.clone());
         if old == parts {
@@ -310,68 +338,6 @@ impl State {
             self.book.revert(Claim::Assumed, &[*quota], charge);
         }
         self.dirty.extend(old.keys().chain(parts.keys()));
-    }
-
-    /// A pod was seen. What was charged for a version before this one was committed, and is counted, or never will be.
-    pub(super) fn heed_admitted(&mut self, id: PodId) {
-        let Some(admitted) = self.admissions.by_pod.get(&id) else { return };
-        let seen = self.pods.get(id).map(|pod| pod.version);
-        if seen.is_none_or(|seen| admitted.version.is_older_than(seen)) {
-            self.end_admission(id);
-        } else {
-            self.hold_anew(id);
-        }
-    }
-
-    /// If no request can be under way any more, waits for the watch to have shown what was done.
-    pub(super) fn expire_admission(&mut self, id: PodId, now: Moment) {
-        match self.admissions.by_pod.get(&id).map(|admitted| admitted.until_ms) {
-            Some(until_ms) if until_ms <= now.mono_ms => self.await_admitted(id),
-            Some(until_ms) => drop(self.pod_later.insert((until_ms, id))),
-            None => {}
-        }
-    }
-
-    /// The watch has shown all that was done; more was asked for meanwhile, or the charge ends.
-    pub(super) fn end_expired_admission(&mut self, id: PodId, now: Moment) {
-        match self.admissions.by_pod.get(&id).map(|admitted| admitted.until_ms) {
-            Some(until_ms) if until_ms <= now.mono_ms => self.end_admission(id),
-            Some(until_ms) => drop(self.pod_later.insert((until_ms, id))),
-            None => {}
-        }
-    }
-
-    pub(super) fn end_admission(&mut self, id: PodId) {
-        self.replace_held(id, Parts::new());
-        if let Some(admitted) = self.admissions.by_pod.remove(&id) {
-            self.admissions.answer(admitted.tickets, &CHANGED);
-        }
-    }
-
-    /// Before the quotas of these pods change: nothing is held in them. Returns the pods to [`Self::restore_admissions`] of.
-    pub(super) fn suspend_admissions(&mut self, pods: &[PodId]) -> Vec<PodId> {
-        if self.admissions.is_empty() {
-            return Vec::new();
-        }
-        let known = |id: &PodId| self.admissions.by_pod.contains_key(id);
-        let ids: Vec<PodId> = pods.iter().copied().filter(known).collect();
-        for id in &ids {
-            self.replace_held(*id, Parts::new());
-            if let Some(admitted) = self.admissions.by_pod.get_mut(id) {
-                admitted.awaited.clear();
-                admitted.wanted = admitted.granted.clone();
-                let tickets = std::mem::take(&mut admitted.tickets);
-                self.admissions.answer(tickets, &CHANGED);
-            }
-        }
-        ids
-    }
-
-    /// What was answered with yes is held in the quotas that there are now.
-    pub(super) fn restore_admissions(&mut self, ids: Vec<PodId>) {
-        for id in ids {
-            self.hold_anew(id);
-        }
     }
 
     /// What is held for the pod in the quota and was not answered with yes.

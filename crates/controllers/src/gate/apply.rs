@@ -89,6 +89,12 @@ impl Apply {
                 log(&answer, "releasing pod", &release.namespace, &release.name);
                 Some(Outcome::Released(release.pod, release.uid, answer))
             }
+            Action::Read(pod) => {
+                let path = Pod::url_path(&(), Some(&pod.namespace));
+                let answer = self.reread(Request::new(&path).get(&pod.name, &Default::default())).await;
+                log(&answer, "reading pod", &pod.namespace, &pod.name);
+                Some(Outcome::Read(pod.pod, pod.uid, answer))
+            }
             Action::ListQuotas(id, namespace) => {
                 let answer = self.list_quotas(&namespace).await;
                 log(&answer, "listing quotas", &namespace, "");

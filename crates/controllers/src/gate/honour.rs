@@ -57,66 +57,46 @@ impl Stamp {
     }
 }
 
-/// For whom room is kept although no request can be under way any more.
-#[derive(Debug, Default)]
-struct Kept {
-    /// Quotas that other leaders have charged.
-    quotas: BTreeSet<QuotaId>,
-    /// Pods with updates that were admitted.
-    pods: BTreeSet<PodId>,
-}
-
-/// What may have been done and not be seen.
+/// Quotas in which room is kept although no request of another leader can be under way any more.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
-    waiting: Kept,
+    waiting: BTreeSet<QuotaId>,
     /// For these the watch of pods is catching up.
-    catching_up: Option<Kept>,
+    catching_up: Option<BTreeSet<QuotaId>>,
 }
 
 impl Unseen {
     pub fn forget(&mut self, id: QuotaId) {
-        self.waiting.quotas.remove(&id);
+        self.waiting.remove(&id);
         if let Some(catching_up) = &mut self.catching_up {
-            catching_up.quotas.remove(&id);
+            catching_up.remove(&id);
         }
     }
 
     fn has(&self, id: QuotaId) -> bool {
-        let catching_up = self.catching_up.as_ref().is_some_and(|kept| kept.quotas.contains(&id));
-        self.waiting.quotas.contains(&id) || catching_up
+        self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
     }
 }
 
 impl State {
     /// No request of another leader can be under way any more. What they have done may be unseen.
     pub(super) fn end_honouring(&mut self, id: QuotaId) {
-        self.unseen.waiting.quotas.insert(id);
-    }
-
-    /// No update of the pod that was admitted can be under way any more. One may have been done.
-    pub(super) fn await_admitted(&mut self, id: PodId) {
-        self.unseen.waiting.pods.insert(id);
+        self.unseen.waiting.insert(id);
     }
 
     pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
-        let nothing = self.unseen.waiting.quotas.is_empty() && self.unseen.waiting.pods.is_empty();
-        if nothing || self.unseen.catching_up.is_some() {
+        if self.unseen.waiting.is_empty() || self.unseen.catching_up.is_some() {
             return None;
         }
         self.unseen.catching_up = Some(std::mem::take(&mut self.unseen.waiting));
         Some(Action::CatchUp)
     }
 
-    /// Whatever was done is seen.
-    pub(super) fn settle_catching_up(&mut self, now: Moment) {
-        let Kept { quotas, pods } = self.unseen.catching_up.take().unwrap_or_default();
-        for id in quotas {
+    /// Whatever other leaders have done is seen.
+    pub(super) fn settle_catching_up(&mut self) {
+        for id in self.unseen.catching_up.take().unwrap_or_default() {
             self.book.forget_in_flight(id);
             self.dirty.insert(id);
-        }
-        for id in pods {
-            self.end_expired_admission(id, now);
         }
     }
 

@@ -12,6 +12,8 @@ mod action;
 mod admitted;
 mod apply;
 mod config;
+mod confirm;
+mod expiry;
 mod honour;
 mod message;
 mod metrics;

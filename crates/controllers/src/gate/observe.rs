@@ -68,7 +68,7 @@ impl State {
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
         self.unstage(id, record);
-        self.end_admission(id);
+        self.end_admission_of_lost(id);
         self.troubles.remove(&id);
         self.seen_ms.remove(&id);
         self.releasing.remove(&id);
@@ -196,6 +196,7 @@ impl State {
         for id in self.quotas.end_list() {
             self.forget_quota(id, now);
         }
+        self.quotas_are_listed();
     }
 
     /// A quota was seen.

@@ -42,6 +42,7 @@ impl State {
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
         actions.extend(self.plan_catching_up());
+        actions.extend(self.plan_reads(now).into_iter().map(Action::Read));
         let answers = self.admissions.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
@@ -197,18 +198,23 @@ impl State {
             if !self.is_to_be_released(id) {
                 continue;
             }
-            let Some(record) = self.pods.get(id) else { continue };
-            let Some(namespace) = self.namespaces.get(record.namespace) else { continue };
-            releases.push(Release {
-                pod: id,
-                namespace: Arc::clone(&namespace.name),
-                name: record.name.clone(),
-                uid: record.uid.clone(),
-                version: record.version,
-            });
+            let Some(release) = self.address(id) else { continue };
+            releases.push(release);
             self.releasing.insert(id);
         }
         releases
+    }
+
+    /// The pod as requests speak of it.
+    pub(super) fn address(&self, id: PodId) -> Option<Release> {
+        let record = self.pods.get(id)?;
+        Some(Release {
+            pod: id,
+            namespace: Arc::clone(&self.namespaces.get(record.namespace)?.name),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            version: record.version,
+        })
     }
 
     /// A pod that no known quota is about may have been created right after a quota that was not seen yet: the

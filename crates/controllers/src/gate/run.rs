@@ -34,6 +34,9 @@ const DRAIN: Duration = Duration::from_secs(6);
 /// are listed, which in a large cluster takes longer.
 const CATCH_UP: Duration = Duration::from_millis(250);
 
+/// So long an update of a pod waits for its charge to be recorded.
+const RECORDED_IN: Duration = Duration::from_millis(2_500);
+
 /// So long an update of a pod waits for the watch to have come to the version that it is about.
 const SEEN_IN: Duration = Duration::from_secs(1);
 
@@ -127,19 +130,27 @@ impl Gate {
     }
 
     async fn admit_as_seen(&self, change: &Change) -> Judgement {
-        let answer = {
+        let (ticket, answer) = {
             let mut state = self.state.lock();
             match state.ask(change, self.now()) {
                 Asked::Judged(judgement) => return judgement,
                 Asked::Recording(ticket) => {
                     let (sender, answer) = oneshot::channel();
                     self.asking.lock().insert(ticket, sender);
-                    answer
+                    (ticket, answer)
                 }
             }
         };
         self.news.notify_one();
-        answer.await.unwrap_or(Judgement::Undecided("the process ends"))
+        match timeout(RECORDED_IN, answer).await {
+            Ok(answer) => answer.unwrap_or(Judgement::Undecided("the process ends")),
+            Err(_) => {
+                let mut state = self.state.lock();
+                self.asking.lock().remove(&ticket);
+                state.abandon(ticket);
+                Judgement::Undecided("the quota's status could not be written in time")
+            }
+        }
     }
 
     fn answer(&self, ticket: Ticket, judgement: Judgement) {
@@ -189,8 +200,9 @@ impl Gate {
                 |state, delta, now| match delta {
                     Delta::ListBegin => state.begin_quotas(),
                     Delta::ListEnd => state.end_quotas(now),
-                    Delta::Listed(quota) | Delta::Applied(quota) => state.see_quota(&quota, now),
-                    Delta::Deleted(quota) => state.lose_quota(&quota, now),
+                    Delta::Listed(quota) => state.see_listed_quota(&quota, now),
+                    Delta::Applied(quota) => state.see_watched_quota(&quota, now),
+                    Delta::Deleted(quota) => state.lose_watched_quota(&quota, now),
                 },
             );
         let mut selectors = Selectors::new();

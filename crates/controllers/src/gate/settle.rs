@@ -25,7 +25,8 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.settle_record(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
-            Outcome::CaughtUp => self.settle_catching_up(now),
+            Outcome::Read(pod, uid, answer) => self.settle_read(pod, &uid, answer, now),
+            Outcome::CaughtUp => self.settle_catching_up(),
         }
     }
 
@@ -39,7 +40,7 @@ impl State {
             Answer::Done(wire) => {
                 writing.failures = 0;
                 self.quotas.upsert(&wire, &mut self.namespaces);
-                self.charge_is_recorded(charged);
+                self.charge_is_recorded_in(&wire, charged);
                 self.dirty.insert(id);
             }
             Answer::Stale(wire) => {

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::action::Tell;
 use super::admitted::Admissions;
 use super::config::{GateConfig, Moment};
+use super::confirm::Confirmations;
 use super::honour::{Stamp, Unseen};
 use super::message::reasons;
 use super::stage::{Stage, Stuck, Trouble};
@@ -59,6 +60,8 @@ pub struct State {
     pub(super) writings: HashMap<QuotaId, Writing>,
     /// Usage of other leaders that may have been released and not be seen.
     pub(super) unseen: Unseen,
+    /// Charges that count when the watch of quotas has come to their records.
+    pub(super) confirmations: Confirmations,
     /// Quotas whose status may have to be written.
     pub(super) dirty: BTreeSet<QuotaId>,
     /// Quotas to look at again at a moment (milliseconds).
@@ -103,6 +106,7 @@ impl State {
             seen_ms: HashMap::new(),
             writings: HashMap::new(),
             unseen: Unseen::default(),
+            confirmations: Confirmations::default(),
             dirty: BTreeSet::new(),
             quota_later: BTreeSet::new(),
             pod_later: BTreeSet::new(),
@@ -141,6 +145,7 @@ impl State {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.releasing.is_empty()
+            && self.confirmations.is_empty()
             && self.checking.is_empty()
             && self.writings.values().all(|writing| writing.in_flight.is_none())
     }

@@ -19,6 +19,7 @@ struct BareMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
@@ -31,6 +32,7 @@ impl From<BareMeta> for ObjectMeta {
             namespace: bare.namespace,
             uid: bare.uid,
             resource_version: bare.resource_version,
+            generation: bare.generation,
             creation_timestamp: bare.creation_timestamp,
             deletion_timestamp: bare.deletion_timestamp,
             deletion_grace_period_seconds: bare.deletion_grace_period_seconds,
@@ -39,7 +41,7 @@ impl From<BareMeta> for ObjectMeta {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: name, uid, version and times.
+/// For `#[serde(deserialize_with)]`: name, uid, version, generation and times.
 pub(super) fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     BareMeta::deserialize(deserializer).map(Into::into)
 }

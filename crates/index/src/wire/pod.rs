@@ -178,6 +178,7 @@ pub struct PodStatusWire {
 
 /// A condition of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ConditionWire {
     /// Its type.
     #[serde(default, rename = "type")]
@@ -185,6 +186,9 @@ pub struct ConditionWire {
     /// Its reason.
     #[serde(default)]
     pub reason: Option<String>,
+    /// The generation of the pod that it is about, where the server tells (Kubernetes 1.34).
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
 }
 
 /// What a node reports of a container's resources.

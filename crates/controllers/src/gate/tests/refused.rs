@@ -15,9 +15,12 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 Action::Record(record) => {
                     let answer = story.server.record(&record);
                     story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                    story.see_all(at(ms));
                 }
                 Action::Release(release) => return release,
-                Action::ListQuotas(..) | Action::CatchUp => panic!("there was no other leader"),
+                Action::ListQuotas(..) | Action::CatchUp | Action::Read(_) => {
+                    panic!("there was no other leader")
+                }
                 Action::Tell(_) | Action::Answer(..) => {}
             }
         }

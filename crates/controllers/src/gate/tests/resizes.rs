@@ -189,6 +189,34 @@ fn less_and_nothing_of_a_quota_is_allowed_at_once() {
 }
 
 #[test]
+fn room_that_is_kept_for_a_pod_that_waits_is_not_taken_by_a_resize() {
+    let mut story = Story::with(&[("a", 700)]);
+    story.server.create_pod("waits", 500, 0);
+    story.run(at(100));
+    assert_eq!(story.gated(), ["waits"]);
+    let later = 100 + 60_000;
+    assert!(
+        matches!(story.judge("a", 1000, later), Judgement::Refused(why) if why.contains("is kept for pod waits"))
+    );
+}
+
+#[test]
+fn what_a_node_said_of_an_earlier_resize_frees_no_other_from_its_charge() {
+    let mut story = Story::with(&[("a", 400)]);
+    let judged = |story: &mut Story, generation: i64, now: u64| {
+        let mut change = story.change("a", 2000);
+        change.after.metadata.generation = Some(generation);
+        change.after.status = wire(serde_json::json!({
+            "conditions": [{"type": "PodResizePending", "reason": "Infeasible", "observedGeneration": 2}],
+            "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}, "allocatedResources": {"cpu": "400m"}}],
+        }));
+        story.state.ask(&change, at(now))
+    };
+    assert_eq!(judged(&mut story, 2, 10), Asked::Judged(Judgement::Allowed), "the node refuses just this");
+    assert!(matches!(judged(&mut story, 3, 20), Asked::Judged(Judgement::Refused(_))));
+}
+
+#[test]
 fn a_dry_run_takes_nothing() {
     let mut story = Story::with(&[("a", 400)]);
     for (milli_cpu, fits) in [(1000, true), (1001, false)] {

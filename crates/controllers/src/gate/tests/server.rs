@@ -199,6 +199,10 @@ impl Server {
         Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
     }
 
+    pub fn read(&self, name: &str) -> Answer<PodWire> {
+        Answer::Stale(self.pods.get(name).map(|pod| wire(Self::pod_json(name, pod))))
+    }
+
     /// Refuses it, and says so if the pod is what was asked for.
     pub fn refuse(&self, release: &Release) -> Answer<PodWire> {
         let name = release.name.to_string();

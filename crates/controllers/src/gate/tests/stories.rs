@@ -56,8 +56,8 @@ impl Story {
             match change {
                 Pod(pod) => self.state.see_pod(&wire::<PodWire>(pod), now),
                 PodGone(pod) => self.state.lose_pod(&wire::<PodWire>(pod)),
-                Quota(quota) => self.state.see_quota(&wire::<QuotaWire>(quota), now),
-                QuotaGone(quota) => self.state.lose_quota(&wire::<QuotaWire>(quota), now),
+                Quota(quota) => self.state.see_watched_quota(&wire::<QuotaWire>(quota), now),
+                QuotaGone(quota) => self.state.lose_watched_quota(&wire::<QuotaWire>(quota), now),
             }
         }
     }
@@ -85,6 +85,7 @@ impl Story {
                             self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                         Outcome::Listed(namespace, Answer::Done(list))
                     }
+                    Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
                     Action::CatchUp => {
                         self.see_all(now);
                         Outcome::CaughtUp
@@ -120,6 +121,11 @@ fn the_charge_is_recorded_before_the_gate_goes() {
     let Some(Action::Record(record)) = first.into_iter().next() else { unreachable!() };
     let answer = story.server.record(&record);
     story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(2));
+    assert!(
+        story.state.plan(at(2)).is_empty(),
+        "nothing is released before every quota of that time is seen"
+    );
+    story.see_all(at(2));
     let second = story.state.plan(at(2));
     assert!(matches!(second.as_slice(), [Action::Release(_)]), "{second:?}");
 }
@@ -287,6 +293,29 @@ fn a_leader_knows_its_own_record_when_the_answer_was_lost() {
     story.server.create_pod("b", 600, 0);
     story.run(at(300));
     assert_eq!(story.gated(), Vec::<&str>::new(), "no room is lost to the charge that was not answered");
+}
+
+#[test]
+fn a_quota_that_is_seen_late_beside_a_known_one_holds_too() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.run(at(0));
+    // Created before the pod; the watch of quotas is late.
+    story.server.version += 1;
+    let late = serde_json::json!({
+        "metadata": {"name": "late", "namespace": NAMESPACE, "uid": "quota-999", "resourceVersion": story.server.version.to_string()},
+        "spec": {"hard": {"requests.cpu": "100m"}},
+    });
+    story.server.create_pod("a", 400, 0);
+    story.see_all(at(100));
+    let Some(Action::Record(record)) = story.state.plan(at(100)).into_iter().next() else { unreachable!() };
+    let answer = story.server.record(&record);
+    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(101));
+    assert!(story.state.plan(at(101)).is_empty(), "the watch has not come to the record");
+    story.state.see_watched_quota(&wire(late), at(102));
+    story.run(at(102));
+    story.run(at(200));
+    assert_eq!(story.gated(), ["a"]);
 }
 
 #[test]

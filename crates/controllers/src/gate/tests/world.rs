@@ -170,9 +170,11 @@ impl World {
             match (change.clone(), watch) {
                 (Change::Pod(pod), Watch::Pods) => one.state.see_pod(&wire::<PodWire>(pod), now),
                 (Change::PodGone(pod), Watch::Pods) => one.state.lose_pod(&wire::<PodWire>(pod)),
-                (Change::Quota(quota), Watch::Quotas) => one.state.see_quota(&wire::<QuotaWire>(quota), now),
+                (Change::Quota(quota), Watch::Quotas) => {
+                    one.state.see_watched_quota(&wire::<QuotaWire>(quota), now);
+                }
                 (Change::QuotaGone(quota), Watch::Quotas) => {
-                    one.state.lose_quota(&wire::<QuotaWire>(quota), now);
+                    one.state.lose_watched_quota(&wire::<QuotaWire>(quota), now);
                 }
                 _ => {}
             }
@@ -206,7 +208,7 @@ impl World {
         let mut state = fresh(replica + 2 * self.lives[replica] as usize);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
-            state.see_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);
+            state.see_listed_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);
         }
         state.end_quotas(now);
         state.begin_pods();
@@ -303,6 +305,10 @@ impl World {
                 let list = self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                 let answer = if done { Some(Answer::Done(list)) } else { None };
                 Outcome::Listed(*namespace, reply(answer, fault))
+            }
+            Action::Read(pod) => {
+                let answer = if done { Some(self.server.read(&pod.name)) } else { None };
+                Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
             }
             Action::CatchUp => {
                 let one = &self.replicas[request.replica];
