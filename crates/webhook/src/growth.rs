@@ -26,8 +26,8 @@ use crate::verdict::Verdict;
 
 /// Name of the endpoint in metrics and logs.
 const ENDPOINT: &str = "growth";
-/// How long the leader may take. The API server waits 5 s.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long the leader may take. The API server waits 5 s, of which handshakes may take a part.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How many reviews one replica has at the leader at a time; more wait here.
 const AT_ONCE: usize = 64;
 /// After so many seconds a client may try again.
