@@ -1,7 +1,7 @@
 //! Reaching the process that holds a lease, from other processes of the same installation.
 //!
-//! Its address is an annotation of the lease, which anybody who may write leases can change; so it is not believed: the
-//! process that answers there must have a certificate of the installation's own authority.
+//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is not
+//! trusted: the process that answers there must have a certificate of the installation's own authority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +24,15 @@ use crate::watch::{Delta, WatchHealth, WatchOptions, watch};
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
-    /// Nobody holds the lease, it has no address, or the authority is not known yet.
+    /// The lease has no holder or no address, or the authority is not known yet.
     #[error("no leader is known")]
     Unknown,
-    /// It does not answer in time.
-    #[error("the leader did not answer within {0:?}")]
-    Late(Duration),
     /// The connection or the request failed.
     #[error("could not ask the leader: {0}")]
     Failed(String),
 }
 
-#[derive(Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct Known {
     address: Option<String>,
     authority: Option<CertificateDer<'static>>,
@@ -86,9 +83,9 @@ impl LeaderLink {
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
         let mut known = self.known.lock();
-        let before = (known.address.clone(), known.authority.clone(), known.prefix.clone());
+        let before = known.clone();
         change(&mut known);
-        if before == (known.address.clone(), known.authority.clone(), known.prefix.clone()) {
+        if *known == before {
             return;
         }
         let link = self.build(&known);
@@ -127,25 +124,17 @@ impl LeaderLink {
     /// Sends JSON to a path of the leader.
     ///
     /// # Errors
-    /// When there is no answer within `deadline`; the leader may have got it all the same.
-    pub async fn post(
-        &self,
-        path: &str,
-        body: Vec<u8>,
-        deadline: Duration,
-    ) -> Result<(StatusCode, Bytes), LeaderError> {
+    /// When there is no answer; the leader may have got it all the same. There is no limit to the time that it takes.
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), LeaderError> {
         let link = self.link.load_full().ok_or(LeaderError::Unknown)?;
         let failed = |error: &dyn std::fmt::Display| LeaderError::Failed(error.to_string());
         let request = Request::post(format!("{}{path}", link.prefix))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| failed(&error))?;
-        let exchange = async {
-            let response = link.client.send(request).await.map_err(|error| failed(&error))?;
-            let status = response.status();
-            let body = response.into_body().collect().await.map_err(|error| failed(&error))?;
-            Ok((status, body.to_bytes()))
-        };
-        tokio::time::timeout(deadline, exchange).await.map_err(|_| LeaderError::Late(deadline))?
+        let response = link.client.send(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| failed(&error))?;
+        Ok((status, body.to_bytes()))
     }
 }

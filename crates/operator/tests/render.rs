@@ -1,15 +1,13 @@
 //! Rules that every installation keeps, whatever its options. The whole text is compared by `xtask gen --check`.
 
+mod common;
+
+use common::of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_operator::{
-    AdmissionPolicy, Gating, InstallOptions, WebhookClient, admission_policies, mtq_cleanup_objects,
-    rancher_objects, render,
+    AdmissionPolicy, Gating, InstallOptions, admission_policies, mtq_cleanup_objects, rancher_objects, render,
 };
-
-fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    objects.iter().filter(|object| object["kind"] == kind).collect()
-}
 
 fn list(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
@@ -95,85 +93,6 @@ fn tenants_may_read_their_quotas_and_nothing_more() {
 }
 
 #[test]
-fn webhooks_fail_closed_and_keep_upstreams_order() {
-    let objects = render(&InstallOptions::default());
-    let mutating = of_kind(&objects, "MutatingWebhookConfiguration");
-    let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let names: Vec<_> =
-        validating[0]["webhooks"].as_array().expect("webhooks").iter().map(|w| &w["name"]).collect();
-    assert_eq!(
-        names,
-        [
-            "application.resource.quota.validator",
-            "remove.pod.gate.validator",
-            "aaq.cr.validator",
-            "pod.identity.validator",
-            "bound.pod.validator",
-            "growth.quota.sluice.dev",
-            "headroom.quota.sluice.dev"
-        ]
-    );
-    assert_eq!(mutating[0]["metadata"]["name"], "gating-mutator");
-    assert_eq!(mutating[0]["webhooks"][0]["name"], "gater.cqo.kubevirt.io");
-    for configuration in [mutating[0], validating[0]] {
-        for webhook in configuration["webhooks"].as_array().expect("webhooks") {
-            // Room for a migration is a service; what is not let in without us fails closed.
-            let headroom = webhook["name"] == "headroom.quota.sluice.dev";
-            assert_eq!(webhook["failurePolicy"], if headroom { "Ignore" } else { "Fail" });
-            let takes = headroom || webhook["name"] == "growth.quota.sluice.dev";
-            assert_eq!(webhook["sideEffects"], if takes { "NoneOnDryRun" } else { "None" });
-            assert_eq!(webhook["clientConfig"]["service"]["name"], "sluice-webhook");
-            assert!(webhook["clientConfig"]["caBundle"].is_null());
-        }
-    }
-}
-
-#[test]
-fn a_webhook_outside_of_the_cluster_is_called_by_its_address() {
-    let options = InstallOptions {
-        namespace: "elsewhere".to_owned(),
-        webhook_client: WebhookClient::Url("https://127.0.0.1:8443/".to_owned()),
-        ca_bundle: Some("PEM".to_owned()),
-        ..InstallOptions::default()
-    };
-    let objects = render(&options);
-    let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
-    assert_eq!(
-        gater["clientConfig"],
-        json!({ "url": "https://127.0.0.1:8443/serve-path", "caBundle": "UEVN" })
-    );
-    let exempt = gater["matchConditions"][0]["expression"].as_str().expect("an expression");
-    assert!(
-        exempt.starts_with("!has(request.namespace) || !(request.namespace in [\"elsewhere\","),
-        "{exempt}"
-    );
-    assert!(exempt.ends_with("|| request.namespace.startsWith('openshift-'))"), "{exempt}");
-    let services = of_kind(&objects, "Service");
-    assert_eq!(services.len(), 2);
-    let service = services[0];
-    assert_eq!(service["metadata"]["namespace"], "elsewhere");
-}
-
-#[test]
-fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
-    let gater = |options: &InstallOptions| {
-        of_kind(&render(options), "MutatingWebhookConfiguration")[0]["webhooks"][0]["clientConfig"].clone()
-    };
-    let fields = |config: &Value| -> Vec<String> {
-        config["service"].as_object().expect("a service").keys().cloned().collect()
-    };
-    let shipped = gater(&InstallOptions::default());
-    assert_eq!(fields(&shipped), ["name", "namespace", "port"], "no path: applied again, it stays as it is");
-    assert!(shipped.get("caBundle").is_none());
-    let known = InstallOptions {
-        ca_bundle: Some("PEM".to_owned()),
-        webhook_path: Some("secret".to_owned()),
-        ..InstallOptions::default()
-    };
-    assert_eq!(gater(&known)["service"]["path"], "/secret/serve-path");
-}
-
-#[test]
 fn the_pods_are_reached_at_two_ports_and_reach_few() {
     let objects = render(&InstallOptions::default());
     let policies = of_kind(&objects, "NetworkPolicy");
@@ -204,34 +123,6 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
     for budget in of_kind(&objects, "PodDisruptionBudget") {
         assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
     }
-}
-
-#[test]
-fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
-    let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
-    let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][6];
-    assert_eq!(
-        headroom["objectSelector"],
-        json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
-    );
-    assert_eq!(headroom["rules"][0]["operations"], json!(["CREATE"]));
-    assert_eq!(headroom["rules"][0]["resources"], json!(["pods"]));
-    assert_eq!(headroom["namespaceSelector"], json!({}));
-    assert_eq!(headroom["timeoutSeconds"], 10);
-    assert_eq!(headroom["clientConfig"]["service"]["path"], "/headroom");
-}
-
-#[test]
-fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
-    let objects = render(&InstallOptions::default());
-    let growth = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"][5];
-    let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
-    assert_eq!(growth["namespaceSelector"], gater["namespaceSelector"]);
-    assert_eq!(growth["rules"][0]["resources"], json!(["pods", "pods/resize"]));
-    let conditions: Vec<_> =
-        growth["matchConditions"].as_array().expect("conditions").iter().map(|one| &one["name"]).collect();
-    assert_eq!(conditions, ["not-exempt", "not-gated", "may-take-more"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_api::names;
-use sluice_controllers::gate::{Change, Gate, Judgement};
+use sluice_controllers::gate::{Gate, Judgement};
 use sluice_kube_ext::leader::LeaderLink;
 use sluice_kube_ext::lease::WriteToken;
 use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
@@ -71,9 +71,7 @@ pub fn judge(gate: Gate, token: WriteToken) -> Judge {
     Arc::new(move |growth: Growth| {
         let (gate, token) = (gate.clone(), token.clone());
         async move {
-            let Growth { before, after, dry_run } = growth;
-            let judgement = gate.admit(&Change { before, after, dry_run }).await;
-            match judgement {
+            match gate.admit(&growth.before, &growth.after, growth.dry_run).await {
                 // What another leader has given away meanwhile is not known here.
                 Judgement::Allowed if !token.is_held() => {
                     GrowthVerdict::Undecided("the leader changes".to_owned())

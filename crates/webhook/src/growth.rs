@@ -144,7 +144,7 @@ async fn relay_growth(
     let bytes = std::mem::take(&mut body.bytes);
     let asking = async {
         let _turn = turns.acquire().await;
-        leader.post(names::PATH_GROWTH, bytes, PATIENCE).await
+        leader.post(names::PATH_GROWTH, bytes).await
     };
     let asked = tokio::time::timeout(PATIENCE, asking).await;
     drop(body);
@@ -157,7 +157,7 @@ async fn relay_growth(
         },
         Ok(Ok((status, _))) => format!("the leader answered {status}"),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "the leader has too much to do".to_owned(),
+        Err(_) => format!("the leader did not answer within {PATIENCE:?}"),
     };
     tracing::warn!(endpoint = ENDPOINT, uid, why, "growth of a pod not decided");
     answer(ENDPOINT, &uid, &undecided(&why))

@@ -1,4 +1,4 @@
-//! What charging costs the one who resizes a pod: beside a namespace that is not targeted, by turns.
+//! What charging adds to the time that a resize takes: beside a namespace that is not targeted, by turns.
 
 use std::time::Instant;
 

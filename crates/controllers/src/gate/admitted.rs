@@ -4,8 +4,7 @@
 //! asks the leader about each, which charges it, records that like a release, and then answers. The charge is one of the
 //! pod, the largest that was asked for: the API server asks anew whenever the pod has changed before it could commit
 //! (`k8s.io/apiserver/pkg/storage/etcd3/store.go`, `GuaranteedUpdate`), so of many requests about one version one is
-//! committed at most. It ends when a later version of the pod is seen; and when no
-//! request can be under way any more, the pod is read: as it is then, it is counted.
+//! committed at most. It ends when a later version of the pod is seen ([`super::expiry`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use sluice_engine::{Charge, Claim, PodId, QuotaId, Reason, ScopeFacts};
 use sluice_index::wire::PodWire;
 use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 
-use super::config::Moment;
+use super::config::{GateConfig, Moment};
 use super::message::exceeded;
 use super::stage::Stage;
 use super::state::State;
@@ -23,11 +22,21 @@ use super::state::State;
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The pod as it is stored, if the request is to commit.
-    pub before: PodWire,
+    pub before: PodFacts,
     /// The pod as it is to be.
-    pub after: PodWire,
+    pub after: PodFacts,
     /// Nothing is going to be changed: nothing is charged.
     pub dry_run: bool,
+}
+
+impl Change {
+    /// Reads the two pods of a review. It takes time in the number of their containers, so it needs no [`State`], which
+    /// only one has at a time.
+    #[must_use]
+    pub fn read(before: &PodWire, after: &PodWire, dry_run: bool, config: &GateConfig, now: Moment) -> Self {
+        let read = |wire| PodFacts::read(wire, config.gate, config.rules, now.unix_s());
+        Self { before: read(before), after: read(after), dry_run }
+    }
 }
 
 /// Whether a [`Change`] may go on.
@@ -138,8 +147,7 @@ impl State {
         if !self.leading {
             return Err(Judgement::Undecided("this process does not lead"));
         }
-        let read = |wire| PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
-        let (before, after) = (read(&change.before), read(&change.after));
+        let Change { before, after, dry_run } = change;
         if before.gates == Gates::Ours || after.gates != Gates::None {
             // It is charged when it is released, and a release of the pod as it was fails when it has changed.
             return Ok(ALLOWED);
@@ -165,11 +173,11 @@ impl State {
         if seen.is_older_than(before.version) {
             return Err(UNSEEN);
         }
-        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, &after)) {
+        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
         let admitted = self.admissions.by_pod.get(&id);
-        let wanted = admitted.map(|admitted| admitted.wanted.clone()).unwrap_or_default().and(&after);
+        let wanted = admitted.map(|admitted| admitted.wanted.clone()).unwrap_or_default().and(after);
         let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
         let held = self.admissions.by_pod.get(&id).map(|admitted| &admitted.held);
         let more = above(&parts, held);
@@ -177,7 +185,7 @@ impl State {
             return Err(Judgement::Refused(format!("cannot be charged: {field}")));
         }
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
-        if change.dry_run {
+        if *dry_run {
             let fits = self.book.can_grow(&more, impatient_since_ms);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
         }
@@ -244,7 +252,7 @@ impl State {
         scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
     }
 
-    /// The one who asked waits no longer.
+    /// The webhook waits no longer for the answer to this question.
     pub(super) fn abandon(&mut self, ticket: Ticket) {
         for admitted in self.admissions.by_pod.values_mut() {
             admitted.tickets.retain(|asked| *asked != ticket);

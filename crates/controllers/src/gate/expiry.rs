@@ -66,11 +66,7 @@ impl State {
         }
     }
 
-    /// The pod is gone.
-    pub(super) fn end_admission_of_lost(&mut self, id: PodId) {
-        self.end_admission(id, &CHANGED);
-    }
-
+    /// Nothing is held any more; open questions get this answer.
     pub(super) fn end_admission(&mut self, id: PodId, judgement: &Judgement) {
         self.replace_held(id, Parts::new());
         if let Some(admitted) = self.admissions.by_pod.remove(&id) {

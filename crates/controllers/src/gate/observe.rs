@@ -7,6 +7,7 @@ use sluice_engine::{Claim, Ledger, PodId, QuotaId};
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, QuotaSighting, Sighting, Targeting};
 
+use super::admitted::CHANGED;
 use super::config::Moment;
 use super::stage::{Stage, Stuck};
 use super::state::State;
@@ -68,7 +69,7 @@ impl State {
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
         self.unstage(id, record);
-        self.end_admission_of_lost(id);
+        self.end_admission(id, &CHANGED);
         self.troubles.remove(&id);
         self.seen_ms.remove(&id);
         self.releasing.remove(&id);

@@ -53,6 +53,7 @@ const AUDIT_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Gate {
     state: Arc<Mutex<State>>,
+    config: Arc<GateConfig>,
     news: Arc<Notify>,
     epoch: Instant,
     metrics: GateMetrics,
@@ -86,6 +87,7 @@ impl Gate {
         let exempt: Arc<[NamespacePattern]> = exempt.into();
         let targeting = targeting(&Selectors::new(), &exempt);
         Self {
+            config: Arc::new(config.clone()),
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
             epoch: Instant::now(),
@@ -114,16 +116,16 @@ impl Gate {
     }
 
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
-    pub async fn admit(&self, change: &Change) -> Judgement {
-        let judgement = self.admit_as_seen(change).await;
+    pub async fn admit(&self, before: &PodWire, after: &PodWire, dry_run: bool) -> Judgement {
+        let change = Change::read(before, after, dry_run, &self.config, self.now());
+        let judgement = self.admit_as_seen(&change).await;
         if judgement != UNSEEN {
             return judgement;
         }
-        let version =
-            change.before.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let version = before.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         match version {
             Some(version) if timeout(SEEN_IN, self.caches.pods.reached(version)).await.is_ok() => {
-                self.admit_as_seen(change).await
+                self.admit_as_seen(&change).await
             }
             _ => judgement,
         }
@@ -155,7 +157,7 @@ impl Gate {
 
     fn answer(&self, ticket: Ticket, judgement: Judgement) {
         if let Some(sender) = self.asking.lock().remove(&ticket) {
-            // Nobody there: the API server waits no longer.
+            // It fails when the webhook has closed its connection.
             let _ = sender.send(judgement);
         }
     }

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use sluice_index::wire::PodWire;
 
-use super::server::{Server, wire};
+use super::server::{GATE, Server, wire};
 use super::stories::{Story, at};
 use super::world::World;
-use crate::gate::{Asked, Change, Judgement, Ticket};
+use crate::gate::{Asked, Change, GateConfig, Judgement, Ticket};
 
 /// An API server works on a request that changes something for so long at most.
 const RESIZE_MS: u64 = 34_000;
@@ -27,7 +27,12 @@ pub struct Resize {
 fn change(before: Value, milli_cpu: u64) -> Change {
     let mut after = before.clone();
     after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = format!("{milli_cpu}m").into();
-    Change { before: wire::<PodWire>(before), after: wire::<PodWire>(after), dry_run: false }
+    read(&wire(before), &wire(after))
+}
+
+fn read(before: &PodWire, after: &PodWire) -> Change {
+    let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
+    Change::read(before, after, false, &config, at(0))
 }
 
 impl World {
@@ -204,13 +209,15 @@ fn room_that_is_kept_for_a_pod_that_waits_is_not_taken_by_a_resize() {
 fn what_a_node_said_of_an_earlier_resize_frees_no_other_from_its_charge() {
     let mut story = Story::with(&[("a", 400)]);
     let judged = |story: &mut Story, generation: i64, now: u64| {
-        let mut change = story.change("a", 2000);
-        change.after.metadata.generation = Some(generation);
-        change.after.status = wire(serde_json::json!({
+        let before = Server::pod_json("a", &story.server.pods["a"]);
+        let mut after = before.clone();
+        after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2".into();
+        after["metadata"]["generation"] = generation.into();
+        after["status"] = serde_json::json!({
             "conditions": [{"type": "PodResizePending", "reason": "Infeasible", "observedGeneration": 2}],
             "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}, "allocatedResources": {"cpu": "400m"}}],
-        }));
-        story.state.ask(&change, at(now))
+        });
+        story.state.ask(&read(&wire(before), &wire(after)), at(now))
     };
     assert_eq!(judged(&mut story, 2, 10), Asked::Judged(Judgement::Allowed), "the node refuses just this");
     assert!(matches!(judged(&mut story, 3, 20), Asked::Judged(Judgement::Refused(_))));

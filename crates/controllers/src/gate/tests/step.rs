@@ -68,9 +68,9 @@ pub enum Fault {
     None,
     /// Done, but the answer is lost.
     AnswerLost,
-    /// Not done, and nobody knows.
+    /// Not done; the replica gets no answer.
     RequestLost,
-    /// Perhaps done later, and nobody knows.
+    /// Perhaps done later; the replica gets no answer.
     Late,
     Refused,
     Busy,
@@ -85,8 +85,8 @@ pub enum Trouble {
     /// Processes crash and leaders change; one whose lease has expired asks for nothing more, but what it has
     /// asked for may still be done.
     Expiry,
-    /// Somebody writes arbitrary usage into the status. Not together with crashes: what a leader has charged
-    /// and not released when it crashes is known from the status alone, so whoever may write that can erase it.
+    /// An administrator writes arbitrary usage into the status. Not together with crashes: what a leader has charged and not
+    /// released when it crashes is recorded in the status alone, and is lost when that is overwritten.
     ScribbledStatus,
     /// Crashes, and limits that change and quotas that come and go.
     BusyAdmin,
