@@ -158,7 +158,7 @@ fn obey(child: Option<&Child>, keep: &AtomicBool) {
                 signal(child, Signal::TERM);
                 signal(child, Signal::CONT);
             }
-            "stop" => signal(child, Signal::STOP),
+            "stop" => stop(child),
             "cont" => signal(child, Signal::CONT),
             "keep" => keep.store(true, Ordering::SeqCst),
             _ => {
@@ -175,6 +175,14 @@ fn signal(child: Option<&Child>, signal: Signal) {
     let dead = child.dead.lock().unwrap_or_else(PoisonError::into_inner);
     if !*dead {
         let _ = kill_process_group(child.group, signal);
+    }
+}
+
+/// SIGSTOP, and waits until every thread has stopped (or the program has ended): until then it may still answer.
+fn stop(child: Option<&Child>) {
+    signal(child, Signal::STOP);
+    if let Some(child) = child {
+        let _ = waitid(WaitId::Pid(child.group), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
     }
 }
 

@@ -197,7 +197,7 @@ impl Program {
         self.keeper.send("term");
     }
 
-    /// SIGSTOP.
+    /// SIGSTOP; returns when every thread of the program has stopped.
     pub fn pause(&self) {
         self.keeper.send("stop");
     }

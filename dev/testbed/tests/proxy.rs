@@ -145,7 +145,7 @@ async fn watches_stream_and_end_as_told() {
     for _ in 0..3 {
         assert!(matches!(running.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     }
-    s.proxy.hold_watch_events();
+    s.proxy.hold_watch_events("/configmaps");
     s.direct.create(&PostParams::default(), &map("d")).await.unwrap();
     let held = tokio::time::timeout(Duration::from_millis(300), running.try_next()).await;
     assert!(held.is_err(), "an event passed though events were held");

@@ -206,7 +206,7 @@ impl Bed {
         })
     }
 
-    /// SIGSTOP to a component.
+    /// SIGSTOP to a component; returns when it has stopped.
     pub fn pause(&self, component: Component) {
         if let Some(program) = self.running().get(&component) {
             program.pause();

@@ -42,8 +42,8 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     /// Tells running watches to end; the number counts the orders.
     watches: watch::Sender<(u64, WatchOrder)>,
-    /// False while events of watches are held back.
-    flowing: watch::Sender<bool>,
+    /// The end of the path of the watches whose events are held back, if any are.
+    held: watch::Sender<Option<&'static str>>,
     /// By how many seconds the API server's clock goes ahead, as the client sees it.
     ahead: AtomicI64,
     /// Set when the proxy is dropped: connections end.
@@ -95,7 +95,7 @@ impl FaultProxy {
             rules: Mutex::default(),
             requests: Mutex::default(),
             watches: watch::Sender::new((0, WatchOrder::Cut)),
-            flowing: watch::Sender::new(true),
+            held: watch::Sender::new(None),
             ahead: AtomicI64::new(0),
             closed: watch::Sender::new(false),
         });
@@ -168,14 +168,14 @@ impl FaultProxy {
         self.shared.watches.send_modify(|order| *order = (order.0 + 1, WatchOrder::Expire));
     }
 
-    /// Holds back the events of all watches; the connections stay open.
-    pub fn hold_watch_events(&self) {
-        self.shared.flowing.send_replace(false);
+    /// Holds back the events of all watches whose path ends so (`/pods`); the connections stay open.
+    pub fn hold_watch_events(&self, path_end: &'static str) {
+        self.shared.held.send_replace(Some(path_end));
     }
 
     /// Lets held events through.
     pub fn release_watch_events(&self) {
-        self.shared.flowing.send_replace(true);
+        self.shared.held.send_replace(None);
     }
 }
 

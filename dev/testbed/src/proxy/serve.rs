@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::clock;
 use super::rule::{Action, Recorded, Verdict};
-use super::stream::{Ending, WatchBody};
+use super::stream::{Ending, Hold, WatchBody};
 use super::{Shared, lock};
 
 /// Body of an answer: a buffer or a stream that may break off.
@@ -133,8 +133,8 @@ async fn forward(
     let ahead = shared.ahead.load(Ordering::SeqCst);
     clock::shift_date(&mut parts.headers, ahead);
     if recorded.is_watch() && parts.status == StatusCode::OK {
-        let watch =
-            WatchBody::new(body, shared.watches.subscribe(), shared.flowing.subscribe(), ending, ahead);
+        let hold = Hold { path: recorded.path.clone(), held: shared.held.subscribe() };
+        let watch = WatchBody::new(body, shared.watches.subscribe(), hold, ending, ahead);
         return Ok(Response::from_parts(parts, watch.into_body()));
     }
     if ahead != 0 {

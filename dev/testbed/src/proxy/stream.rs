@@ -22,11 +22,26 @@ pub(super) enum Ending {
 const EXPIRED: &[u8] = b"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
 \"status\":\"Failure\",\"message\":\"too old resource version (fault proxy)\",\"reason\":\"Expired\",\"code\":410}}\n";
 
+/// What may hold back the events of a watch.
+pub(super) struct Hold {
+    /// The path of this watch's request.
+    pub(super) path: String,
+    /// The end of the paths that are held.
+    pub(super) held: watch::Receiver<Option<&'static str>>,
+}
+
+impl Hold {
+    async fn over(&mut self) {
+        // The sender lives as long as the proxy; without it nothing holds events back.
+        let _ = self.held.wait_for(|end| !end.is_some_and(|end| self.path.ends_with(end))).await;
+    }
+}
+
 /// A watch on its way through the proxy.
 pub(super) struct WatchBody {
     upstream: kube::client::Body,
     orders: watch::Receiver<(u64, WatchOrder)>,
-    flowing: watch::Receiver<bool>,
+    hold: Hold,
     /// Events that may pass before the rule's ending.
     ending: Option<(usize, Ending)>,
     /// By how many seconds times in events are moved.
@@ -45,14 +60,14 @@ impl WatchBody {
     pub(super) fn new(
         upstream: kube::client::Body,
         mut orders: watch::Receiver<(u64, WatchOrder)>,
-        flowing: watch::Receiver<bool>,
+        hold: Hold,
         ending: Option<(usize, Ending)>,
         ahead: i64,
     ) -> Self {
         // Orders given before this watch began are not meant for it.
         orders.borrow_and_update();
         let (buffer, state) = (BytesMut::new(), State::Running);
-        Self { upstream, orders, flowing, ending, ahead, buffer, state }
+        Self { upstream, orders, hold, ending, ahead, buffer, state }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -82,7 +97,7 @@ impl WatchBody {
                 let ending = match order { WatchOrder::Cut => Ending::Cut, WatchOrder::Expire => Ending::Expired };
                 self.end(ending).await
             }
-            line = line(&mut self.upstream, &mut self.buffer, &mut self.flowing) => {
+            line = line(&mut self.upstream, &mut self.buffer, &mut self.hold) => {
                 if !matches!(line, Some(Ok(_))) {
                     self.state = State::Ended;
                 }
@@ -107,12 +122,11 @@ impl WatchBody {
 async fn line(
     upstream: &mut kube::client::Body,
     buffer: &mut BytesMut,
-    flowing: &mut watch::Receiver<bool>,
+    hold: &mut Hold,
 ) -> Option<anyhow::Result<Bytes>> {
     loop {
         if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-            // The sender lives as long as the proxy; without it nothing holds events back.
-            let _ = flowing.wait_for(|flowing| *flowing).await;
+            hold.over().await;
             return Some(Ok(buffer.split_to(end + 1).freeze()));
         }
         match upstream.frame().await? {

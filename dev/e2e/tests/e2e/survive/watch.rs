@@ -59,7 +59,7 @@ async fn a_late_watch_releases_no_second_batch() {
     team.gated_pods(30).await;
     let proxy = proxy(&bed).await;
     let controller = controller_through(&installation, &proxy).await;
-    proxy.hold_watch_events();
+    proxy.hold_watch_events("/pods");
     team.until_released_count(10).await;
     for n in 200..210 {
         team.gated_pod(&format!("p{n}"), &[("cpu", "100m")]).await;
