@@ -95,7 +95,7 @@ fn headroom_rules() -> Vec<Value> {
         rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
         rule(names::OWN_GROUP, &[names::HEADROOM_POLICIES], &READ),
         rule(names::OWN_GROUP, &[names::HEADROOM_PROBES], &["create"]),
-        rule(EVENTS, &["events"], &["create", "patch"]),
+        rule(EVENTS, &["events"], &["create", "get", "patch"]),
     ]
 }
 

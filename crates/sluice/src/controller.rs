@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::Resource;
 use prometheus_client::registry::Registry;
-use sluice_api::names;
-use sluice_controllers::gate::{Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell};
+use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_controllers::gate::{
+    About, Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell,
+};
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
     BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sources, Sweep,
@@ -187,7 +191,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
     let reporter = Reporter::default();
     let recorder = events.clone();
-    let tell = move |held: Tell| tell_pod(&recorder, held);
+    let tell = move |tell: Tell| {
+        let recorder = recorder.clone();
+        async move { recorder.write(report(tell)).await }.boxed()
+    };
     let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
     let apply =
         Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
@@ -265,20 +272,27 @@ async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-fn tell_pod(events: &Recorder, held: Tell) {
-    events.report(Report {
+fn report(tell: Tell) -> Report {
+    let (api_version, kind, action) = match tell.about {
+        About::Pod(_) => ("v1".into(), "Pod".into(), "Hold"),
+        About::Quota(_) => {
+            let api = <ApplicationAwareResourceQuota as Resource>::api_version(&());
+            (api, ApplicationAwareResourceQuota::kind(&()), "Count")
+        }
+    };
+    Report {
         regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(held.namespace.to_string()),
-            name: Some(held.name.to_string()),
-            uid: Some(held.uid.to_string()),
+            api_version: Some(api_version.into_owned()),
+            kind: Some(kind.into_owned()),
+            namespace: Some(tell.namespace.to_string()),
+            name: Some(tell.name.to_string()),
+            uid: Some(tell.uid.to_string()),
             ..ObjectReference::default()
         },
         related: None,
         severity: Severity::Warning,
-        reason: held.reason.to_owned(),
-        action: "Hold".to_owned(),
-        note: held.message,
-    });
+        reason: tell.reason.to_owned(),
+        action: action.to_owned(),
+        note: tell.message,
+    }
 }

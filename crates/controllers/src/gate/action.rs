@@ -24,7 +24,7 @@ pub enum Action {
     Read(Release),
     /// Answer a question ([`State::ask`](super::State::ask)).
     Answer(Ticket, Judgement),
-    /// Tell on a pod why it is held.
+    /// Write an event: on a pod why it is held, on a quota that others write its status.
     Tell(Tell),
 }
 
@@ -66,14 +66,25 @@ pub struct Release {
     pub version: Version,
 }
 
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A pod that is held.
+    Pod(PodId),
+    /// A quota.
+    Quota(QuotaId),
+}
+
 /// See [`Action::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
-    /// The pod's namespace.
+    /// What it is about.
+    pub about: About,
+    /// The namespace of that object.
     pub namespace: Arc<str>,
-    /// The pod's name.
-    pub name: Box<str>,
-    /// The pod's identity.
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
     pub uid: Uid,
     /// A word for the kind of reason.
     pub reason: &'static str,
@@ -107,6 +118,8 @@ pub enum Outcome {
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
+    /// Of [`Action::Tell`]; true if the event was written.
+    Told(About, Uid, bool),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Resource;
@@ -44,14 +45,14 @@ pub struct Apply {
     client: kube::Client,
     token: WriteToken,
     writes: ApiWrites,
-    tell: Arc<dyn Fn(Tell) + Send + Sync>,
+    tell: Arc<dyn Fn(Tell) -> BoxFuture<'static, bool> + Send + Sync>,
     releases: Arc<Semaphore>,
     others: Arc<Semaphore>,
     request_deadline: Duration,
 }
 
 impl Apply {
-    /// Writes with `client` while `token` is held; what pods are to be told goes to `tell`.
+    /// Writes with `client` while `token` is held; `tell` writes an event and says whether it is written.
     ///
     /// No request takes longer than `request_deadline`: a write of a process that lost its lease must be dead
     /// before another one leads, so it plus the renew deadline must not exceed the lease's duration.
@@ -59,7 +60,7 @@ impl Apply {
         client: kube::Client,
         token: WriteToken,
         writes: ApiWrites,
-        tell: impl Fn(Tell) + Send + Sync + 'static,
+        tell: impl Fn(Tell) -> BoxFuture<'static, bool> + Send + Sync + 'static,
         concurrency: Concurrency,
         request_deadline: Duration,
     ) -> Self {
@@ -103,8 +104,9 @@ impl Apply {
             // Who has the watches and the questions does that.
             Action::CatchUp | Action::Answer(..) => None,
             Action::Tell(tell) => {
-                (self.tell)(tell);
-                None
+                let (about, uid) = (tell.about, tell.uid.clone());
+                let is_written = self.token.is_held() && (self.tell)(tell).await;
+                Some(Outcome::Told(about, uid, is_written))
             }
         }
     }

@@ -73,7 +73,7 @@ impl Unseen {
         }
     }
 
-    fn has(&self, id: QuotaId) -> bool {
+    pub fn has(&self, id: QuotaId) -> bool {
         self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
     }
 }

@@ -1,4 +1,4 @@
-//! What is told on a pod that is held.
+//! What is told of pods that are held, and of quotas.
 
 use sluice_engine::quota_spec::HardEntry;
 use sluice_engine::status::keys_of;
@@ -14,6 +14,10 @@ pub(super) mod reasons {
     pub const UNREADABLE: &str = "UnreadablePod";
     /// A quota of the namespace cannot be understood.
     pub const INVALID_QUOTA: &str = "InvalidQuota";
+    /// Another writes the status of the quota.
+    pub const STATUS_CONTESTED: &str = "StatusContested";
+    /// Another removed the gate of a pod that waited for the quota.
+    pub const GATE_REMOVED: &str = "GateRemoved";
     /// The API server refuses to let the gate be removed.
     pub const REFUSED: &str = "ReleaseRefused";
 }

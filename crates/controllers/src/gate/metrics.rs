@@ -21,6 +21,8 @@ use super::stats::Stats;
 pub struct GateMetrics {
     released: Counter,
     reverted: Counter,
+    overwritten: Counter,
+    released_by_others: Counter,
     audited: Counter,
     audit_differences: Counter,
     wait: Histogram,
@@ -32,6 +34,8 @@ impl Default for GateMetrics {
         Self {
             released: Counter::default(),
             reverted: Counter::default(),
+            overwritten: Counter::default(),
+            released_by_others: Counter::default(),
             audited: Counter::default(),
             audit_differences: Counter::default(),
             // 1 ms to about 9 hours.
@@ -52,13 +56,23 @@ impl GateMetrics {
             self.reverted.clone(),
         );
         registry.register(
+            "sluice_status_overwritten",
+            "Times that another client overwrote the status of a quota",
+            self.overwritten.clone(),
+        );
+        registry.register(
+            "sluice_releases_by_others",
+            "Pods that waited for a quota and whose gate another client removed",
+            self.released_by_others.clone(),
+        );
+        registry.register(
             "sluice_ledger_audits",
             "Ledgers compared with a recount of the pods",
             self.audited.clone(),
         );
         registry.register(
             "sluice_ledger_audit_differences",
-            "Ledgers that differed from a recount of the pods: always 0, or there is a bug",
+            "Audits that found a difference and put it right: always 0, or there is a bug",
             self.audit_differences.clone(),
         );
         registry.register_with_unit(
@@ -79,6 +93,8 @@ impl GateMetrics {
         self.decision.observe(decision.as_secs_f64());
         self.released.inc_by(stats.released);
         self.reverted.inc_by(stats.reverted);
+        self.overwritten.inc_by(stats.overwritten);
+        self.released_by_others.inc_by(stats.released_by_others);
         self.audited.inc_by(stats.audited);
         self.audit_differences.inc_by(stats.audit_differences);
         for wait in stats.waits_s {

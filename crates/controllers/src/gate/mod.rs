@@ -11,8 +11,10 @@
 mod action;
 mod admitted;
 mod apply;
+mod audit;
 mod config;
 mod confirm;
+mod contest;
 mod expiry;
 mod honour;
 mod message;
@@ -25,12 +27,14 @@ mod stage;
 mod state;
 mod stats;
 mod targeting;
+mod telling;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Answer, Outcome, Record, Release, Tell};
+pub use action::{About, Action, Answer, Outcome, Record, Release, Tell};
 pub use admitted::{Asked, Change, Judgement, Ticket};
 pub use apply::{Apply, Concurrency};
+pub use audit::{Found, Place};
 pub use config::{GateConfig, Moment};
 pub use metrics::{GateMetrics, QuotaCollector};
 pub use run::Gate;

@@ -71,6 +71,7 @@ impl State {
         self.unstage(id, record);
         self.end_admission(id, &CHANGED);
         self.troubles.remove(&id);
+        self.telling.forget(id);
         self.seen_ms.remove(&id);
         self.releasing.remove(&id);
     }
@@ -97,11 +98,13 @@ impl State {
             }
             // Its gate is being removed: the answer will say whether it still was the pod decided on.
             (Stage::Assumed { .. }, Gates::Ours) if self.releasing.contains(&id) => {}
-            // Somebody else released it: perhaps a predecessor whose charge is being honoured.
+            // Another client released it: perhaps a predecessor whose charge is being honoured.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
                 self.unstage(id, &record);
                 let charge = Arc::clone(&record.charge);
                 let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+                self.heed_foreign_release(&record, &quotas, now);
+                self.telling.forget(id);
                 if record.unreadable.is_none() {
                     self.book.arrive(&quotas, &charge);
                 } else {
@@ -126,6 +129,7 @@ impl State {
     fn note_release(&mut self, id: PodId, now: Moment) {
         self.releasing.remove(&id);
         self.troubles.remove(&id);
+        self.telling.forget(id);
         self.stats.released += 1;
         if let Some(seen) = self.seen_ms.remove(&id) {
             let waited = now.mono_ms.saturating_sub(seen);
@@ -217,6 +221,7 @@ impl State {
             }
             QuotaSighting::Status(id) => {
                 self.heed_charge(id, before, now);
+                self.heed_overwriting(id, wire, now);
                 self.dirty.insert(id);
             }
             QuotaSighting::Same => {}

@@ -2,28 +2,17 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, Decision, PodId, QuotaId, StatusTarget, status_target};
+use sluice_engine::{Decision, PodId, QuotaId, StatusTarget, status_target};
 use sluice_index::Recorded;
 
-use super::action::{Action, Record, Release, Tell};
+use super::action::{Action, Record, Release};
 use super::config::Moment;
-use super::message::{exceeded, reasons};
 use super::stage::Stage;
 use super::state::{InFlight, State};
+use super::telling::News;
 
 /// How many classes of waiting pods are looked at before others get at the state: about half a millisecond's work.
 const LOOKS: usize = 256;
-
-/// Which pods of a class are told why they are held.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
-    /// This one: it has just joined.
-    Only(PodId),
-    /// The first of them: the reason has changed.
-    First,
-    /// All: nobody knows yet.
-    Everybody,
-}
 
 impl State {
     /// Decides, and says what is to be done now. Does nothing but look until [`State::lead`] was called.
@@ -45,7 +34,7 @@ impl State {
         actions.extend(self.plan_reads(now).into_iter().map(Action::Read));
         let answers = self.admissions.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
-        actions.extend(std::mem::take(&mut self.tells).into_iter().map(Action::Tell));
+        actions.extend(self.plan_tells(now).into_iter().map(Action::Tell));
         actions
     }
 
@@ -62,6 +51,7 @@ impl State {
             self.quota_later.first().map(|(at, _)| *at),
             self.pod_later.first().map(|(at, _)| *at),
             self.check_later.first().map(|(at, _)| *at),
+            self.telling.next_due_ms().filter(|_| self.leading),
             overdue,
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
@@ -118,7 +108,7 @@ impl State {
                     self.set_stage(pod, Stage::Assumed { charge, quotas, awaited, serial });
                 }
                 Decision::Held { class, first } => {
-                    self.tell_class(class, if first { Told::Everybody } else { Told::First });
+                    self.class_has_news(class, if first { News::All } else { News::First }, now);
                 }
             }
         }
@@ -142,9 +132,9 @@ impl State {
             return None;
         }
         let spacing = if !writing.pending.is_empty() {
-            self.config.charge_spacing_ms
+            self.config.charge_spacing_ms.max(writing.contest.charge_delay_ms())
         } else {
-            self.config.status_spacing_ms
+            self.config.status_spacing_ms.max(writing.contest.delay_ms())
         };
         let due = writing.last_ms.map_or(0, |last| last + spacing).max(writing.not_before_ms);
         if due > now.mono_ms {
@@ -249,36 +239,6 @@ impl State {
         }
         checks
     }
-
-    /// Tells pods of the class why they are held.
-    pub(super) fn tell_class(&mut self, class: ClassId, whom: Told) {
-        let Some(class) = self.book.class(class) else { return };
-        let Some(reason) = class.reason() else { return };
-        let Some(quota) = self.quotas.get(reason.quota) else { return };
-        let Ok(compiled) = &quota.compiled else { return };
-        let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
-        // It may have gone since the class was looked at, and its handle may be another pod's.
-        let waits = |pod: &PodId| matches!(self.stage(*pod), Stage::Waiting(_));
-        let ahead = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod));
-        let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
-        let message = exceeded(&quota.name, compiled, reason, behind);
-        let kind = if behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
-        let told: Vec<PodId> = match whom {
-            Told::Only(pod) => vec![pod],
-            Told::First => class.pods().take(self.config.retold_pods).collect(),
-            Told::Everybody => class.pods().collect(),
-        };
-        for pod in told {
-            let Some(record) = self.pods.get(pod) else { continue };
-            self.tells.push(Tell {
-                namespace: Arc::clone(&namespace.name),
-                name: record.name.clone(),
-                uid: record.uid.clone(),
-                reason: kind,
-                message: message.clone(),
-            });
-        }
-    }
 }
 
 /// Whether the status holds what the target holds, as numbers.
@@ -287,7 +247,7 @@ pub(super) fn records(recorded: &Recorded, target: &StatusTarget) -> bool {
 }
 
 /// Whether people are shown what they should be.
-fn shows(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
+pub(super) fn shows(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
     recorded.held.unwrap_or(0) == held
         && recorded.requests.as_deref().unwrap_or_default() == target.requests
         && recorded.limits.as_deref().unwrap_or_default() == target.limits

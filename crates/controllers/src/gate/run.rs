@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use sluice_engine::{NamespacePattern, QuotaId};
+use sluice_engine::NamespacePattern;
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::action::{Action, Outcome};
 use super::admitted::{Asked, Change, Judgement, Ticket, UNSEEN};
 use super::apply::Apply;
+use super::audit::audit_for_ever;
 use super::config::{GateConfig, Moment};
 use super::metrics::GateMetrics;
 use super::state::State;
@@ -45,9 +46,6 @@ const OTHERS_CATCH_UP: Duration = Duration::from_secs(5);
 
 /// A leader that cannot begin says so this often.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-
-/// One quota is audited this often.
-const AUDIT_EVERY: Duration = Duration::from_secs(10);
 
 /// The gate as a running thing; clones share it.
 #[derive(Clone)]
@@ -162,16 +160,18 @@ impl Gate {
         }
     }
 
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         Moment {
             mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
             unix_ms: Timestamp::now().as_millisecond(),
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut State, Moment)) {
-        change(&mut self.state.lock(), self.now());
+    /// Changes the state, and has it decide.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let made = change(&mut self.state.lock(), self.now());
         self.news.notify_one();
+        made
     }
 
     /// Keeps the state like the cluster until `cancel`. Every replica does that, leader or not.
@@ -249,8 +249,8 @@ impl Gate {
         cancel: CancellationToken,
     ) {
         let mut requests = JoinSet::new();
-        let mut audits = tokio::time::interval(AUDIT_EVERY);
-        let mut audited = None;
+        let audits = audit_for_ever(&self);
+        tokio::pin!(audits);
         let mut led = false;
         loop {
             let due = self.state.lock().next_due_ms(self.now());
@@ -266,7 +266,7 @@ impl Gate {
                 () = self.news.notified() => {}
                 () = timer => {}
                 changed = leadership.changed() => if changed.is_err() { break },
-                _ = audits.tick() => audited = self.audit(audited),
+                never = &mut audits => match never {},
             }
             while requests.try_join_next().is_some() {}
             if leadership.borrow().is_leading() && !led {
@@ -345,21 +345,5 @@ impl Gate {
         drop(state);
         self.metrics.observe(begin.elapsed(), stats);
         actions
-    }
-
-    /// Audits the quota after `last` in the order of handles, one at a time.
-    fn audit(&self, last: Option<QuotaId>) -> Option<QuotaId> {
-        let mut state = self.state.lock();
-        let next = {
-            let (_, _, quotas) = state.index();
-            let after = quotas.iter().map(|(id, _)| id).filter(|id| last.is_none_or(|last| *id > last)).min();
-            after.or_else(|| quotas.iter().map(|(id, _)| id).min())
-        };
-        if let Some(id) = next
-            && !state.audit(id)
-        {
-            tracing::error!(quota = id.0, "ledger differs from a recount of the pods");
-        }
-        next
     }
 }

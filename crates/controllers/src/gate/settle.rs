@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use sluice_engine::{Claim, PodId, QuotaId, Uid};
+use sluice_engine::{PodId, QuotaId, Uid};
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::action::{Answer, Outcome};
 use super::config::Moment;
-use super::message::reasons;
 use super::stage::{Stage, backoff_ms};
 use super::state::{InFlight, State};
 
@@ -26,6 +25,7 @@ impl State {
             Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
             Outcome::Read(pod, uid, answer) => self.settle_read(pod, &uid, answer, now),
+            Outcome::Told(about, uid, is_written) => self.settle_tell(about, &uid, is_written, now),
             Outcome::CaughtUp => self.settle_catching_up(),
         }
     }
@@ -126,15 +126,13 @@ impl State {
             }
             Answer::Stale(None) => self.forget_pod(id),
             Answer::Refused(why) => {
-                if let Some(record) = self.pods.get(id).cloned() {
-                    let message = format!("the API server refuses to release the pod: {why}");
-                    self.tell(&record, reasons::REFUSED, message);
-                }
+                self.troubles.entry(id).or_default().refusal = Some(why.into());
                 if self.troubles.get(&id).is_some_and(|trouble| trouble.is_uncertain(now.mono_ms)) {
                     self.release_later(id, None, now);
                 } else {
                     self.give_up_release(id, now, 1);
                 }
+                self.telling.news(id, now);
             }
             Answer::Busy(after) => self.release_later(id, after, now),
             Answer::Unknown(_) => {
@@ -217,39 +215,6 @@ impl State {
                 self.check_later.insert((*until, id));
             }
         }
-    }
-
-    /// Makes the sums of a quota anew from the pods and compares. Costs time in the number of pods of the
-    /// namespace. Returns whether they agree.
-    pub fn audit(&mut self, id: QuotaId) -> bool {
-        let Some(quota) = self.quotas.get(id) else { return true };
-        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.book.ledger(id)) else { return true };
-        let mut recount = sluice_engine::Ledger::new(sluice_engine::status::enforced(compiled));
-        let pods = self.namespaces.get(quota.namespace).map(|known| known.pods().to_vec());
-        for pod in pods.into_iter().flatten() {
-            let Some(record) = self.pods.get(pod) else { continue };
-            if !compiled.scopes.matches(&record.scope_facts) {
-                continue;
-            }
-            match self.stage(pod) {
-                Stage::Counted { .. } => {
-                    recount.apply(Claim::Counted, &record.charge);
-                }
-                Stage::Assumed { charge, .. } => recount.apply(Claim::Assumed, charge),
-                _ => {}
-            }
-        }
-        for charge in self.admissions.held_in(id) {
-            recount.apply(Claim::Assumed, charge);
-        }
-        let agree = ledger.lines().len() == recount.lines().len()
-            && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
-                kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
-                    && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
-            });
-        self.stats.audited += 1;
-        self.stats.audit_differences += u64::from(!agree);
-        agree
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Trouble {
     /// An earlier request was not answered and may be done until this moment (milliseconds): a refusal before it proves
     /// nothing.
     pub uncertain_until_ms: u64,
+    /// With what words the API server refused it last.
+    pub refusal: Option<Box<str>>,
 }
 
 impl Trouble {

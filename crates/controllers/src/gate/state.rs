@@ -14,10 +14,11 @@ use super::action::Tell;
 use super::admitted::Admissions;
 use super::config::{GateConfig, Moment};
 use super::confirm::Confirmations;
+use super::contest::Contest;
 use super::honour::{Stamp, Unseen};
-use super::message::reasons;
 use super::stage::{Stage, Stuck, Trouble};
 use super::stats::Stats;
+use super::telling::Telling;
 
 /// Writing the status of one quota.
 #[derive(Debug, Default)]
@@ -34,6 +35,10 @@ pub(super) struct Writing {
     pub honoured_until_ms: Option<u64>,
     /// When the last write was begun (milliseconds).
     pub last_ms: Option<u64>,
+    /// Others that write it too.
+    pub contest: Contest,
+    /// Others that let pods go which wait for it.
+    pub gates: Contest,
 }
 
 /// A write that was not answered yet.
@@ -78,7 +83,10 @@ pub struct State {
     /// Where that failed: how often in a row, and until when (milliseconds) it is not tried again.
     pub(super) check_failures: HashMap<NamespaceId, (u32, u64)>,
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
-    pub(super) tells: Vec<Tell>,
+    /// What pods were told, and who has news.
+    pub(super) telling: Telling,
+    /// What is told of quotas that others write too.
+    pub(super) contested: Vec<Tell>,
     /// Updates of pods that are being admitted.
     pub(super) admissions: Admissions,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
@@ -116,7 +124,8 @@ impl State {
             checking: HashMap::new(),
             check_failures: HashMap::new(),
             check_later: BTreeSet::new(),
-            tells: Vec::new(),
+            telling: Telling::default(),
+            contested: Vec::new(),
             admissions: Admissions::default(),
             quota_lists: HashSet::new(),
             next_serial: 0,
@@ -139,6 +148,9 @@ impl State {
         self.to_release =
             self.pods.iter().map(|(id, _)| id).filter(|id| self.is_to_be_released(*id)).collect();
         self.to_check.extend(self.namespaces.iter().map(|(id, _)| id));
+        for id in self.seen_ms.keys() {
+            self.telling.news(*id, now);
+        }
     }
 
     /// Whether anything that was started is not answered yet.
@@ -221,6 +233,7 @@ impl State {
     /// Finds the stage of a pod that has claimed nothing.
     pub(super) fn restage(&mut self, id: PodId, now: Moment) {
         let Some(record) = self.pods.get(id) else { return };
+        let is_unreadable = record.unreadable.is_some();
         let stage = match record.gates {
             Gates::None => self.counted_stage(&record.clone()),
             Gates::Foreign => Stage::Foreign,
@@ -234,16 +247,22 @@ impl State {
         } else {
             self.seen_ms.entry(id).or_insert(now.mono_ms);
         }
+        let may_be_told = match &stage {
+            Stage::Foreign => false,
+            Stage::Counted { quotas, .. } => is_unreadable && !quotas.is_empty(),
+            Stage::Waiting(_) | Stage::Free { .. } | Stage::Assumed { .. } | Stage::Stuck(_) => true,
+        };
+        match (may_be_told, self.leading) {
+            (true, true) => self.telling.news(id, now),
+            (true, false) => {}
+            (false, _) => self.telling.forget(id),
+        }
         self.set_stage(id, stage);
     }
 
     fn counted_stage(&mut self, record: &PodRecord) -> Stage {
         let charge = Arc::clone(&record.charge);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
-        if let Some(field) = record.unreadable.as_ref().filter(|_| !quotas.is_empty()) {
-            let message = format!("counted with the largest amount there is: {field}");
-            self.tell(record, reasons::UNREADABLE, message);
-        }
         self.book.apply(Claim::Counted, &quotas, &charge);
         self.dirty.extend(quotas.iter());
         Stage::Counted { charge, quotas }
@@ -264,12 +283,9 @@ impl State {
             return Stage::Stuck(Stuck::Terminating);
         }
         if let Some(invalid) = self.invalid_quota(record.namespace) {
-            self.tell_invalid(record, invalid);
             return Stage::Stuck(Stuck::InvalidQuota(invalid));
         }
         if let Some(field) = &record.unreadable {
-            let message = format!("held: {field}; correct the pod and create it again");
-            self.tell(record, reasons::UNREADABLE, message);
             return Stage::Stuck(Stuck::Unreadable(Arc::clone(field)));
         }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
@@ -280,9 +296,6 @@ impl State {
         self.dirty.extend(quotas.iter());
         let since_ms = *self.seen_ms.entry(id).or_insert(now.mono_ms);
         let class = self.book.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
-        if self.leading {
-            self.tell_class(class, super::plan::Told::Only(id));
-        }
         Stage::Waiting(class)
     }
 
@@ -362,25 +375,6 @@ impl State {
         if let Some(class) = self.book.class(class) {
             self.dirty.extend(class.quotas().iter());
         }
-    }
-
-    pub(super) fn tell(&mut self, record: &PodRecord, reason: &'static str, message: String) {
-        if !self.leading {
-            return;
-        }
-        let Some(namespace) = self.namespaces.get(record.namespace) else { return };
-        self.tells.push(Tell {
-            namespace: Arc::clone(&namespace.name),
-            name: record.name.clone(),
-            uid: record.uid.clone(),
-            reason,
-            message,
-        });
-    }
-
-    fn tell_invalid(&mut self, record: &PodRecord, quota: QuotaId) {
-        let message = format!("held: {}", self.invalid_message(quota));
-        self.tell(record, reasons::INVALID_QUOTA, message);
     }
 
     pub(super) fn invalid_message(&self, quota: QuotaId) -> String {

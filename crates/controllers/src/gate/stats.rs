@@ -9,8 +9,12 @@ pub struct Stats {
     pub waits_s: Vec<f64>,
     /// Charges that were taken back because the release did not happen.
     pub reverted: u64,
+    /// How often another overwrote the status of a quota.
+    pub overwritten: u64,
+    /// Pods that waited and were released by another.
+    pub released_by_others: u64,
     /// Quotas whose sums were made anew from the pods to compare.
     pub audited: u64,
-    /// Quotas of those whose sums were different.
+    /// How often an audit found a difference, and everything of a namespace was made anew.
     pub audit_differences: u64,
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 use sluice_api::names;
 
@@ -94,4 +94,33 @@ pub(super) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ob
     let meta = AnnotatedMeta::deserialize(deserializer)?;
     let annotations = meta.annotations.map(KnownAnnotations::map);
     Ok(ObjectMeta { labels: meta.labels, annotations, ..meta.bare.into() })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedMeta {
+    #[serde(flatten)]
+    bare: BareMeta,
+    managed_fields: Option<Vec<Writer>>,
+}
+
+/// An entry of `managedFields` without the tree of fields.
+#[derive(Deserialize)]
+struct Writer {
+    manager: Option<String>,
+    subresource: Option<String>,
+    time: Option<Time>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and who wrote which subresource when.
+pub(super) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let meta = ManagedMeta::deserialize(deserializer)?;
+    let entry = |Writer { manager, subresource, time }| ManagedFieldsEntry {
+        manager,
+        subresource,
+        time,
+        ..Default::default()
+    };
+    let managed_fields = meta.managed_fields.map(|entries| entries.into_iter().map(entry).collect());
+    Ok(ObjectMeta { managed_fields, ..meta.bare.into() })
 }

@@ -10,8 +10,8 @@ use super::quantity::{ResourceTexts, resource_list};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = ApplicationAwareResourceQuota)]
 pub struct QuotaWire {
-    /// Name, namespace, uid and version; nothing else is filled.
-    #[serde(deserialize_with = "super::meta::bare")]
+    /// Name, namespace, uid and version, and who wrote which subresource when; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::managed")]
     pub metadata: ObjectMeta,
     /// What is wanted.
     #[serde(default)]

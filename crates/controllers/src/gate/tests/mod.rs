@@ -1,5 +1,7 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
+mod audit;
+mod contest;
 mod end;
 mod protocol;
 mod refused;
@@ -8,6 +10,7 @@ mod scrape;
 mod server;
 mod step;
 mod stories;
+mod told;
 mod world;
 
 use std::sync::Arc;

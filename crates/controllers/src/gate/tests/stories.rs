@@ -95,8 +95,9 @@ impl Story {
                         continue;
                     }
                     Action::Tell(tell) => {
+                        let (about, uid) = (tell.about, tell.uid.clone());
                         self.told.push(tell);
-                        continue;
+                        Outcome::Told(about, uid, true)
                     }
                 };
                 self.state.settle(outcome, now);

@@ -8,7 +8,7 @@ use super::resizes::Resize;
 use super::server::{Change, GATE, NAMESPACE, Server, wire};
 use super::step::{Fault, Step, Trouble, Watch};
 use crate::gate::honour::Stamp;
-use crate::gate::{Action, Answer, GateConfig, Moment, Outcome, State};
+use crate::gate::{Action, Answer, Found, GateConfig, Moment, Outcome, Place, State};
 
 /// For how long a leader that was replaced goes on when two act at once.
 const DEPOSED_MS: u64 = 10_000;
@@ -42,10 +42,20 @@ impl Replica {
                 && self.deposed_at.is_some_and(|since| now.mono_ms < since + DEPOSED_MS)
     }
 
-    fn check(&mut self, trouble: Trouble) {
+    fn check(&mut self, trouble: Trouble, now: Moment) {
+        let namespaces: Vec<_> = self.state.index().1.iter().map(|(id, _)| id).collect();
+        for namespace in namespaces {
+            let mut place = Place::default();
+            let found = loop {
+                let found = self.state.audit(namespace, &mut place, now);
+                if found != Found::More {
+                    break found;
+                }
+            };
+            assert_eq!(found, Found::Right, "incremental sums differ from recomputed ones");
+        }
         let quotas: Vec<_> = self.state.index().2.iter().map(|(id, _)| id).collect();
         for quota in quotas {
-            assert!(self.state.audit(quota), "incremental sums differ from recomputed ones");
             let in_flight = self.state.book().ledger(quota).is_some_and(|ledger| {
                 ledger.lines().iter().any(|line| line.claimed(Claim::InFlight) != Amount::ZERO)
             });
@@ -234,7 +244,9 @@ impl World {
             for action in replica.state.plan(now) {
                 if let Action::Answer(ticket, judgement) = action {
                     answered.push((at, ticket, judgement));
-                } else if !matches!(action, Action::Tell(_)) {
+                } else if let Action::Tell(tell) = action {
+                    replica.state.settle(Outcome::Told(tell.about, tell.uid, true), now);
+                } else {
                     self.requests.push(Request {
                         replica: at,
                         life: self.lives[at],
@@ -244,7 +256,7 @@ impl World {
                     });
                 }
             }
-            replica.check(self.trouble);
+            replica.check(self.trouble, now);
         }
         for (replica, ticket, judgement) in answered {
             self.judged(replica, ticket, &judgement);

@@ -1,0 +1,115 @@
+//! Another client that writes what is the controller's to write.
+
+use serde_json::json;
+
+use super::server::Change;
+use super::stories::{Story, at};
+use crate::gate::{About, Action, Outcome, Tell};
+
+fn of_quotas(story: &Story) -> Vec<&Tell> {
+    story.told.iter().filter(|tell| matches!(tell.about, About::Quota(_))).collect()
+}
+
+/// Another writes the status, under this name.
+fn overwrite(story: &mut Story, used: u64, manager: &str) {
+    story.server.scribble_status(used);
+    let Some(Change::Quota(quota)) = story.server.log.last_mut() else { unreachable!() };
+    quota["metadata"]["managedFields"] = json!([
+        {"manager": "sluice-controller", "subresource": "status", "time": "2026-01-01T00:00:01Z"},
+        {"manager": "kubectl", "time": "2026-01-01T00:00:03Z"},
+        {"manager": manager, "subresource": "status", "time": "2026-01-01T00:00:02Z"},
+    ]);
+}
+
+/// Lets another overwrite each write within 10 ms, for so long; returns the number of writes.
+fn fight(story: &mut Story, from_ms: u64, to_ms: u64) -> usize {
+    let mut writes = 0;
+    for ms in (from_ms..to_ms).step_by(10) {
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::Record(record) => {
+                    writes += 1;
+                    let answer = story.server.record(&record);
+                    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                    overwrite(story, 777, "aaq-controller");
+                }
+                Action::Tell(tell) => story.told.push(tell),
+                other => unreachable!("{other:?}"),
+            }
+        }
+        story.see_all(at(ms + 5));
+    }
+    writes
+}
+
+#[test]
+fn another_writer_of_the_status_is_named_and_answered_ever_more_slowly() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    let first = fight(&mut story, 0, 10_000);
+    assert!((4..=10).contains(&first), "{first} writes in the first ten seconds");
+    let later = fight(&mut story, 10_000, 600_000);
+    assert!((5..=20).contains(&later), "{later} writes in the ten minutes after");
+    let told = of_quotas(&story);
+    assert!((2..=5).contains(&told.len()), "{told:?}");
+    assert!(
+        told.iter().all(|tell| tell.reason == "StatusContested" && tell.message.contains("aaq-controller"))
+    );
+    // It ends, and what is right comes back.
+    story.run(at(700_000));
+    let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
+    assert_ne!(status.1, "777m");
+}
+
+#[test]
+fn a_status_that_was_edited_once_is_put_right_at_once_and_nothing_is_told() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    story.run(at(0));
+    overwrite(&mut story, 777, "kubectl");
+    story.run(at(100));
+    let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
+    assert_ne!(status.1, "777m");
+    assert_eq!(of_quotas(&story), Vec::<&Tell>::new());
+}
+
+#[test]
+fn pods_are_released_while_another_writes_the_status() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    fight(&mut story, 0, 300_000);
+    story.server.create_pod("a", 100, 0);
+    story.run(at(300_000));
+    story.run(at(301_000));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_gate_that_another_removed_is_told_on_the_quota() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("large", 2000, 0);
+    story.run(at(0));
+    story.server.ungate_pod("large");
+    story.run(at(1000));
+    let told = of_quotas(&story);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].reason == "GateRemoved" && told[0].message.contains("pod large "), "{told:?}");
+}
+
+#[test]
+fn a_release_by_a_predecessor_is_no_contest() {
+    let mut story = Story::begin();
+    story.server.set_hard(1000);
+    story.server.scribble_status(800);
+    story.server.create_pod("a", 800, 0);
+    story.see_all(at(0));
+    story.state.lead(at(0));
+    story.run(at(0));
+    story.server.ungate_pod("a");
+    story.run(at(1000));
+    assert_eq!(of_quotas(&story), Vec::<&Tell>::new());
+}

@@ -1,0 +1,112 @@
+//! What pods are told: the newest reason, seldom enough, and none is forgotten.
+
+use std::collections::BTreeMap;
+
+use super::stories::{Story, at};
+use crate::gate::{About, Action, Outcome};
+
+/// A quota whose room is kept for a pod that has to wait, and as many smaller pods behind it, each with a charge of its own.
+fn crowd(waiting: u64) -> Story {
+    let mut story = Story::led();
+    story.server.set_hard(10_000);
+    story.server.create_pod("small", 1_000, 0);
+    story.run(at(0));
+    story.server.create_pod("huge", 10_000, 9);
+    story.run(at(0));
+    story.run(at(70_000));
+    for n in 0..waiting {
+        story.server.create_pod(&format!("w{n}"), 500 + n, 0);
+    }
+    story.run(at(70_100));
+    story
+}
+
+fn told(story: &Story) -> BTreeMap<&str, Vec<&str>> {
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for tell in story.told.iter().filter(|tell| tell.name.starts_with('w')) {
+        told.entry(&tell.name).or_default().push(&tell.message);
+    }
+    told
+}
+
+#[test]
+fn a_flood_of_changes_is_no_flood_of_events_and_the_last_word_is_the_newest() {
+    let mut story = crowd(100);
+    let begin = 100;
+    for second in begin..begin + 600 {
+        // An edit takes the room away, and the next one brings it back: it is kept for another pod.
+        story.server.set_hard(1_200);
+        story.run(at(second * 1000));
+        story.server.set_hard(10_000);
+        story.run(at(second * 1000 + 500));
+    }
+    let numbers: Vec<usize> = told(&story).values().map(Vec::len).collect();
+    assert_eq!(numbers.len(), 100);
+    assert!(numbers.iter().all(|times| (3..=8).contains(times)), "in ten minutes: {numbers:?}");
+    for second in (700..1200).step_by(50) {
+        story.run(at(second * 1000));
+    }
+    for (name, messages) in told(&story) {
+        let last = messages.last().unwrap();
+        assert!(last.starts_with("waiting in queue: "), "{name} was told last: {last}");
+    }
+}
+
+#[test]
+fn few_events_are_under_way_at_a_time_and_one_that_failed_is_written_later() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    for n in 0..10 {
+        story.server.create_pod(&format!("w{n}"), 2000, 0);
+    }
+    story.see_all(at(0));
+    let tells = |story: &mut Story, ms| -> Vec<_> {
+        let actions = story.state.plan(at(ms)).into_iter();
+        actions.filter_map(|action| if let Action::Tell(tell) = action { Some(tell) } else { None }).collect()
+    };
+    let first = tells(&mut story, 0);
+    assert_eq!(first.len(), 4);
+    assert_eq!(tells(&mut story, 1), [], "not before one of them was answered");
+    let failed = first[0].clone();
+    for tell in first {
+        let is_written = tell != failed;
+        story.state.settle(Outcome::Told(tell.about, tell.uid, is_written), at(2));
+    }
+    let mut names = Vec::new();
+    for ms in [2, 3, 1500] {
+        for tell in tells(&mut story, ms) {
+            names.push(tell.name.to_string());
+            story.state.settle(Outcome::Told(tell.about, tell.uid, true), at(ms));
+        }
+    }
+    assert_eq!(names.len(), 7, "the other six, and the one that failed: {names:?}");
+    assert_eq!(names[6], *failed.name);
+}
+
+#[test]
+fn the_same_words_are_said_again_before_the_event_is_dropped() {
+    let mut story = crowd(1);
+    for minute in 2..=60 {
+        story.run(at(minute * 60_000 + 200));
+    }
+    let told = told(&story);
+    let [first, second] = told["w0"][..] else { panic!("{told:?}") };
+    assert_eq!(first, second, "once more half an hour later");
+}
+
+#[test]
+fn a_new_leader_tells_pods_that_were_stuck_before() {
+    let mut story = Story::begin();
+    let quota = serde_json::json!({
+        "metadata": {"name": "q", "namespace": "team", "uid": "q", "resourceVersion": "1"},
+        "spec": {"hard": {"cpu": "much"}},
+    });
+    story.state.see_watched_quota(&super::server::wire(quota), at(0));
+    story.server.create_pod("w", 100, 0);
+    story.see_all(at(0));
+    assert!(story.state.plan(at(0)).is_empty(), "it does not lead");
+    story.state.lead(at(1));
+    story.run(at(1));
+    let [tell] = story.told.as_slice() else { panic!("{:?}", story.told) };
+    assert!(matches!(tell.about, About::Pod(_)) && tell.reason == "InvalidQuota", "{tell:?}");
+}
