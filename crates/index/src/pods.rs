@@ -151,9 +151,7 @@ impl Pods {
             return Sighting::Replaced(old, self.insert(facts, namespace, namespaces));
         }
         known.mark = mark;
-        if known.version == facts.version && known.version != Version::default() {
-            return Sighting::Same;
-        }
+        // The same version is compared too: it may be read by other rules of charging.
         known.version = facts.version;
         let unchanged = known.gates == facts.gates
             && known.overdue_at == facts.overdue_at

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource;
 use prometheus_client::registry::Registry;
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{AAQ, ApplicationAwareResourceQuota, names};
 use sluice_controllers::gate::{
     About, Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell,
 };
@@ -30,6 +30,7 @@ use sluice_kube_ext::tls::CertStore;
 use sluice_operator::Gating;
 use sluice_webhook::{SecretPath, WebhookMetrics};
 use sluice_window::Servers;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::gating::GatingArgs;
@@ -37,6 +38,7 @@ use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
 use crate::lease::LeaseArgs;
 use crate::metrics::{MetricsArgs, follow_secret};
+use crate::rules::follow_versions;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -125,7 +127,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         events.counts().register(ours);
     }
 
-    let mut config = GateConfig::new(names::GATE, ChargeRules::for_minor(version.minor));
+    let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
+    let mut config = GateConfig::new(names::GATE, *charged_by.borrow());
     config.patience_ms = u64::from(args.queue_patience) * 1000;
     config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
     let own = NamespacePattern::named(&args.namespace);
@@ -157,12 +160,15 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let tell = move |outcome| granted(&outcome).into_iter().for_each(|report| recorder.report(report));
     let (headroom, servers) =
         args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), tell).await?;
-    let (sources, rules) = (Sources::default(), ChargeRules::for_minor(version.minor));
+    let follow = follow_versions(Arc::clone(&servers), rules, cancel.clone());
+    tasks.spawn("versions of API servers", fallible(follow));
+    tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by.clone(), cancel.clone())));
+    let sources = Sources::default();
     let recorder = events.clone();
     let tell = move |tell| reports(&tell).into_iter().for_each(|report| recorder.report(report));
     let watched = (sources.clone(), blocked_metrics);
     let blocked =
-        BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, rules, tell);
+        BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, charged_by, tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.state())));
 
     let by = (args.gating.of(&version), args.namespace.clone());
@@ -279,12 +285,13 @@ fn report(tell: Tell) -> Report {
             let api = <ApplicationAwareResourceQuota as Resource>::api_version(&());
             (api, ApplicationAwareResourceQuota::kind(&()), "Count")
         }
+        About::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
     };
     Report {
         regarding: ObjectReference {
             api_version: Some(api_version.into_owned()),
             kind: Some(kind.into_owned()),
-            namespace: Some(tell.namespace.to_string()),
+            namespace: Some(tell.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
             name: Some(tell.name.to_string()),
             uid: Some(tell.uid.to_string()),
             ..ObjectReference::default()

@@ -10,6 +10,7 @@ mod logging;
 mod metrics;
 mod mtq_leftovers;
 mod operator;
+mod rules;
 mod webhook;
 
 use std::process::ExitCode;

@@ -30,11 +30,13 @@ use sluice_webhook::{
     headroom_router, relay_router,
 };
 use sluice_window::{Headroom, Outcome};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
 use crate::metrics::{MetricsArgs, bind, follow_secret};
+use crate::rules::follow_versions;
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
@@ -134,13 +136,15 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         remember_dirty: false,
         stopped: stopped.clone(),
     };
-    let (headroom, _) = args.headroom.start(setup, ours, tell).await?;
+    let (headroom, servers) = args.headroom.start(setup, ours, tell).await?;
+    let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
+    tasks.spawn("versions of API servers", end_with(follow_versions(servers, rules, cancel.clone())));
     tasks.spawn("events", end_with(writer.run(stopped.clone())));
     tasks.spawn(
         "KubeVirt's controller",
         follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
     );
-    let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), ChargeRules::for_minor(version.minor));
+    let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("openings", end_openings(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, client.clone(), &args.namespace, &cancel);
     let service = sluice_webhook::router(Arc::clone(&app))

@@ -19,6 +19,7 @@ use sluice_engine::{Charge, ChargeRules, Uid};
 use sluice_index::headroom::{MachineRecord, MigrationRecord};
 use sluice_index::wire::PodWire;
 use sluice_window::{Headroom, MigrationRef, Target};
+use tokio::sync::watch;
 
 use crate::review::{Operation, Review, nullable};
 use crate::router::{Answer, App, Refusal, answer, counted, read};
@@ -157,12 +158,12 @@ fn largest(pods: &[PodWire], rules: ChargeRules) -> Charge {
 #[derive(Debug)]
 pub struct HeadroomEndpoint {
     headroom: Arc<Headroom>,
-    rules: ChargeRules,
+    rules: watch::Receiver<ChargeRules>,
 }
 
 impl HeadroomEndpoint {
     /// Makes room with `headroom`; charges are counted by the rules of the API server's version.
-    pub fn new(headroom: Arc<Headroom>, rules: ChargeRules) -> Arc<Self> {
+    pub fn new(headroom: Arc<Headroom>, rules: watch::Receiver<ChargeRules>) -> Arc<Self> {
         Arc::new(Self { headroom, rules })
     }
 
@@ -185,11 +186,12 @@ impl HeadroomEndpoint {
             observed.read(|index| index.machines.get(&claim.namespace, &migration.machine).cloned());
         claim.check(Some(&migration), machine.as_deref())?;
         let machine = machine.ok_or("the machine is not known")?;
-        let mut need = claim.need(self.rules)?;
+        let rules = *self.rules.borrow();
+        let mut need = claim.need(rules)?;
         if machine.growing {
             let pods = self.headroom.pods_of(&claim.namespace, &machine.uid.to_string()).await;
             let pods = pods.map_err(|_| "the pods of a machine that grows cannot be read")?;
-            need.grows_from = Some(largest(&pods, self.rules));
+            need.grows_from = Some(largest(&pods, rules));
         }
         Ok(claim.target(&migration, &machine, need))
     }

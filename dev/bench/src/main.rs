@@ -1,21 +1,27 @@
-//! Benches: what the engine, the index, the gate, admission, the webhook and head-room cost. Prints tables, writes JSON.
+//! Benches: what the engine, the index, the gate, a large cluster, admission, the webhook and head-room cost. Prints tables,
+//! writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all            # or: engine, memory, gate, admission, webhook, headroom; --quick for a short look
+//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, admission, headroom; --quick: a short look
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
-//! missing in the file that it wrote. `gate`, `admission`,
-//! `webhook` and `headroom` drive the `sluice` program that lies beside this one, or the one that `SLUICE_BINARY` names.
+//! missing in the file that it wrote. All but `engine` and `memory` drive the `sluice` program that lies beside this one, or
+//! the one that `SLUICE_BINARY` names.
 
 mod admission;
+mod cluster_json;
 mod engine;
+mod fake_api;
 mod gate;
 mod headroom;
+mod histogram;
+mod kernel;
 mod memory;
 mod pod_json;
 mod report;
 mod resize;
+mod scale;
 mod webhook;
 mod whole;
 
@@ -29,7 +35,7 @@ use clap::{Parser, ValueEnum};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Names the `sluice` program that the benches on a control plane start.
+/// Names the `sluice` program that benches start.
 const SLUICE_BINARY: &str = "SLUICE_BINARY";
 
 #[derive(Debug, Parser)]
@@ -55,6 +61,8 @@ enum Bench {
     Engine,
     /// 150,000 pods in the index
     Memory,
+    /// The controller beside 150,000 pods of which 500 a second change
+    Scale,
     /// Releases on a real control plane, beside raw PATCHes
     Gate,
     /// Creating pods, gated by policy and by webhook, beside pods that are not gated
@@ -68,13 +76,14 @@ enum Bench {
 }
 
 impl Bench {
-    const EACH: [Self; 6] =
-        [Self::Engine, Self::Memory, Self::Webhook, Self::Gate, Self::Admission, Self::Headroom];
+    const EACH: [Self; 7] =
+        [Self::Engine, Self::Memory, Self::Scale, Self::Webhook, Self::Gate, Self::Admission, Self::Headroom];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
             Self::Memory => "memory",
+            Self::Scale => "scale",
             Self::Gate => "gate",
             Self::Admission => "admission",
             Self::Webhook => "webhook",
@@ -115,7 +124,7 @@ fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     if cli.quick {
         command.arg("--quick");
     }
-    if matches!(bench, Bench::Gate | Bench::Admission | Bench::Webhook | Bench::Headroom) {
+    if !matches!(bench, Bench::Engine | Bench::Memory) {
         command.env(SLUICE_BINARY, sluice_program(&own)?);
         // What a user runs with: logs of every release would be measured too.
         command.env("SLUICE_LOG", "info");
@@ -142,6 +151,7 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
     match bench {
         Bench::Engine => engine::run(quick, out),
         Bench::Memory => memory::run(quick, out),
+        Bench::Scale => runtime()?.block_on(scale::run(quick, out)),
         Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
         Bench::Admission => runtime()?.block_on(admission::run(quick, out)),
         Bench::Webhook => webhook::run(quick, out),

@@ -13,13 +13,12 @@ use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 
-use crate::pod_json::{Facts, Template, namespace_name, uid};
+use crate::pod_json::{Facts, SHAPES, Stage, Template, shape};
 use crate::report::{self, Table, ms, round, say, verdict};
+use crate::{cluster_json, kernel};
 
 const PODS: u64 = 150_000;
 const NAMESPACES: u64 = 10_000;
-/// Pods of different requests; the rest share their charge with others.
-const SHAPES: u64 = 500;
 /// Of so many pods one waits.
 const GATED_ONE_IN: u64 = 10;
 /// As in the watch.
@@ -65,7 +64,7 @@ pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     say("memory: once more, every pod with another version");
     feed_pods(&mut state, &template, PODS)?;
     let churned = Held::read()?;
-    let peak = status_mib("VmHWM")?;
+    let peak = kernel::memory_mib("self", "VmHWM")?;
     anyhow::ensure!(state.index().0.len() as u64 == PODS, "the index holds {} pods", state.index().0.len());
 
     let stages = [
@@ -127,19 +126,7 @@ pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
 fn feed_namespaces(state: &mut State) -> anyhow::Result<()> {
     state.begin_namespaces();
     for number in 0..NAMESPACES {
-        let text = json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {
-                "name": namespace_name(number), "uid": uid(number + (1 << 40)), "resourceVersion": (number + 1).to_string(),
-                "creationTimestamp": "2026-01-12T08:00:00Z",
-                "labels": {
-                    "kubernetes.io/metadata.name": namespace_name(number), names::TARGET_LABEL: "true",
-                    "team": format!("team-{number:05}"), "cost-centre": "4711",
-                },
-            },
-            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
-        })
-        .to_string();
+        let text = cluster_json::namespace(number, number + 1);
         state.see_namespace(
             &serde_json::from_str::<NamespaceWire>(&text).context("decoding a namespace")?,
             NOW,
@@ -152,19 +139,13 @@ fn feed_namespaces(state: &mut State) -> anyhow::Result<()> {
 fn feed_quotas(state: &mut State) -> anyhow::Result<()> {
     state.begin_quotas();
     for number in 0..NAMESPACES {
-        // Room for all that run, and for nobody who waits.
-        let hard = json!({"pods": "13", "requests.cpu": "20", "requests.memory": "40Gi", "limits.cpu": "100", "limits.memory": "100Gi"});
-        let text = json!({
-            "apiVersion": names::API_VERSION, "kind": "ApplicationAwareResourceQuota",
-            "metadata": {
-                "name": "team-quota", "namespace": namespace_name(number), "uid": uid(number + (2 << 40)),
-                "resourceVersion": (NAMESPACES + number + 1).to_string(), "creationTimestamp": "2026-01-12T08:00:01Z",
-            },
-            "spec": {"hard": hard},
-            "status": {"hard": hard, "used": {"pods": "13", "requests.cpu": "3", "requests.memory": "3Gi", "limits.cpu": "13", "limits.memory": "5Gi"},
-                "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100"},
-        })
-        .to_string();
+        // Room for all that run, and for none that waits.
+        let status = json!({
+            "hard": cluster_json::hard(13),
+            "used": {"pods": "13", "requests.cpu": "3", "requests.memory": "3Gi", "limits.cpu": "13", "limits.memory": "5Gi"},
+            "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100",
+        });
+        let text = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));
         state.see_quota(&serde_json::from_str::<QuotaWire>(&text).context("decoding a quota")?, NOW);
     }
     state.end_quotas(NOW);
@@ -202,23 +183,14 @@ fn feed_pods(state: &mut State, template: &Template, newer: u64) -> anyhow::Resu
 
 /// A page of a list, as the client holds it before decoding.
 fn page_text(template: &Template, from: u64, newer: u64) -> String {
-    let mut text = String::with_capacity(9_500 * 500);
-    text.push_str(r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900000"},"items":["#);
-    for number in from..from + PAGE {
-        if number != from {
-            text.push(',');
-        }
-        let facts = Facts {
-            number,
-            namespace: number / (PODS / NAMESPACES),
-            version: 100_000 + number + newer,
-            shape: number.wrapping_mul(7) % SHAPES,
-            gated: number % GATED_ONE_IN == 0,
-        };
-        template.write(facts, &mut text);
-    }
-    text.push_str("]}");
-    text
+    let pods = (from..from + PAGE).map(|number| Facts {
+        number,
+        namespace: number / (PODS / NAMESPACES),
+        version: 100_000 + number + newer,
+        shape: shape(number),
+        stage: if number % GATED_ONE_IN == 0 { Stage::Gated } else { Stage::Running },
+    });
+    cluster_json::page(("v1", "Pod"), (900_000, ""), 9_500, pods, |facts, text| template.write(facts, text))
 }
 
 impl Held {
@@ -227,14 +199,9 @@ impl Held {
         tikv_jemalloc_ctl::epoch::advance().map_err(unknown)?;
         let allocated = tikv_jemalloc_ctl::stats::allocated::read().map_err(unknown)?;
         #[allow(clippy::cast_precision_loss)]
-        Ok(Self { rss_mib: status_mib("VmRSS")?, allocated_mib: allocated as f64 / f64::from(1 << 20) })
+        Ok(Self {
+            rss_mib: kernel::memory_mib("self", "VmRSS")?,
+            allocated_mib: allocated as f64 / f64::from(1 << 20),
+        })
     }
-}
-
-/// A size from `/proc/self/status`.
-fn status_mib(field: &str) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("reading /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).with_context(|| format!("/proc/self/status has no {field}"))
 }

@@ -17,8 +17,29 @@ pub struct Facts {
     pub version: u64,
     /// Which of the different shapes (requests) it has.
     pub shape: u64,
-    /// Whether it waits behind our gate.
-    pub gated: bool,
+    /// How far it has come.
+    pub stage: Stage,
+}
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits behind our gate.
+    Gated,
+    /// Its gate was removed, and it does not run yet.
+    Released,
+    /// It runs.
+    Running,
+    /// It has succeeded.
+    Ended,
+}
+
+/// Pods of different requests; the rest share their charge with others.
+pub const SHAPES: u64 = 500;
+
+/// The shape of a pod in a cluster of many: those of a namespace differ.
+pub const fn shape(number: u64) -> u64 {
+    number.wrapping_mul(7) % SHAPES
 }
 
 /// The text of a pod with gaps.
@@ -62,6 +83,17 @@ pub fn pod_name(number: u64) -> String {
     format!("storefront-backend-{:09x}-{:05x}", mix(number) & 0xf_ffff_ffff, number)
 }
 
+/// The number of the namespace of this name.
+pub fn namespace_number(name: &str) -> Option<u64> {
+    name.strip_prefix("team-")?.strip_suffix("-workloads")?.parse().ok()
+}
+
+/// The number of the pod of this name.
+pub fn pod_number(name: &str) -> Option<u64> {
+    let number = u64::from_str_radix(name.rsplit('-').next()?, 16).ok()?;
+    (pod_name(number) == name).then_some(number)
+}
+
 /// A uid in the usual form.
 pub fn uid(number: u64) -> String {
     let (a, b) = (mix(number), mix(number ^ 0x5bd1_e995_0000_0000));
@@ -83,16 +115,19 @@ fn fill(gap: &str, facts: Facts) -> String {
         "version" => facts.version.to_string(),
         "cpu" => format!("{}m", 50 + facts.shape % 25 * 10),
         "memory" => format!("{}Mi", 64 + facts.shape / 25 * 8),
-        "phase" if facts.gated => "Pending".to_owned(),
-        "phase" => "Running".to_owned(),
-        "gates" if facts.gated => format!("[{{\"name\":\"{}\"}}]", names::GATE),
+        "phase" => match facts.stage {
+            Stage::Gated | Stage::Released => "Pending".to_owned(),
+            Stage::Running => "Running".to_owned(),
+            Stage::Ended => "Succeeded".to_owned(),
+        },
+        "gates" if facts.stage == Stage::Gated => format!("[{{\"name\":\"{}\"}}]", names::GATE),
         "gates" => "[]".to_owned(),
         _ => String::new(),
     }
 }
 
 /// Spreads consecutive numbers (the finaliser of splitmix64).
-const fn mix(number: u64) -> u64 {
+pub const fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -236,14 +271,34 @@ mod tests {
 
     #[test]
     fn a_pod_is_json_of_the_promised_size_and_says_what_it_was_told() {
-        let mut text = String::new();
-        let facts = Facts { number: 7, namespace: 3, version: 99, shape: 30, gated: true };
-        Template::new().write(facts, &mut text);
+        let (template, mut text) = (Template::new(), String::new());
+        let facts = Facts { number: 7, namespace: 3, version: 99, shape: 30, stage: Stage::Gated };
+        template.write(facts, &mut text);
         let pod: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(pod["metadata"]["namespace"], "team-00003-workloads");
         assert_eq!(pod["metadata"]["uid"].as_str().unwrap().len(), 36);
         assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "100m");
         assert_eq!(pod["spec"]["schedulingGates"][0]["name"], names::GATE);
         assert!((8_300..9_300).contains(&text.len()), "{} bytes", text.len());
+        for (stage, phase) in
+            [(Stage::Released, "Pending"), (Stage::Running, "Running"), (Stage::Ended, "Succeeded")]
+        {
+            text.clear();
+            template.write(Facts { stage, ..facts }, &mut text);
+            let pod: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                (&pod["spec"]["schedulingGates"], &pod["status"]["phase"]),
+                (&json!([]), &json!(phase))
+            );
+        }
+    }
+
+    #[test]
+    fn names_tell_numbers() {
+        for number in [0, 7, 149_999, 0x12_3456] {
+            assert_eq!(pod_number(&pod_name(number)), Some(number));
+            assert_eq!(namespace_number(&namespace_name(number)), Some(number));
+        }
+        assert_eq!((pod_number("web-00007"), namespace_number("kube-system")), (None, None));
     }
 }

@@ -70,6 +70,12 @@ pub fn write(out: &Path, name: &str, value: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The last lines of a log, for messages.
+pub fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines.iter().skip(lines.len().saturating_sub(10)).copied().collect::<Vec<_>>().join("\n")
+}
+
 /// The machine: figures taken while others used it are to be read with care.
 pub fn machine() -> Value {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

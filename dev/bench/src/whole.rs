@@ -25,6 +25,21 @@ const MEMORY: &[&str] = &[
     "decode_us_per_pod",
     "first_plan_ms",
 ];
+const SCALE: &[&str] = &[
+    "namespaces",
+    "pods",
+    "waiting_pods",
+    "events_per_s",
+    "releases",
+    "quota_writes",
+    "cpu_share",
+    "lock_hold_p50_ms",
+    "lock_hold_p99_ms",
+    "rss_mib",
+    "rss_mib_started",
+    "started_s",
+    "buckets/0/count",
+];
 const WEBHOOK: &[&str] = &[
     "rate_per_s",
     "achieved_per_s",
@@ -94,6 +109,7 @@ impl Bench {
         match self {
             Self::Engine => ENGINE,
             Self::Memory => MEMORY,
+            Self::Scale => SCALE,
             Self::Webhook => WEBHOOK,
             Self::Gate => GATE,
             Self::Admission => ADMISSION,

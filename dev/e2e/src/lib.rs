@@ -9,6 +9,7 @@ pub mod installation;
 pub mod intruders;
 pub mod objects;
 pub mod probe;
+pub mod random;
 pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;

@@ -24,7 +24,7 @@ pub enum Action {
     Read(Release),
     /// Answer a question ([`State::ask`](super::State::ask)).
     Answer(Ticket, Judgement),
-    /// Write an event: on a pod why it is held, on a quota that others write its status.
+    /// Write an event: on a pod why it is held, on a quota or the configuration what has become of it.
     Tell(Tell),
 }
 
@@ -73,6 +73,8 @@ pub enum About {
     Pod(PodId),
     /// A quota.
     Quota(QuotaId),
+    /// The configuration.
+    Configuration,
 }
 
 /// See [`Action::Tell`].
@@ -80,7 +82,7 @@ pub enum About {
 pub struct Tell {
     /// What it is about.
     pub about: About,
-    /// The namespace of that object.
+    /// The namespace of that object; empty if it has none.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,

@@ -9,6 +9,7 @@ use sluice_engine::{Claim, Ledger, PodId, QuotaId};
 use sluice_index::{Gates, NamespaceId};
 
 use super::config::Moment;
+use super::metrics::Work;
 use super::run::Gate;
 use super::stage::Stage;
 use super::state::State;
@@ -64,7 +65,7 @@ pub(super) async fn audit_for_ever(gate: &Gate) -> Infallible {
 async fn audit_namespace(gate: &Gate, namespace: NamespaceId) {
     let mut place = Place::default();
     loop {
-        let found = gate.state().lock().audit(namespace, &mut place, gate.now());
+        let found = gate.locked(Work::Audit, |state, now| state.audit(namespace, &mut place, now));
         match found {
             Found::Right => return,
             Found::More => tokio::task::yield_now().await,
@@ -74,7 +75,7 @@ async fn audit_namespace(gate: &Gate, namespace: NamespaceId) {
                     ?quota,
                     "charges differed from the pods and were made anew: please report this"
                 );
-                gate.change(|_, _| ());
+                gate.change(Work::Audit, |_, _| ());
                 return;
             }
         }

@@ -130,7 +130,7 @@ impl State {
         let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
         let (namespace, name) = (std::sync::Arc::clone(&namespace.name), std::sync::Arc::clone(&quota.name));
         tracing::warn!(ns = %namespace, quota = %name, reason, %message, "quota contested");
-        self.contested.push(Tell {
+        self.announced.push(Tell {
             about: About::Quota(id),
             namespace,
             name,

@@ -18,6 +18,8 @@ pub(super) mod reasons {
     pub const STATUS_CONTESTED: &str = "StatusContested";
     /// Another removed the gate of a pod that waited for the quota.
     pub const GATE_REMOVED: &str = "GateRemoved";
+    /// Pods go without a charge because their namespaces are not targeted any more.
+    pub const NO_LONGER_TARGETED: &str = "NoLongerTargeted";
     /// The API server refuses to let the gate be removed.
     pub const REFUSED: &str = "ReleaseRefused";
 }

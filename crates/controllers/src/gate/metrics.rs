@@ -8,6 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
@@ -26,8 +27,36 @@ pub struct GateMetrics {
     audited: Counter,
     audit_differences: Counter,
     wait: Histogram,
-    decision: Histogram,
+    held: Family<[(&'static str, &'static str); 1], Histogram>,
 }
+
+/// For what the state of the gate is locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Plan,
+    Watch,
+    Settle,
+    Admit,
+    Audit,
+}
+
+impl Work {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Watch => "watch",
+            Self::Settle => "settle",
+            Self::Admit => "admit",
+            Self::Audit => "audit",
+        }
+    }
+}
+
+/// Bounds in seconds, close together around 2 ms, which is the longest that anything should take.
+const HELD: [f64; 16] = [
+    0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.000_75, 0.001, 0.001_5, 0.002, 0.002_5, 0.003, 0.004,
+    0.008, 0.016, 0.064, 0.256,
+];
 
 impl Default for GateMetrics {
     fn default() -> Self {
@@ -40,8 +69,7 @@ impl Default for GateMetrics {
             audit_differences: Counter::default(),
             // 1 ms to about 9 hours.
             wait: Histogram::new(exponential_buckets(0.001, 2.0, 25)),
-            // 1 µs to about 1 s.
-            decision: Histogram::new(exponential_buckets(0.000_001, 2.0, 20)),
+            held: Family::new_with_constructor(|| Histogram::new(HELD)),
         }
     }
 }
@@ -82,15 +110,18 @@ impl GateMetrics {
             self.wait.clone(),
         );
         registry.register_with_unit(
-            "sluice_gate_decision",
-            "Time that one round of decisions takes",
+            "sluice_gate_lock_hold",
+            "Time that the state of the gate is locked at a time, by what for",
             Unit::Seconds,
-            self.decision.clone(),
+            self.held.clone(),
         );
     }
 
-    pub(super) fn observe(&self, decision: Duration, stats: Stats) {
-        self.decision.observe(decision.as_secs_f64());
+    pub(super) fn observe_held(&self, work: Work, held: Duration) {
+        self.held.get_or_create(&[("by", work.name())]).observe(held.as_secs_f64());
+    }
+
+    pub(super) fn observe(&self, stats: Stats) {
         self.released.inc_by(stats.released);
         self.reverted.inc_by(stats.reverted);
         self.overwritten.inc_by(stats.overwritten);

@@ -168,11 +168,18 @@ impl State {
         }
     }
 
-    /// Other namespaces are targeted from now on.
-    pub fn retarget(&mut self, targeting: Targeting, now: Moment) {
+    /// Other namespaces are targeted from now on. Returns how many waiting pods may go because theirs is not.
+    pub fn retarget(&mut self, targeting: Targeting, now: Moment) -> usize {
+        let mut released = 0;
         for id in self.namespaces.retarget(targeting) {
             self.restage_gated(id, now);
+            if self.namespaces.is_targeted(id) == Some(false) {
+                let pods = self.namespaces.get(id).map_or(&[][..], |known| known.pods());
+                let goes = |pod: &&PodId| matches!(self.stage(**pod), Stage::Free { .. });
+                released += pods.iter().filter(goes).count();
+            }
         }
+        released
     }
 
     /// Whether a namespace is targeted matters to its gated pods only.

@@ -1,5 +1,6 @@
 //! From the state to the actions: whom to release, what to record, what to tell.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use sluice_engine::{Decision, PodId, QuotaId, StatusTarget, status_target};
@@ -13,6 +14,11 @@ use super::telling::News;
 
 /// How many classes of waiting pods are looked at before others get at the state: about half a millisecond's work.
 const LOOKS: usize = 256;
+/// Gates that are being removed at a time: enough for every connection, and few enough that a mass release costs no more
+/// memory than a small one.
+const RELEASES: usize = 256;
+/// Statuses that are being written at a time.
+const RECORDS: usize = 256;
 
 impl State {
     /// Decides, and says what is to be done now. Does nothing but look until [`State::lead`] was called.
@@ -24,10 +30,7 @@ impl State {
         }
         let mut actions = Vec::new();
         self.decide(now);
-        let dirty = std::mem::take(&mut self.dirty);
-        for id in dirty {
-            actions.extend(self.plan_record(id, now).map(Action::Record));
-        }
+        actions.extend(self.plan_records(now).into_iter().map(Action::Record));
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
         actions.extend(self.plan_catching_up());
@@ -41,7 +44,9 @@ impl State {
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
-        if self.leading && self.book.has_news() {
+        let has_more = !self.dirty.is_empty() && self.recording < RECORDS
+            || !self.to_release.is_empty() && self.releasing.len() < RELEASES;
+        if self.leading && (has_more || self.book.has_news()) {
             return Some(0);
         }
         let overdue = self.pods.next_overdue().map(|at| {
@@ -83,7 +88,7 @@ impl State {
             self.expire_admission(id, now);
             // A release of which nobody knows whether it was done is simply asked for again.
             if self.is_to_be_released(id) {
-                self.to_release.push(id);
+                self.to_release.push_back(id);
             }
         }
         while let Some((at, id)) = self.check_later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
@@ -112,6 +117,26 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The writes that statuses need now: of some of the quotas that may need one, in turn.
+    fn plan_records(&mut self, now: Moment) -> Vec<Record> {
+        let mut records = Vec::new();
+        for _ in 0..LOOKS {
+            if self.recording >= RECORDS {
+                break;
+            }
+            let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
+            let next = self.dirty.range(after).next().or_else(|| self.dirty.first()).copied();
+            let Some(id) = next else { break };
+            self.looked_at = id;
+            self.dirty.remove(&id);
+            if let Some(record) = self.plan_record(id, now) {
+                self.recording += 1;
+                records.push(record);
+            }
+        }
+        records
     }
 
     /// The write that a quota's status needs now, if any.
@@ -169,7 +194,7 @@ impl State {
                 Some(Stage::Assumed { awaited, serial, .. }) if *serial == decision => {
                     *awaited = awaited.saturating_sub(1);
                     if *awaited == 0 {
-                        self.to_release.push(pod);
+                        self.to_release.push_back(pod);
                     }
                 }
                 _ => self.admission_is_recorded(pod, decision),
@@ -184,7 +209,8 @@ impl State {
 
     fn plan_releases(&mut self) -> Vec<Release> {
         let mut releases = Vec::new();
-        for id in std::mem::take(&mut self.to_release) {
+        while self.releasing.len() < RELEASES {
+            let Some(id) = self.to_release.pop_front() else { break };
             if !self.is_to_be_released(id) {
                 continue;
             }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::{Api, Resource};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
-use sluice_engine::NamespacePattern;
+use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
 use sluice_kube_ext::lease::Leadership;
 use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
@@ -24,9 +24,9 @@ use super::admitted::{Asked, Change, Judgement, Ticket, UNSEEN};
 use super::apply::Apply;
 use super::audit::audit_for_ever;
 use super::config::{GateConfig, Moment};
-use super::metrics::GateMetrics;
+use super::metrics::{GateMetrics, Work};
 use super::state::State;
-use super::targeting::{Selectors, take_selector, targeting};
+use super::targeting::{Configurations, take, targeting, tell_released};
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -51,7 +51,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Gate {
     state: Arc<Mutex<State>>,
-    config: Arc<GateConfig>,
+    config: Arc<RwLock<GateConfig>>,
     news: Arc<Notify>,
     epoch: Instant,
     metrics: GateMetrics,
@@ -83,9 +83,9 @@ impl Gate {
     #[must_use]
     pub fn new(config: GateConfig, exempt: &[NamespacePattern], metrics: GateMetrics) -> Self {
         let exempt: Arc<[NamespacePattern]> = exempt.into();
-        let targeting = targeting(&Selectors::new(), &exempt);
+        let targeting = targeting(&Configurations::new(), &exempt);
         Self {
-            config: Arc::new(config.clone()),
+            config: Arc::new(RwLock::new(config.clone())),
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
             epoch: Instant::now(),
@@ -115,7 +115,7 @@ impl Gate {
 
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
     pub async fn admit(&self, before: &PodWire, after: &PodWire, dry_run: bool) -> Judgement {
-        let change = Change::read(before, after, dry_run, &self.config, self.now());
+        let change = Change::read(before, after, dry_run, &self.config.read(), self.now());
         let judgement = self.admit_as_seen(&change).await;
         if judgement != UNSEEN {
             return judgement;
@@ -130,16 +130,17 @@ impl Gate {
     }
 
     async fn admit_as_seen(&self, change: &Change) -> Judgement {
-        let (ticket, answer) = {
-            let mut state = self.state.lock();
-            match state.ask(change, self.now()) {
-                Asked::Judged(judgement) => return judgement,
-                Asked::Recording(ticket) => {
-                    let (sender, answer) = oneshot::channel();
-                    self.asking.lock().insert(ticket, sender);
-                    (ticket, answer)
-                }
+        let asked = self.locked(Work::Admit, |state, now| match state.ask(change, now) {
+            Asked::Judged(judgement) => Err(judgement),
+            Asked::Recording(ticket) => {
+                let (sender, answer) = oneshot::channel();
+                self.asking.lock().insert(ticket, sender);
+                Ok((ticket, answer))
             }
+        });
+        let (ticket, answer) = match asked {
+            Ok(recording) => recording,
+            Err(judgement) => return judgement,
         };
         self.news.notify_one();
         match timeout(RECORDED_IN, answer).await {
@@ -167,11 +168,35 @@ impl Gate {
         }
     }
 
-    /// Changes the state, and has it decide.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, Moment) -> T) -> T {
-        let made = change(&mut self.state.lock(), self.now());
-        self.news.notify_one();
+    /// Has the state locked for this work, and measures how long.
+    pub(super) fn locked<T>(&self, work: Work, run: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let mut state = self.state.lock();
+        let begin = Instant::now();
+        let made = run(&mut state, self.now());
+        drop(state);
+        self.metrics.observe_held(work, begin.elapsed());
         made
+    }
+
+    /// Changes the state, and has it decide.
+    pub(super) fn change(&self, work: Work, change: impl FnOnce(&mut State, Moment)) {
+        self.locked(work, change);
+        self.news.notify_one();
+    }
+
+    /// Charges by these rules, and by others when they change: then all pods are listed and read again.
+    pub async fn follow_rules(self, mut rules: latest::Receiver<ChargeRules>, cancel: CancellationToken) {
+        let follow = async {
+            while rules.changed().await.is_ok() {
+                let now = *rules.borrow_and_update();
+                self.config.write().rules = now;
+                self.change(Work::Watch, |state, _| state.charge_by(now));
+                self.caches.pods.list_again().await;
+            }
+        };
+        cancel.run_until_cancelled(follow).await;
+        // The process goes on with the last rules.
+        cancel.cancelled().await;
     }
 
     /// Keeps the state like the cluster until `cancel`. Every replica does that, leader or not.
@@ -207,7 +232,7 @@ impl Gate {
                     Delta::Deleted(quota) => state.lose_watched_quota(&quota, now),
                 },
             );
-        let mut selectors = Selectors::new();
+        let mut known = Configurations::new();
         let exempt = Arc::clone(&self.exempt);
         let configurations = self.follow::<AaqWire>(
             &client,
@@ -215,9 +240,10 @@ impl Gate {
             &cancel,
             move |state, delta, now| {
                 let complete = !matches!(delta, Delta::ListBegin | Delta::Listed(_));
-                take_selector(&mut selectors, delta);
+                take(&mut known, delta);
                 if complete {
-                    state.retarget(targeting(&selectors, &exempt), now);
+                    let released = state.retarget(targeting(&known, &exempt), now);
+                    tell_released(state, &known, released);
                 }
             },
         );
@@ -233,7 +259,7 @@ impl Gate {
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let sink = |delta| self.change(|state, now| see(state, delta, now));
+        let sink = |delta| self.change(Work::Watch, |state, now| see(state, delta, now));
         watch(Api::<K>::all(client.clone()), WatchOptions::default(), sink, health.clone(), cancel.clone())
             .await;
         // The end of the first list is what the decisions wait for.
@@ -275,7 +301,7 @@ impl Gate {
                     () = self.catch_up(&apply) => {}
                 }
                 led = true;
-                self.change(State::lead);
+                self.change(Work::Plan, State::lead);
                 tracing::info!(held = self.state.lock().held(), "deciding");
             }
             for action in self.plan() {
@@ -293,7 +319,7 @@ impl Gate {
                         action => apply.execute(action).await,
                     };
                     if let Some(outcome) = outcome {
-                        gate.change(|state, now| state.settle(outcome, now));
+                        gate.change(Work::Settle, |state, now| state.settle(outcome, now));
                     }
                 });
             }
@@ -338,12 +364,9 @@ impl Gate {
     }
 
     fn plan(&self) -> Vec<super::Action> {
-        let begin = Instant::now();
-        let mut state = self.state.lock();
-        let actions = state.plan(self.now());
-        let stats = std::mem::take(&mut state.stats);
-        drop(state);
-        self.metrics.observe(begin.elapsed(), stats);
+        let (actions, stats) =
+            self.locked(Work::Plan, |state, now| (state.plan(now), std::mem::take(&mut state.stats)));
+        self.metrics.observe(stats);
         actions
     }
 }

@@ -31,6 +31,7 @@ impl State {
     }
 
     fn settle_record(&mut self, id: QuotaId, uid: &Uid, answer: Answer<QuotaWire>, now: Moment) {
+        self.recording = self.recording.saturating_sub(1);
         if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
             return;
         }
@@ -201,7 +202,7 @@ impl State {
                     let same = self.pods.get(pod).is_some_and(|record| record.uid == uid);
                     if same && matches!(self.stage(pod), Stage::Free { cleared: false }) {
                         self.set_stage(pod, Stage::Free { cleared: true });
-                        self.to_release.push(pod);
+                        self.to_release.push_back(pod);
                     }
                 }
                 // Pods that came after the question was asked.

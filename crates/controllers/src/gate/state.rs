@@ -3,10 +3,10 @@
 //! [`super::observe`] feeds it, [`super::plan`] asks it what to do, [`super::settle`] tells it what became of
 //! that.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use sluice_engine::{Book, Charge, Claim, PodId, QuotaId, ScopeFacts, Uid};
+use sluice_engine::{Book, Charge, ChargeRules, Claim, PodId, QuotaId, ScopeFacts, Uid};
 use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, push_tightly};
 use smallvec::SmallVec;
 
@@ -69,12 +69,16 @@ pub struct State {
     pub(super) confirmations: Confirmations,
     /// Quotas whose status may have to be written.
     pub(super) dirty: BTreeSet<QuotaId>,
+    /// The last of them that was looked at.
+    pub(super) looked_at: QuotaId,
+    /// Writes of statuses that were not answered yet.
+    pub(super) recording: usize,
     /// Quotas to look at again at a moment (milliseconds).
     pub(super) quota_later: BTreeSet<(u64, QuotaId)>,
     /// Pods to look at again at a moment (milliseconds).
     pub(super) pod_later: BTreeSet<(u64, PodId)>,
     /// Pods whose gate is to be removed now.
-    pub(super) to_release: Vec<PodId>,
+    pub(super) to_release: VecDeque<PodId>,
     /// Pods whose gate is being removed.
     pub(super) releasing: HashSet<PodId>,
     /// Namespaces whose quotas have to be read before pods may go without a charge.
@@ -85,8 +89,8 @@ pub struct State {
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
     /// What pods were told, and who has news.
     pub(super) telling: Telling,
-    /// What is told of quotas that others write too.
-    pub(super) contested: Vec<Tell>,
+    /// What is told of other things than pods.
+    pub(super) announced: Vec<Tell>,
     /// Updates of pods that are being admitted.
     pub(super) admissions: Admissions,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
@@ -116,16 +120,18 @@ impl State {
             unseen: Unseen::default(),
             confirmations: Confirmations::default(),
             dirty: BTreeSet::new(),
+            looked_at: QuotaId(0),
+            recording: 0,
             quota_later: BTreeSet::new(),
             pod_later: BTreeSet::new(),
-            to_release: Vec::new(),
+            to_release: VecDeque::new(),
             releasing: HashSet::new(),
             to_check: BTreeSet::new(),
             checking: HashMap::new(),
             check_failures: HashMap::new(),
             check_later: BTreeSet::new(),
             telling: Telling::default(),
-            contested: Vec::new(),
+            announced: Vec::new(),
             admissions: Admissions::default(),
             quota_lists: HashSet::new(),
             next_serial: 0,
@@ -151,6 +157,11 @@ impl State {
         for id in self.seen_ms.keys() {
             self.telling.news(*id, now);
         }
+    }
+
+    /// From now on pods are read by these rules; those that are known have to be seen again.
+    pub fn charge_by(&mut self, rules: ChargeRules) {
+        self.config.rules = rules;
     }
 
     /// Whether anything that was started is not answered yet.
@@ -276,7 +287,7 @@ impl State {
             return Stage::Stuck(Stuck::BackingOff);
         }
         if !is_targeted {
-            self.to_release.push(id);
+            self.to_release.push_back(id);
             return Stage::Free { cleared: true };
         }
         if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {

@@ -6,41 +6,69 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::core::{Expression, Selector};
 use sluice_api::names;
-use sluice_engine::{FieldError, NamespacePattern};
+use sluice_engine::{FieldError, NamespacePattern, Uid};
 use sluice_index::wire::AaqWire;
 use sluice_index::{Targeting, read_selector};
 use sluice_kube_ext::watch::Delta;
 
-/// The selectors of all configurations, by age and name.
-pub(super) type Selectors = BTreeMap<(Option<Timestamp>, String), Option<Selector>>;
+use super::state::State;
+
+/// All configurations, by age and name.
+pub(super) type Configurations = BTreeMap<(Option<Timestamp>, String), Configuration>;
+
+/// What matters of a configuration.
+pub(super) struct Configuration {
+    uid: Uid,
+    /// `None`: the default label.
+    selector: Option<Selector>,
+}
 
 /// A configuration was seen.
-pub(super) fn take_selector(selectors: &mut Selectors, delta: Delta<AaqWire>) {
+pub(super) fn take(configurations: &mut Configurations, delta: Delta<AaqWire>) {
     let key = |aaq: &AaqWire| {
         let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, aaq.metadata.name.clone().unwrap_or_default())
     };
     match delta {
-        Delta::ListBegin => selectors.clear(),
+        Delta::ListBegin => configurations.clear(),
         Delta::ListEnd => {}
         Delta::Listed(aaq) | Delta::Applied(aaq) => {
             let key = key(&aaq);
+            let uid = Uid::parse(aaq.metadata.uid.as_deref().unwrap_or_default());
             let selector = aaq
                 .spec
                 .namespace_selector
                 .map(|selector| read_selector("spec.namespaceSelector", selector).unwrap_or_else(unreadable));
-            selectors.insert(key, selector);
+            configurations.insert(key, Configuration { uid, selector });
         }
         Delta::Deleted(aaq) => {
-            selectors.remove(&key(&aaq));
+            configurations.remove(&key(&aaq));
         }
     }
 }
 
 /// The configuration that counts is the oldest, as for the webhook configurations; there should be only one.
-pub(super) fn targeting(selectors: &Selectors, exempt: &Arc<[NamespacePattern]>) -> Targeting {
-    let selector = selectors.values().next().cloned().flatten().unwrap_or_else(default_selector);
-    Targeting::new(selector, Arc::clone(exempt))
+pub(super) fn targeting(configurations: &Configurations, exempt: &Arc<[NamespacePattern]>) -> Targeting {
+    let selector = configurations.values().next().and_then(|one| one.selector.clone());
+    Targeting::new(selector.unwrap_or_else(default_selector), Arc::clone(exempt))
+}
+
+/// Waiting pods of namespaces that are no longer targeted go without a charge: a person who did not mean that reads it here.
+/// After [`State::retarget`], with what it returned.
+pub(super) fn tell_released(state: &mut State, configurations: &Configurations, released: usize) {
+    if released == 0 {
+        return;
+    }
+    tracing::warn!(
+        pods = released,
+        "namespaces are no longer targeted, their waiting pods go without a charge"
+    );
+    if let Some(((_, name), configuration)) = configurations.first_key_value() {
+        let message = format!(
+            "spec.namespaceSelector targets fewer namespaces than before: {released} pods that waited there go without a charge"
+        );
+        state.tell_of_configuration(name, configuration.uid.clone(), message);
+    }
 }
 
 fn default_selector() -> Selector {
@@ -69,13 +97,13 @@ mod tests {
 
     /// Whether a namespace with the default label and one with `team: a` are targeted.
     fn targeted(specs: &[Value]) -> (bool, bool) {
-        let mut selectors = Selectors::new();
+        let mut configurations = Configurations::new();
         for (age, spec) in specs.iter().enumerate() {
             let metadata = json!({ "name": format!("aaq-{age}"), "creationTimestamp": format!("2026-01-01T00:00:0{age}Z") });
             let aaq = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
-            take_selector(&mut selectors, Delta::Applied(aaq));
+            take(&mut configurations, Delta::Applied(aaq));
         }
-        let mut namespaces = Namespaces::new(targeting(&selectors, &[].into()));
+        let mut namespaces = Namespaces::new(targeting(&configurations, &[].into()));
         let labelled = |name: &str, key: &str| {
             namespaces.upsert(name, BTreeMap::from([(key.to_owned(), "a".to_owned())]), false);
             namespaces.is_targeted(namespaces.id(name).unwrap()).unwrap()

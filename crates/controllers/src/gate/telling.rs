@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use sluice_engine::{ClassId, PodId, Uid};
 
@@ -117,7 +118,7 @@ impl State {
 
     /// What is told now.
     pub(super) fn plan_tells(&mut self, now: Moment) -> Vec<Tell> {
-        let mut tells = std::mem::take(&mut self.contested);
+        let mut tells = std::mem::take(&mut self.announced);
         for _ in 0..LOOKS {
             let Some(id) = self.telling.take_due(now) else { break };
             let words = self.words_for(id);
@@ -155,6 +156,21 @@ impl State {
             told.words = 0;
             let due_ms = now.mono_ms + backoff_ms(FAILED_MS, told.failures);
             self.telling.later(id, due_ms);
+        }
+    }
+
+    /// The configuration has done something that a person should know.
+    pub(super) fn tell_of_configuration(&mut self, name: &str, uid: Uid, message: String) {
+        if self.leading {
+            let (about, reason) = (About::Configuration, reasons::NO_LONGER_TARGETED);
+            self.announced.push(Tell {
+                about,
+                namespace: Arc::from(""),
+                name: name.into(),
+                uid,
+                reason,
+                message,
+            });
         }
     }
 

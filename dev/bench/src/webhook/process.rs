@@ -1,7 +1,7 @@
 //! The webhook process, pinned to a core of its own.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use sluice_testbed::{Program, ports, wait};
 
 use super::load::{self, Measured, Target};
 use super::reviews::Body;
-use super::stub::StubApiServer;
+use crate::fake_api::{FakeApiServer, Size};
+use crate::kernel;
+use crate::report::tail;
 
 /// Which cores the server and the client run on.
 #[derive(Debug)]
@@ -67,7 +69,7 @@ pub(super) struct Server {
     program: Program,
     pub(super) target: Target,
     pub(super) admin: String,
-    _stub: StubApiServer,
+    _api_server: FakeApiServer,
     _files: tempfile::TempDir,
 }
 
@@ -79,9 +81,10 @@ impl Server {
         let signed = rcgen::generate_simple_self_signed([load::SERVER_NAME.to_owned()])?;
         std::fs::write(&cert, signed.cert.pem())?;
         std::fs::write(&key, signed.signing_key.serialize_pem())?;
-        let kubeconfig = files.path().join("kubeconfig");
-        let stub = StubApiServer::start().await?;
-        std::fs::write(&kubeconfig, stub.kubeconfig())?;
+        // Verdicts on pods need no objects. But the webhook asks for a version before it serves, and would try its watches
+        // again and again if they were not answered.
+        let api_server = FakeApiServer::start(Size::default()).await?;
+        let kubeconfig = api_server.write_kubeconfig(files.path())?;
         let (address, admin) =
             (format!("127.0.0.1:{}", ports::free()?), format!("127.0.0.1:{}", ports::free()?));
         let (exe, mut args) = cores.command(sluice_e2e::build::sluice()?);
@@ -104,7 +107,7 @@ impl Server {
         let ready = wait::eventually(Duration::from_secs(20), probe, "the webhook to be ready").await;
         ready.with_context(|| format!("log of the webhook:\n{}", program.log()))?;
         let target = Target::new(&address, signed.cert.der())?;
-        Ok(Self { program, target, admin, _stub: stub, _files: files })
+        Ok(Self { program, target, admin, _api_server: api_server, _files: files })
     }
 
     pub(super) async fn load(
@@ -132,25 +135,11 @@ impl Server {
 
     /// What the process has in memory now, in MiB.
     pub(super) fn rss_mib(&self) -> anyhow::Result<f64> {
-        let path = format!("/proc/{}/status", self.program.pid());
-        let status = std::fs::read_to_string(Path::new(&path)).with_context(|| format!("reading {path}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib: f64 = line.and_then(|rest| rest.split_whitespace().next()).context("no VmRSS")?.parse()?;
-        Ok(kib / 1024.0)
+        kernel::memory_mib(self.program.pid(), "VmRSS")
     }
 
     /// CPU time the process has used.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        let path = format!("/proc/{}/stat", self.program.pid());
-        let stat = std::fs::read_to_string(Path::new(&path)).with_context(|| format!("reading {path}"))?;
-        // User and system time are the 14th and 15th field; the second one may hold spaces and ends with ')'.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 10))
+        kernel::cpu(self.program.pid())
     }
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines.iter().skip(lines.len().saturating_sub(10)).copied().collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::pod_json::{Facts, Template};
+use crate::pod_json::{Facts, Stage, Template};
 
 const CREATOR: &str = "system:serviceaccount:kube-system:replicaset-controller";
 
@@ -37,7 +37,8 @@ pub(super) fn all() -> anyhow::Result<Vec<Body>> {
 
 fn pod() -> anyhow::Result<Value> {
     let mut text = String::new();
-    Template::new().write(Facts { number: 1, namespace: 1, version: 1, shape: 1, gated: true }, &mut text);
+    let facts = Facts { number: 1, namespace: 1, version: 1, shape: 1, stage: Stage::Gated };
+    Template::new().write(facts, &mut text);
     serde_json::from_str(&text).context("the template of a pod is no JSON")
 }
 

@@ -6,7 +6,6 @@
 
 mod natives;
 mod quantities;
-mod random;
 mod report;
 mod resize;
 mod server;
@@ -18,10 +17,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use random::Random;
 use report::Report;
 use serde_json::{Value, json};
 use server::Server;
+use sluice_e2e::random::{self, Random};
 use sluice_testbed::{Bed, BedOptions, wait};
 use team::Team;
 

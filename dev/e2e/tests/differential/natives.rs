@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use sluice_e2e::random::Random;
 use sluice_engine::pod::{Container, Resources, constraints};
 use sluice_engine::quantity::NANOS_PER_UNIT;
 use sluice_engine::quota_spec::compile;
@@ -15,7 +16,6 @@ use sluice_engine::{
 use sluice_index::wire::{ContainerWire, PodWire, ResourcesWire};
 
 use crate::quantities::exact_text;
-use crate::random::Random;
 use crate::server::{Server, amounts};
 
 /// Keys with a typical amount of a pod, in nano-units.

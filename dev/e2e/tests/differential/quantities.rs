@@ -1,9 +1,9 @@
 //! Texts of quantities: legal, exotic and wrong ones.
 
+use sluice_e2e::random::Random;
 use sluice_engine::Quantity;
 use sluice_engine::quantity::{NANOS_PER_UNIT, QuantityError};
 
-use crate::random::Random;
 use crate::report::Report;
 use crate::server::Server;
 

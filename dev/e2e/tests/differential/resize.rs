@@ -1,12 +1,12 @@
 //! In-place resizes, of pods of which a node has reported what is in force.
 
 use serde_json::{Map, Value, json};
+use sluice_e2e::random::Random;
 use sluice_engine::Quantity;
 use sluice_engine::quantity::NANOS_PER_UNIT;
 
 use crate::natives::predict;
 use crate::quantities::exact_text;
-use crate::random::Random;
 use crate::team::{Seen, Team, increase};
 
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];

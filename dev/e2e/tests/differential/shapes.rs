@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use sluice_e2e::random::Random;
 use sluice_engine::quantity::NANOS_PER_UNIT;
 
 use crate::quantities::exact_text;
-use crate::random::Random;
 
 pub const PRIORITY_CLASSES: [&str; 3] = ["low", "middle", "high"];
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use sluice_e2e::random::Random;
 use sluice_engine::quota_spec::{FieldError, validate};
 use sluice_engine::{Amount, Quantity, RawQuotaSpec, ScopeRequirementText};
 
 use crate::quantities::{any_text, echo_difference, is_beyond_our_limits, mostly_legal_text, stored};
-use crate::random::Random;
 use crate::report::Report;
 use crate::server::{Answer, Server};
 

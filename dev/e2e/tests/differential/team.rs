@@ -1,6 +1,7 @@
 //! A namespace with native quotas: what the server makes of pods in it against what the engine says.
 
 use serde_json::{Value, json};
+use sluice_e2e::random::Random;
 use sluice_engine::ledger::Claim;
 use sluice_engine::{Amount, Charge, ScopeFacts};
 use sluice_index::PodFacts;
@@ -8,7 +9,6 @@ use sluice_index::wire::PodWire;
 use sluice_testbed::Bed;
 
 use crate::natives::{Native, Room, Verdict, predict, read_excesses};
-use crate::random::Random;
 use crate::report::Report;
 use crate::server::{Answer, Refusal, Server};
 use crate::{resize, shapes};

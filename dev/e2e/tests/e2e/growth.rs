@@ -1,5 +1,7 @@
 //! What pods without gates come to take more is charged before it is let in.
 
+mod denied_elsewhere;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use crate::context::{SOON, Team, used_of};
 
 /// A control plane on which no pod is ever started: a node that does not report what its containers have, as the simulated
 /// ones do not, may not be asked to resize them.
-async fn pending() -> &'static Bed {
+pub async fn pending() -> &'static Bed {
     static SHARED: OnceCell<Shared> = OnceCell::const_new();
     let start = || async {
         let bed: &'static Bed = Box::leak(Box::new(bed().await));
@@ -41,7 +43,7 @@ fn resources(requests: &[(&str, &str)]) -> Value {
 
 impl Team {
     /// Whose client tries nothing again by itself.
-    async fn plain(bed: &Bed, prefix: &str) -> Self {
+    pub async fn plain(bed: &Bed, prefix: &str) -> Self {
         let mut team = Self::on(bed, prefix).await;
         let kubeconfig = Some(bed.admin_kubeconfig().to_owned());
         team.client = connect(&ClientOptions { kubeconfig, ..ClientOptions::default() }).await.unwrap();
@@ -54,6 +56,15 @@ impl Team {
         let patch = Patch::Strategic(resources(requests));
         let answer: kube::Result<Pod> = self.pods.patch_subresource("resize", name, &params, &patch).await;
         refusal(answer)
+    }
+
+    /// As [`Self::resize`], asked again until there was time to decide, as clients do by themselves after 429.
+    async fn decided(&self, name: &str, requests: &[(&str, &str)]) -> Refusal {
+        let decided = || async {
+            let answer = self.resize(name, requests, false).await;
+            (!answer.as_ref().is_some_and(is_late)).then_some(answer)
+        };
+        wait::eventually(4 * SOON, decided, "a resize to be decided").await.unwrap()
     }
 
     async fn running(&self, name: &str, requests: &[(&str, &str)]) {
@@ -85,6 +96,11 @@ fn refusal<T>(answer: kube::Result<T>) -> Refusal {
         Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
         Err(error) => panic!("no answer: {error}"),
     }
+}
+
+/// As on a busy machine.
+fn is_late((code, words): &(u16, String)) -> bool {
+    *code == 429 || (*code == 500 && words.ends_with("context deadline exceeded"))
 }
 
 /// By `growth.quota.sluice.dev`, in these words.
@@ -178,18 +194,7 @@ async fn five_hundred_resizes_at_once() {
     .unwrap();
     let resizes = (0..PODS).map(|n| {
         let team = &team;
-        async move {
-            loop {
-                let answer = team.resize(&format!("p{n}"), &[("cpu", "11m")], false).await;
-                // As on a busy machine some are told to do; the client itself tries again after 429.
-                let late = |(code, words): &(u16, String)| {
-                    *code == 500 && words.ends_with("context deadline exceeded")
-                };
-                if !answer.as_ref().is_some_and(late) {
-                    return answer;
-                }
-            }
-        }
+        async move { team.decided(&format!("p{n}"), &[("cpu", "11m")]).await }
     });
     let answers: Vec<Refusal> = futures::stream::iter(resizes).buffer_unordered(PODS).collect().await;
     let done = answers.iter().filter(|answer| answer.is_none()).count();

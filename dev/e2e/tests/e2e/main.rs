@@ -10,6 +10,7 @@ mod certificates;
 mod context;
 mod gate;
 mod growth;
+mod growth_differential;
 mod install;
 mod metrics;
 mod mtq_lock;

@@ -127,8 +127,8 @@ async fn held_and_released_pods_are_counted() {
         "sluice_releases_total",
         "sluice_gate_wait_seconds_count",
         "sluice_gate_wait_seconds_bucket",
-        "sluice_gate_decision_seconds_count",
-        "sluice_gate_decision_seconds_bucket",
+        "sluice_gate_lock_hold_seconds_count",
+        "sluice_gate_lock_hold_seconds_bucket",
     ] {
         let was = before.sum(name, &[]).unwrap_or_default();
         let grown = |samples: &Samples| samples.sum(name, &[]).is_some_and(|is| is > was);

@@ -1,11 +1,13 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
 mod audit;
+mod bounded;
 mod contest;
 mod end;
 mod protocol;
 mod refused;
 mod resizes;
+mod rules;
 mod scrape;
 mod server;
 mod step;

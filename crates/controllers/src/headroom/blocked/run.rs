@@ -31,7 +31,7 @@ pub struct BlockedMigrations {
     state: Arc<Mutex<State>>,
     headroom: Arc<Headroom>,
     sources: Sources,
-    rules: ChargeRules,
+    rules: latest::Receiver<ChargeRules>,
     tell: Arc<dyn Fn(Tell) + Send + Sync>,
     settled: Arc<Notify>,
     epoch: Instant,
@@ -46,7 +46,7 @@ impl BlockedMigrations {
         config: BlockedConfig,
         headroom: Arc<Headroom>,
         (sources, metrics): (Sources, BlockedMetrics),
-        rules: ChargeRules,
+        rules: latest::Receiver<ChargeRules>,
         tell: impl Fn(Tell) + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -178,7 +178,8 @@ impl BlockedMigrations {
         let pods = pods.inspect_err(|error| {
             tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
         });
-        let needs = pods.ok()?.into_iter().filter_map(|pod| sluice_index::need_of(&pod, self.rules).ok());
+        let rules = *self.rules.borrow();
+        let needs = pods.ok()?.into_iter().filter_map(|pod| sluice_index::need_of(&pod, rules).ok());
         // Hot-plug and other helpers carry the label too; the launcher is the largest.
         Some(needs.max_by_key(|need| need.charge.get(&Resource::Memory)))
     }

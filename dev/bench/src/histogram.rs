@@ -12,12 +12,20 @@ pub(super) struct Histogram(BTreeMap<u64, u64>);
 impl Histogram {
     /// The sum over all label values of the histogram `name`.
     pub(super) fn read(text: &str, name: &str) -> anyhow::Result<Self> {
+        Self::read_with(text, name, "")
+    }
+
+    /// The sum over the label values of the histogram `name` whose labels contain the text `with`.
+    pub(super) fn read_with(text: &str, name: &str, with: &str) -> anyhow::Result<Self> {
         let mut cumulative: BTreeMap<u64, u64> = BTreeMap::new();
         for line in text.lines() {
             let Some(rest) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix("_bucket{")) else {
                 continue;
             };
-            let Some((labels, rest)) = rest.split_once('}') else { continue };
+            let Some((labels, rest)) = rest.split_once('}').filter(|(labels, _)| labels.contains(with))
+            else {
+                continue;
+            };
             let Some(bound) =
                 labels.split(',').find_map(|label| label.strip_prefix("le=\"")?.strip_suffix('"'))
             else {
@@ -26,7 +34,7 @@ impl Histogram {
             let count: u64 = rest.split_whitespace().next().unwrap_or("0").parse()?;
             *cumulative.entry(nanos(bound)?).or_default() += count;
         }
-        ensure!(!cumulative.is_empty(), "the metrics have no histogram {name}");
+        ensure!(!cumulative.is_empty(), "the metrics have no histogram {name} {with}");
         let mut below = 0;
         let own = cumulative
             .into_iter()

@@ -1,4 +1,11 @@
 //! A small deterministic generator: a failure is repeated with its seed, whatever ran beside it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 /// splitmix64.
 pub struct Random(u64);
@@ -6,6 +13,7 @@ pub struct Random(u64);
 impl Random {
     /// The generator of case `index` of the suite `stream` of the run `seed`. Each case has its own, so that the
     /// order in which cases run does not matter.
+    #[must_use]
     pub fn of_case(seed: u64, stream: u64, index: usize) -> Self {
         let mut random = Self(seed ^ (stream << 56) ^ (index as u64).wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
@@ -47,6 +55,7 @@ impl Random {
 }
 
 /// `SLUICE_SEED`, or the time.
+#[must_use]
 pub fn seed() -> u64 {
     match std::env::var("SLUICE_SEED") {
         Ok(text) => text.parse().expect("SLUICE_SEED must be a whole number"),

@@ -1,0 +1,92 @@
+//! The rules of charging follow the version of the API servers, also when these are upgraded under a running process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use sluice_engine::ChargeRules;
+use sluice_kube_ext::client::ServerVersion;
+use sluice_window::Servers;
+use tokio::sync::watch::Sender;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// The versions are asked for so often, and when API servers come or go. One that is upgraded in place does neither.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Keeps `rules` those of the oldest API server: in the middle of an upgrade nothing is refused or kept by a rule that some of
+/// them do not know yet.
+pub(crate) async fn follow_versions(
+    servers: Arc<Servers>,
+    rules: Sender<ChargeRules>,
+    cancel: CancellationToken,
+) {
+    let mut changes = servers.changes();
+    let follow = async {
+        loop {
+            tokio::select! {
+                () = sleep(FRESH) => {}
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+            let peers = servers.each();
+            let versions = join_all(peers.iter().map(|peer| ServerVersion::fetch(&peer.client))).await;
+            if let Some(oldest) = versions.into_iter().flatten().min() {
+                take(oldest, &rules);
+            }
+        }
+    };
+    cancel.run_until_cancelled(follow).await;
+}
+
+fn take(version: ServerVersion, rules: &Sender<ChargeRules>) {
+    let now = ChargeRules::for_minor(version.minor);
+    let is_new = rules.send_if_modified(|rules| std::mem::replace(rules, now) != now);
+    if is_new {
+        let server = format!("{}.{}", version.major, version.minor);
+        tracing::info!(%server, "other rules of charging");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use sluice_kube_ext::client::ClientOptions;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upgrade_of_the_api_server_changes_the_rules() {
+        let minor = Arc::new(AtomicU32::new(36));
+        let served = Arc::clone(&minor);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let minor = served.load(Relaxed);
+            async move {
+                let info = serde_json::json!({
+                    "major": "1", "minor": minor.to_string(), "gitVersion": "", "gitCommit": "", "gitTreeState": "",
+                    "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+                });
+                let code = if minor == 0 { 503 } else { 200 };
+                let answer = Response::builder().status(code).body(Body::from(info.to_string().into_bytes()));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            }
+        });
+        let servers = Arc::new(Servers::new(kube::Client::new(service, "default"), ClientOptions::default()));
+        let (sender, mut rules) = watch::channel(ChargeRules::for_minor(36));
+        let following = tokio::spawn(follow_versions(servers, sender, CancellationToken::new()));
+        for (served, expected) in [(0, None), (37, Some(37)), (37, None), (34, Some(34))] {
+            minor.store(served, Relaxed);
+            let changed = tokio::time::timeout(3 * FRESH, rules.changed()).await;
+            assert_eq!(changed.is_ok(), expected.is_some(), "version {served}");
+            if let Some(minor) = expected {
+                assert!(*rules.borrow_and_update() == ChargeRules::for_minor(minor));
+            }
+        }
+        following.abort();
+    }
+}
