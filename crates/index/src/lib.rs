@@ -15,6 +15,7 @@ mod namespaces;
 mod pods;
 mod quotas;
 mod selector;
+mod shared_specs;
 mod version;
 pub mod wire;
 

@@ -9,6 +9,7 @@ use sluice_engine::status::enforced;
 use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequirementText, Uid};
 
 use crate::namespaces::{NamespaceId, Namespaces};
+use crate::shared_specs::{Keys, SharedSpecs};
 use crate::version::Version;
 use crate::wire::{QuotaConditionWire, QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
 
@@ -51,11 +52,10 @@ impl Told {
 
 impl Recorded {
     /// Reads a status.
-    #[must_use]
-    pub fn read(status: &QuotaStatusWire) -> Self {
+    fn read(status: &QuotaStatusWire, shared: &mut SharedSpecs) -> Self {
         Self {
-            hard: Quantities::read(&status.hard),
-            used: Quantities::read(&status.used),
+            hard: Quantities::read(&status.hard, shared),
+            used: Quantities::read(&status.used, shared),
             requests: status.requests.clone(),
             limits: status.limits.clone(),
             held: status.held,
@@ -67,35 +67,45 @@ impl Recorded {
 
 /// Quantities by key, sorted; small, since every quota has two of them. An absent map and an empty one are the
 /// same: nobody can tell them apart in the API either.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quantities(Box<[(Box<str>, Option<Quantity>)]>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantities {
+    keys: Keys,
+    /// `None` where the text is not a quantity.
+    amounts: Box<[Option<Quantity>]>,
+}
+
+impl Default for Quantities {
+    fn default() -> Self {
+        Self { keys: Keys::from([]), amounts: Box::default() }
+    }
+}
 
 impl Quantities {
-    fn read(texts: &ResourceTexts) -> Self {
-        let mut list: Vec<_> = texts
-            .iter()
-            .map(|(key, text)| (key.as_str().into(), Quantity::parse_json_text(&text.0).ok()))
-            .collect();
-        list.sort_by(|(a, _): &(Box<str>, _), (b, _)| a.cmp(b));
-        Self(list.into_boxed_slice())
+    fn read(texts: &ResourceTexts, shared: &mut SharedSpecs) -> Self {
+        let mut list: Vec<_> =
+            texts.iter().map(|(key, text)| (key.as_str(), Quantity::parse_json_text(&text.0).ok())).collect();
+        list.sort_by_key(|(key, _)| *key);
+        let (keys, amounts): (Vec<&str>, Vec<Option<Quantity>>) = list.into_iter().unzip();
+        Self { keys: shared.keys(keys), amounts: amounts.into_boxed_slice() }
     }
 
     /// Keys and amounts; `None` where the text is not a quantity.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Option<Quantity>)> {
-        self.0.iter().map(|(key, quantity)| (&**key, *quantity))
+        self.keys.iter().map(|key| &**key).zip(self.amounts.iter().copied())
     }
 
     /// The amount of a key, if it is there and can be read.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Quantity> {
-        let at = self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
-        self.0.get(at).and_then(|(_, quantity)| *quantity)
+        let at = self.keys.binary_search_by(|other| (**other).cmp(key)).ok()?;
+        self.amounts.get(at).copied().flatten()
     }
 
     /// Whether these are exactly the given amounts, as numbers.
     #[must_use]
     pub fn are(&self, wanted: &[(String, Quantity)]) -> bool {
-        self.0.len() == wanted.len() && wanted.iter().all(|(key, quantity)| self.get(key) == Some(*quantity))
+        self.keys.len() == wanted.len()
+            && wanted.iter().all(|(key, quantity)| self.get(key) == Some(*quantity))
     }
 }
 
@@ -142,6 +152,7 @@ pub enum QuotaSighting {
 pub struct Quotas {
     records: HashMap<QuotaId, QuotaRecord>,
     by_name: HashMap<(NamespaceId, Arc<str>), QuotaId>,
+    shared: SharedSpecs,
     next: u32,
     mark: u32,
 }
@@ -208,8 +219,9 @@ impl Quotas {
         let name = wire.metadata.name.as_deref().unwrap_or_default();
         let namespace = namespaces.intern(wire.metadata.namespace.as_deref().unwrap_or_default());
         let version = Version::parse(wire.metadata.resource_version.as_deref());
-        let fresh = compiled(&wire.spec);
-        let recorded = wire.status.as_ref().map(Recorded::read).unwrap_or_default();
+        let fresh = compiled(&wire.spec).map(|spec| self.shared.spec(spec));
+        let shared = &mut self.shared;
+        let recorded = wire.status.as_ref().map(|status| Recorded::read(status, shared)).unwrap_or_default();
         let mark = self.mark;
         let Some(id) = self.find(namespace, name) else {
             return QuotaSighting::Added(self.insert(wire, namespace, namespaces, fresh, recorded));
@@ -276,8 +288,8 @@ impl Quotas {
     }
 }
 
-fn compiled(spec: &QuotaSpecWire) -> Compiled {
-    compile(&raw_spec(spec)?).map(Arc::new).map_err(|errors| {
+fn compiled(spec: &QuotaSpecWire) -> Result<CompiledQuota, Arc<str>> {
+    compile(&raw_spec(spec)?).map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         texts.join("; ").into()
     })

@@ -43,18 +43,21 @@ impl Snapshot {
         {
             return Some(text.clone());
         }
-        // Given back before the next is made: there are never two.
-        *latest = None;
+        // Given back before the next is made: there are never two. That one is about as long, and a text that grows by
+        // doubling takes three times as much.
+        let length = latest.take().map_or(0, |(_, text)| text.len());
         let registry = Arc::clone(&self.registry);
-        let made = tokio::task::spawn_blocking(move || isolated_blocking(|| encode(&registry)));
+        let made = tokio::task::spawn_blocking(move || {
+            isolated_blocking(|| encode(&registry, length + length / 16))
+        });
         let text = made.await.ok().flatten()?;
         *latest = Some((Instant::now(), text.clone()));
         Some(text)
     }
 }
 
-fn encode(registry: &Registry) -> Option<Bytes> {
-    let mut text = String::new();
+fn encode(registry: &Registry, length: usize) -> Option<Bytes> {
+    let mut text = String::with_capacity(length);
     prometheus_client::encoding::text::encode(&mut text, registry).ok()?;
     Some(text.into())
 }

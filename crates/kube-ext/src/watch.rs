@@ -65,7 +65,7 @@ impl Default for WatchOptions {
         Self {
             labels: None,
             fields: None,
-            page_size: 500,
+            page_size: 250,
             watch_for: Duration::from_secs(280),
             request_timeout: Duration::from_secs(60),
             absent_is_empty: false,

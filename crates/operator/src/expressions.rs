@@ -60,16 +60,15 @@ pub(crate) fn mirror() -> String {
 }
 
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
-/// them without one (before Kubernetes 1.33), another deadline, or the last gate, of others, that goes.
+/// them without one (before Kubernetes 1.33), a deadline where there was none, or the last gate, of others, that goes.
 pub(crate) fn grows() -> String {
     let resources = |pod: &str, list: &str| {
         format!(
             "(has({pod}.spec.{list}) ? {pod}.spec.{list}.map(c, has(c.resources) ? [c.resources] : []) : [])"
         )
     };
-    let deadline = |pod: &str| {
-        format!("(has({pod}.spec.activeDeadlineSeconds) ? [{pod}.spec.activeDeadlineSeconds] : [])")
-    };
+    // Its length puts a pod under no other scope (`k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go`, `isTerminating`).
+    let deadline = |pod: &str| format!("has({pod}.spec.activeDeadlineSeconds)");
     let differs = [
         (resources("object", "containers"), resources("oldObject", "containers")),
         (resources("object", "initContainers"), resources("oldObject", "initContainers")),

@@ -229,6 +229,9 @@ fn bare_container(options: &InstallOptions, component: &Component) -> Value {
         }, {
             "name": "POD_IP",
             "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } },
+        }, {
+            "name": names::ALLOCATOR_VARIABLE,
+            "value": names::ALLOCATOR_SETTINGS,
         }],
         // No limit on CPU: throttling would add to the time each pod creation takes.
         "resources": {

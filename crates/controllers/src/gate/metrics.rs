@@ -148,7 +148,7 @@ struct Row {
     name: String,
     created: i64,
     held: usize,
-    /// `hard` and `used` by resource; none of a quota that cannot be read.
+    /// `hard` and `used` by resource, if they were asked for; none of a quota that cannot be read.
     amounts: [Vec<(String, Quantity)>; 2],
 }
 
@@ -157,20 +157,21 @@ impl Row {
         let (_, namespaces, quotas) = state.index();
         let quota = quotas.get(id)?;
         let namespace = namespaces.get(quota.namespace).map_or("", |namespace| &*namespace.name);
-        let amounts = match (&quota.compiled, state.book().ledger(id)) {
-            (Ok(compiled), Some(ledger)) => {
-                let target = status_target(compiled, ledger);
-                [target.hard, target.used]
-            }
-            _ => Default::default(),
-        };
         Some(Self {
             namespace: namespace.to_owned(),
             name: quota.name.to_string(),
             created: quota.created,
             held: state.book().held(id),
-            amounts,
+            amounts: Default::default(),
         })
+    }
+
+    fn with_amounts(state: &State, id: QuotaId) -> Option<Self> {
+        let row = Self::of(state, id)?;
+        let compiled = state.index().2.get(id)?.compiled.as_ref();
+        let (Ok(compiled), Some(ledger)) = (compiled, state.book().ledger(id)) else { return Some(row) };
+        let target = status_target(compiled, ledger);
+        Some(Self { amounts: [target.hard, target.used], ..row })
     }
 
     fn labels(&self) -> [(&'static str, &str); 2] {
@@ -179,29 +180,36 @@ impl Row {
 }
 
 impl QuotaCollector {
-    /// All rows. The state is locked for some of them at a time: what is shown of one quota belongs together.
-    fn rows(&self) -> Vec<Row> {
-        let ids: Vec<QuotaId> = self.0.lock().index().2.iter().map(|(id, _)| id).collect();
-        let mut rows = Vec::with_capacity(ids.len());
+    /// Shows all quotas. The state is locked for some of them at a time, and they are forgotten when they are written: what is
+    /// shown of one quota belongs together.
+    fn each(
+        &self,
+        ids: &[QuotaId],
+        of: fn(&State, QuotaId) -> Option<Row>,
+        mut show: impl FnMut(&Row) -> Result<(), std::fmt::Error>,
+    ) -> Result<(), std::fmt::Error> {
         for slice in ids.chunks(SLICE) {
-            let state = self.0.lock();
-            rows.extend(slice.iter().filter_map(|id| Row::of(&state, *id)));
+            let rows: Vec<Row> = {
+                let state = self.0.lock();
+                slice.iter().filter_map(|id| of(&state, *id)).collect()
+            };
+            rows.iter().try_for_each(&mut show)?;
         }
-        rows
+        Ok(())
     }
 }
 
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let rows = self.rows();
-        let counts = {
+        let (ids, counts) = {
             let state = self.0.lock();
             let (pods, _, quotas) = state.index();
-            [
+            let counts = [
                 ("sluice_held_pods", "Pods that are held by the gate", state.held()),
                 ("sluice_index_pods", "Pods in memory", pods.len()),
                 ("sluice_index_quotas", "Quotas in memory", quotas.len()),
-            ]
+            ];
+            (quotas.iter().map(|(id, _)| id).collect::<Vec<_>>(), counts)
         };
         let mut usage = encoder.encode_descriptor(
             "kube_application_aware_resourcequota",
@@ -209,7 +217,7 @@ impl Collector for QuotaCollector {
             None,
             MetricType::Gauge,
         )?;
-        for row in &rows {
+        self.each(&ids, Row::with_amounts, |row| {
             let [name, namespace] = row.labels();
             for (kind, list) in ["hard", "used"].into_iter().zip(&row.amounts) {
                 for (resource, quantity) in list {
@@ -223,26 +231,27 @@ impl Collector for QuotaCollector {
                     ConstGauge::new(number(*quantity)).encode(usage.encode_family(&labels)?)?;
                 }
             }
-        }
+            Ok(())
+        })?;
         let mut creation = encoder.encode_descriptor(
             "kube_application_aware_resourcequota_creation_timestamp_seconds",
             "When each ApplicationAwareResourceQuota was created, in seconds since the epoch",
             None,
             MetricType::Gauge,
         )?;
-        for row in &rows {
-            ConstGauge::new(row.created).encode(creation.encode_family(&row.labels())?)?;
-        }
+        self.each(&ids, Row::of, |row| {
+            ConstGauge::new(row.created).encode(creation.encode_family(&row.labels())?)
+        })?;
         let mut held = encoder.encode_descriptor(
             "sluice_quota_held_pods",
             "Pods that wait for room in each quota",
             None,
             MetricType::Gauge,
         )?;
-        for row in &rows {
+        self.each(&ids, Row::of, |row| {
             let count = i64::try_from(row.held).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(held.encode_family(&row.labels())?)?;
-        }
+            ConstGauge::new(count).encode(held.encode_family(&row.labels())?)
+        })?;
         for (name, help, value) in counts {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;

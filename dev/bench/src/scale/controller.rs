@@ -47,7 +47,7 @@ impl Controller {
         args.extend(["--admin-listen".into(), admin.clone().into()]);
         args.extend(["--growth-listen".into(), format!("127.0.0.1:{}", ports::free()?).into()]);
         args.extend(["--metrics-plain".into(), "--metrics-cache=0s".into()]);
-        let env: [(OsString, OsString); 0] = [];
+        let env = [(names::ALLOCATOR_VARIABLE, names::ALLOCATOR_SETTINGS)];
         let log = files.path().join("controller.log");
         let program = Program::start("controller", sluice_e2e::build::sluice()?, args, env, log)?;
         Ok(Self { program, admin, _files: files })
