@@ -43,6 +43,7 @@ pub const HEADROOM_EVERYWHERE: &[&str] = &[
     "watch quota.sluice.dev:headroompolicies",
     "create quota.sluice.dev:headroomprobes",
     "create events.k8s.io:events",
+    "get events.k8s.io:events",
     "patch events.k8s.io:events",
 ];
 
