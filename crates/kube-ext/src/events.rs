@@ -144,10 +144,10 @@ impl Recorder {
         }
     }
 
-    /// Writes a report now; true if it was written. The caller bounds how many are under way.
+    /// Writes a report now, once; true if it was written. The caller bounds how many are under way, and tries again.
     pub async fn write(&self, report: Report) -> bool {
         match &self.writer {
-            Some(writer) => writer.write(report).await,
+            Some(writer) => writer.counted(writer.put(&writer.event(report)).await),
             None => true,
         }
     }
@@ -171,7 +171,7 @@ impl EventWriter {
             tokio::select! {
                 () = cancel.cancelled() => break,
                 report = self.queue.recv() => match report {
-                    Some(report) => _ = self.writer.write(report).await,
+                    Some(report) => self.writer.write(report).await,
                     None => return cancel.cancelled().await,
                 },
             }
@@ -189,25 +189,33 @@ impl EventWriter {
 }
 
 impl Writer {
-    async fn write(&self, report: Report) -> bool {
+    /// Writes a report, and once more if the API server had too much to do.
+    async fn write(&self, report: Report) {
         let event = self.event(report);
-        let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let mut answer = put(&api, &event).await;
+        let mut answer = self.put(&event).await;
         if let Err(error) = &answer
             && let Failure::Throttled { retry_after } = classify(error)
         {
             tokio::time::sleep(retry_after.unwrap_or(THROTTLED.0).min(THROTTLED.1)).await;
-            answer = put(&api, &event).await;
+            answer = self.put(&event).await;
         }
+        self.counted(answer);
+    }
+
+    fn counted(&self, answer: kube::Result<()>) -> bool {
         match &answer {
             Ok(()) => _ = self.counts.written.inc(),
             Err(error) => {
                 self.counts.failed.inc();
-                tracing::debug!(ns = %namespace, %error, "event not written");
+                tracing::debug!(%error, "event not written");
             }
         }
         answer.is_ok()
+    }
+
+    async fn put(&self, event: &Event) -> kube::Result<()> {
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        put(&Api::namespaced(self.client.clone(), namespace), event).await
     }
 
     fn event(&self, report: Report) -> Event {

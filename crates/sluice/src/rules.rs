@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use sluice_engine::ChargeRules;
 use sluice_kube_ext::client::ServerVersion;
 use sluice_window::Servers;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const FRESH: Duration = Duration::from_secs(60);
 
 /// Keeps `rules` those of the oldest API server: in the middle of an upgrade nothing is refused or kept by a rule that some of
-/// them do not know yet.
+/// them do not know yet. Others hold when all have answered twice: behind one address there may be several API servers.
 pub(crate) async fn follow_versions(
     servers: Arc<Servers>,
     rules: Sender<ChargeRules>,
@@ -23,19 +23,28 @@ pub(crate) async fn follow_versions(
 ) {
     let mut changes = servers.changes();
     let follow = async {
+        let mut before = None;
         loop {
             tokio::select! {
                 () = sleep(FRESH) => {}
                 changed = changes.changed() => if changed.is_err() { return },
             }
-            let peers = servers.each();
-            let versions = join_all(peers.iter().map(|peer| ServerVersion::fetch(&peer.client))).await;
-            if let Some(oldest) = versions.into_iter().flatten().min() {
-                take(oldest, &rules);
+            let oldest = oldest(&servers).await;
+            if let Some(version) = oldest.filter(|_| oldest == before) {
+                take(version, &rules);
             }
+            before = oldest;
         }
     };
     cancel.run_until_cancelled(follow).await;
+}
+
+/// The version of the oldest API server, if all of them tell theirs.
+async fn oldest(servers: &Servers) -> Option<ServerVersion> {
+    let peers = servers.each();
+    let versions = try_join_all(peers.iter().map(|peer| ServerVersion::fetch(&peer.client))).await.ok()?;
+    // 0 stands for a text that is no number.
+    versions.into_iter().min().filter(|version| version.minor > 0)
 }
 
 fn take(version: ServerVersion, rules: &Sender<ChargeRules>) {

@@ -121,7 +121,7 @@ pub enum Outcome {
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::Tell`]; true if the event was written.
-    Told(About, Uid, bool),
+    Told(Tell, bool),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
 }

@@ -77,6 +77,11 @@ impl Apply {
 
     /// Executes one action; `None` if nothing comes of it.
     pub async fn execute(&self, action: Action) -> Option<Outcome> {
+        // The state bounds how many events are under way, and they keep no other request from its turn.
+        if let Action::Tell(tell) = action {
+            let is_written = self.token.is_held() && (self.tell)(tell.clone()).await;
+            return Some(Outcome::Told(tell, is_written));
+        }
         let turns = if matches!(action, Action::Release(_)) { &self.releases } else { &self.others };
         let _turn = turns.acquire().await.ok()?;
         match action {
@@ -101,13 +106,8 @@ impl Apply {
                 log(&answer, "listing quotas", &namespace, "");
                 Some(Outcome::Listed(id, answer))
             }
-            // Who has the watches and the questions does that.
-            Action::CatchUp | Action::Answer(..) => None,
-            Action::Tell(tell) => {
-                let (about, uid) = (tell.about, tell.uid.clone());
-                let is_written = self.token.is_held() && (self.tell)(tell).await;
-                Some(Outcome::Told(about, uid, is_written))
-            }
+            // Who has the watches and the questions does that; events are written above.
+            Action::CatchUp | Action::Answer(..) | Action::Tell(_) => None,
         }
     }
 

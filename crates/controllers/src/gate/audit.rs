@@ -24,12 +24,15 @@ const PODS: usize = 1_000;
 
 /// Where the audit of a namespace goes on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place(usize);
+pub struct Place {
+    pods: usize,
+    quotas: usize,
+}
 
 /// What a part of an audit found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// So far nothing, but there are more pods.
+    /// So far nothing, but there is more.
     More,
     /// The namespace is as it should be.
     Right,
@@ -83,26 +86,29 @@ async fn audit_namespace(gate: &Gate, namespace: NamespaceId) {
 }
 
 impl State {
-    /// Audits one more part of a namespace: its pods, some at a time, then its sums.
+    /// Audits one more part of a namespace: its pods, some at a time, then the sums of its quotas, one at a time.
     pub fn audit(&mut self, namespace: NamespaceId, place: &mut Place, now: Moment) -> Found {
         let Some(known) = self.namespaces.get(namespace) else { return Found::Right };
         let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
         if quotas.is_empty() {
             return Found::Right;
         }
-        if place.0 < pods {
-            let part: Vec<PodId> = known.pods().iter().skip(place.0).take(PODS).copied().collect();
-            place.0 += part.len();
+        if place.pods < pods {
+            let part: Vec<PodId> = known.pods().iter().skip(place.pods).take(PODS).copied().collect();
+            place.pods += part.len();
             let Some(wrong) = part.into_iter().find(|id| !self.is_staged_right(*id)) else {
                 return Found::More;
             };
             let pod = self.pods.get(wrong).map(|record| record.name.clone());
             return self.repair(namespace, &quotas, Found::Repaired { pod, quota: None }, now);
         }
-        self.stats.audited += u64::try_from(quotas.len()).unwrap_or(0);
-        let Some(wrong) = quotas.iter().copied().find(|id| !self.is_summed_right(*id)) else {
-            return Found::Right;
-        };
+        let Some(next) = quotas.get(place.quotas).copied() else { return Found::Right };
+        place.quotas += 1;
+        self.stats.audited += 1;
+        if self.is_summed_right(next) {
+            return Found::More;
+        }
+        let wrong = next;
         let quota = self.quotas.get(wrong).map(|record| Arc::clone(&record.name));
         self.repair(namespace, &quotas, Found::Repaired { pod: None, quota }, now)
     }
@@ -153,10 +159,10 @@ impl State {
         let mut recount = Ledger::new(enforced(compiled));
         for pod in self.namespaces.get(quota.namespace).into_iter().flat_map(|known| known.pods()) {
             match self.stage(*pod) {
-                Stage::Counted { charge, quotas } if quotas.contains(&id) => {
+                Stage::Counted { charge, quotas } if quotas.binary_search(&id).is_ok() => {
                     recount.apply(Claim::Counted, charge);
                 }
-                Stage::Assumed { charge, quotas, .. } if quotas.contains(&id) => {
+                Stage::Assumed { charge, quotas, .. } if quotas.binary_search(&id).is_ok() => {
                     recount.apply(Claim::Assumed, charge);
                 }
                 _ => {}

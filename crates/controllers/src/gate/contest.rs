@@ -21,8 +21,8 @@ const FIRST_DELAY_MS: u64 = 200;
 const OVER_MS: u64 = 600_000;
 /// A write that a release waits for is put off by no more than this (milliseconds).
 const CHARGE_AT_MOST_MS: u64 = 1_000;
-/// The field manager of application-aware-quota's own controller.
-const UPSTREAM: &str = "aaq-controller";
+/// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
+const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
 
 /// How often another has done it.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Contest {
 impl Contest {
     /// It was done once more.
     fn note(&mut self, now_ms: u64) {
-        if now_ms.saturating_sub(self.last_ms) > OVER_MS {
+        if self.is_over(now_ms) {
             self.times = 0;
         }
         self.times = self.times.saturating_add(1);
@@ -42,16 +42,20 @@ impl Contest {
     }
 
     /// The least time between two writes that nothing waits for (milliseconds).
-    pub fn delay_ms(&self) -> u64 {
+    pub fn delay_ms(&self, now: Moment) -> u64 {
         match self.times.saturating_sub(TOLERATED) {
-            0 => 0,
-            over => backoff_ms(FIRST_DELAY_MS, over),
+            over if over > 0 && !self.is_over(now.mono_ms) => backoff_ms(FIRST_DELAY_MS, over),
+            _ => 0,
         }
     }
 
     /// The least time between two writes that a release waits for (milliseconds).
-    pub fn charge_delay_ms(&self) -> u64 {
-        self.delay_ms().min(CHARGE_AT_MOST_MS)
+    pub fn charge_delay_ms(&self, now: Moment) -> u64 {
+        self.delay_ms(now).min(CHARGE_AT_MOST_MS)
+    }
+
+    fn is_over(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.last_ms) > OVER_MS
     }
 
     /// Seldom: from `first` times on at each power of two.
@@ -79,16 +83,15 @@ impl State {
         if !contest.is_told(TOLERATED) {
             return;
         }
-        let pause_s = contest.delay_ms().div_ceil(1000);
         let by = match other_writer(wire) {
-            Some(UPSTREAM) => {
-                format!("{UPSTREAM}, the controller of application-aware-quota: one of the two has to go")
+            Some(manager) if UPSTREAM.contains(&manager) => {
+                format!("{manager}, the controller of application-aware-quota: one of the two has to go")
             }
             Some(manager) => manager.to_owned(),
             None => "a client that is not known".to_owned(),
         };
         let message = format!(
-            "the status is written by another: {by}; while that goes on it is corrected every {pause_s} s at most"
+            "the status is written by another: {by}; while that goes on it is corrected ever more slowly, once a minute at last"
         );
         self.tell_of_quota(id, reasons::STATUS_CONTESTED, message);
     }
@@ -130,7 +133,7 @@ impl State {
         let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
         let (namespace, name) = (std::sync::Arc::clone(&namespace.name), std::sync::Arc::clone(&quota.name));
         tracing::warn!(ns = %namespace, quota = %name, reason, %message, "quota contested");
-        self.announced.push(Tell {
+        self.telling.announce(Tell {
             about: About::Quota(id),
             namespace,
             name,

@@ -85,8 +85,8 @@ impl State {
                 self.book.confirm(&quotas, &charge);
                 self.note_release(id, now);
                 self.set_stage(id, Stage::Counted { charge, quotas });
-                // What it takes may have changed together with the gate.
-                if !self.is_counted_as(id, &record.charge) {
+                // What it takes, and of what, may have changed together with the gate.
+                if !self.is_counted_as(id, &record) {
                     self.unstage(id, &record);
                     self.restage(id, now);
                 }
@@ -100,10 +100,14 @@ impl State {
             (Stage::Assumed { .. }, Gates::Ours) if self.releasing.contains(&id) => {}
             // Another client released it: perhaps a predecessor whose charge is being honoured.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
+                // Or this one, before there was a quota.
+                let is_ours = self.may_be_released(id, now);
                 self.unstage(id, &record);
                 let charge = Arc::clone(&record.charge);
                 let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
-                self.heed_foreign_release(&record, &quotas, now);
+                if !is_ours {
+                    self.heed_foreign_release(&record, &quotas, now);
+                }
                 self.telling.forget(id);
                 if record.unreadable.is_none() {
                     self.book.arrive(&quotas, &charge);
@@ -122,8 +126,9 @@ impl State {
         }
     }
 
-    fn is_counted_as(&self, id: PodId, charge: &sluice_engine::Charge) -> bool {
-        matches!(self.stage(id), Stage::Counted { charge: counted, .. } if **counted == *charge)
+    fn is_counted_as(&mut self, id: PodId, record: &PodRecord) -> bool {
+        let matching = self.matching_quotas(record.namespace, &record.scope_facts);
+        matches!(self.stage(id), Stage::Counted { charge, quotas } if *charge == record.charge && *quotas == matching)
     }
 
     fn note_release(&mut self, id: PodId, now: Moment) {

@@ -56,7 +56,7 @@ impl State {
             self.quota_later.first().map(|(at, _)| *at),
             self.pod_later.first().map(|(at, _)| *at),
             self.check_later.first().map(|(at, _)| *at),
-            self.telling.next_due_ms().filter(|_| self.leading),
+            self.telling.next_due_ms(now).filter(|_| self.leading),
             overdue,
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
@@ -157,9 +157,9 @@ impl State {
             return None;
         }
         let spacing = if !writing.pending.is_empty() {
-            self.config.charge_spacing_ms.max(writing.contest.charge_delay_ms())
+            self.config.charge_spacing_ms.max(writing.contest.charge_delay_ms(now))
         } else {
-            self.config.status_spacing_ms.max(writing.contest.delay_ms())
+            self.config.status_spacing_ms.max(writing.contest.delay_ms(now))
         };
         let due = writing.last_ms.map_or(0, |last| last + spacing).max(writing.not_before_ms);
         if due > now.mono_ms {

@@ -275,6 +275,8 @@ impl Gate {
         cancel: CancellationToken,
     ) {
         let mut requests = JoinSet::new();
+        // Nothing waits for these: a stopping leader leaves them.
+        let mut events = JoinSet::new();
         let audits = audit_for_ever(&self);
         tokio::pin!(audits);
         let mut led = false;
@@ -295,6 +297,7 @@ impl Gate {
                 never = &mut audits => match never {},
             }
             while requests.try_join_next().is_some() {}
+            while events.try_join_next().is_some() {}
             if leadership.borrow().is_leading() && !led {
                 tokio::select! {
                     () = cancel.cancelled() => break,
@@ -310,7 +313,8 @@ impl Gate {
                     continue;
                 }
                 let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
-                requests.spawn(async move {
+                let tasks = if matches!(action, Action::Tell(_)) { &mut events } else { &mut requests };
+                tasks.spawn(async move {
                     let outcome = match action {
                         Action::CatchUp => {
                             let caught_up = cancel.run_until_cancelled(gate.pods_catch_up(&apply)).await;

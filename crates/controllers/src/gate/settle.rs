@@ -25,7 +25,7 @@ impl State {
             Outcome::Released(pod, uid, answer) => self.settle_release(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.settle_check(namespace, answer, now),
             Outcome::Read(pod, uid, answer) => self.settle_read(pod, &uid, answer, now),
-            Outcome::Told(about, uid, is_written) => self.settle_tell(about, &uid, is_written, now),
+            Outcome::Told(tell, is_written) => self.settle_tell(tell, is_written, now),
             Outcome::CaughtUp => self.settle_catching_up(),
         }
     }
@@ -45,6 +45,7 @@ impl State {
                 self.dirty.insert(id);
             }
             Answer::Stale(wire) => {
+                writing.failures = 0;
                 // The limits may be others now: whatever was not charged is decided on again.
                 let mut undone = charged;
                 undone.append(&mut writing.pending);
@@ -115,9 +116,15 @@ impl State {
         if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
             return;
         }
+        if let Answer::Done(wire) = answer {
+            // What is seen now is our own release.
+            self.see_pod(&wire, now);
+            self.releasing.remove(&id);
+            return;
+        }
         self.releasing.remove(&id);
         match answer {
-            Answer::Done(wire) => self.see_pod(&wire, now),
+            Answer::Done(_) => {}
             Answer::Stale(Some(wire)) => {
                 self.see_pod(&wire, now);
                 // Not the version that was decided on: decide on this one. The first time at once.

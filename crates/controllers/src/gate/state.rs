@@ -10,7 +10,6 @@ use sluice_engine::{Book, Charge, ChargeRules, Claim, PodId, QuotaId, ScopeFacts
 use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, push_tightly};
 use smallvec::SmallVec;
 
-use super::action::Tell;
 use super::admitted::Admissions;
 use super::config::{GateConfig, Moment};
 use super::confirm::Confirmations;
@@ -89,8 +88,6 @@ pub struct State {
     pub(super) check_later: BTreeSet<(u64, NamespaceId)>,
     /// What pods were told, and who has news.
     pub(super) telling: Telling,
-    /// What is told of other things than pods.
-    pub(super) announced: Vec<Tell>,
     /// Updates of pods that are being admitted.
     pub(super) admissions: Admissions,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
@@ -131,7 +128,6 @@ impl State {
             check_failures: HashMap::new(),
             check_later: BTreeSet::new(),
             telling: Telling::default(),
-            announced: Vec::new(),
             admissions: Admissions::default(),
             quota_lists: HashSet::new(),
             next_serial: 0,
@@ -154,8 +150,9 @@ impl State {
         self.to_release =
             self.pods.iter().map(|(id, _)| id).filter(|id| self.is_to_be_released(*id)).collect();
         self.to_check.extend(self.namespaces.iter().map(|(id, _)| id));
-        for id in self.seen_ms.keys() {
-            self.telling.news(*id, now);
+        let unreadable = self.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
+        for id in self.seen_ms.keys().copied().chain(unreadable) {
+            self.telling.news(id, now);
         }
     }
 
@@ -368,7 +365,7 @@ impl State {
     }
 
     /// Whether the gate is being removed, or may be removed yet by a request that was not answered.
-    fn may_be_released(&self, id: PodId, now: Moment) -> bool {
+    pub(super) fn may_be_released(&self, id: PodId, now: Moment) -> bool {
         self.releasing.contains(&id)
             || self.troubles.get(&id).is_some_and(|trouble| trouble.is_uncertain(now.mono_ms))
     }

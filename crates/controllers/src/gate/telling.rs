@@ -1,11 +1,12 @@
 //! What pods are told, and when. Kept is who has news, not the words: these are made when there is a turn, so a pod hears how
-//! things are then, nothing is lost, and a flood of changes makes no flood of events.
+//! things are then, and a flood of changes makes no flood of events. What cannot be written is tried again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use sluice_engine::{ClassId, PodId, Uid};
+use sluice_index::NamespaceId;
 
 use super::action::{About, Release, Tell};
 use super::config::Moment;
@@ -36,18 +37,66 @@ pub(super) enum News {
     All,
 }
 
+/// An event about something else than a pod is tried so often.
+const ATTEMPTS: u32 = 8;
+
 /// Who was told what, and who is to be told something.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     pods: HashMap<PodId, Told>,
     due: BTreeSet<(u64, PodId)>,
+    turns: Turns,
+    /// Where events cannot be written: how often in a row, and until when (milliseconds) none is tried.
+    resting: HashMap<NamespaceId, (u32, u64)>,
+    announced: BTreeMap<(u64, u64), Announced>,
+    /// Those that are being written.
+    announced_now: Vec<Announced>,
+    next_number: u64,
     under_way: usize,
+}
+
+/// Pods that are to be told something now. Namespaces take turns, so that a crowd in one delays no other.
+#[derive(Debug, Default)]
+struct Turns {
+    order: VecDeque<NamespaceId>,
+    pods: HashMap<NamespaceId, VecDeque<PodId>>,
+}
+
+impl Turns {
+    fn push(&mut self, namespace: NamespaceId, pod: PodId) {
+        let pods = self.pods.entry(namespace).or_insert_with(|| {
+            self.order.push_back(namespace);
+            VecDeque::new()
+        });
+        pods.push_back(pod);
+    }
+
+    fn pop(&mut self) -> Option<(NamespaceId, PodId)> {
+        let namespace = self.order.pop_front()?;
+        let pods = self.pods.get_mut(&namespace)?;
+        let pod = pods.pop_front();
+        if pods.is_empty() {
+            self.pods.remove(&namespace);
+        } else {
+            self.order.push_back(namespace);
+        }
+        Some((namespace, pod?))
+    }
+}
+
+/// An event about a quota or the configuration.
+#[derive(Debug)]
+struct Announced {
+    tell: Tell,
+    failures: u32,
 }
 
 #[derive(Debug, Default)]
 struct Told {
     /// When it is to be looked at again (milliseconds); otherwise when there is news.
     due_ms: Option<u64>,
+    /// It has a place among the turns.
+    has_turn: bool,
     /// When it was told something (milliseconds).
     at_ms: u64,
     /// What; 0 before the first time.
@@ -73,7 +122,7 @@ impl Telling {
     pub fn news(&mut self, id: PodId, now: Moment) {
         let told = self.pods.entry(id).or_default();
         let due = told.other_words_ms().max(now.mono_ms);
-        if told.due_ms.is_none_or(|at| at > due) {
+        if !told.has_turn && told.due_ms.is_none_or(|at| at > due) {
             self.later(id, due);
         }
     }
@@ -85,9 +134,26 @@ impl Telling {
         }
     }
 
-    /// When there is a turn for a pod (milliseconds).
-    pub fn next_due_ms(&self) -> Option<u64> {
-        self.due.first().map(|(at, _)| *at).filter(|_| self.under_way < AT_A_TIME)
+    /// Tells of something else than a pod.
+    pub fn announce(&mut self, tell: Tell) {
+        self.announce_at(0, Announced { tell, failures: 0 });
+    }
+
+    fn announce_at(&mut self, due_ms: u64, announced: Announced) {
+        self.next_number += 1;
+        self.announced.insert((due_ms, self.next_number), announced);
+    }
+
+    /// When there is something to tell (milliseconds).
+    pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
+        if self.under_way >= AT_A_TIME {
+            return None;
+        }
+        if !self.turns.order.is_empty() {
+            return Some(now.mono_ms);
+        }
+        let announced = self.announced.first_key_value().map(|((at, _), _)| *at);
+        self.due.first().map(|(at, _)| *at).into_iter().chain(announced).min()
     }
 
     fn later(&mut self, id: PodId, due_ms: u64) {
@@ -95,11 +161,6 @@ impl Telling {
             told.due_ms.replace(due_ms).map(|at| self.due.remove(&(at, id)));
             self.due.insert((due_ms, id));
         }
-    }
-
-    fn take_due(&mut self, now: Moment) -> Option<PodId> {
-        self.next_due_ms().filter(|at| *at <= now.mono_ms)?;
-        self.due.pop_first().map(|(_, id)| id)
     }
 }
 
@@ -118,44 +179,109 @@ impl State {
 
     /// What is told now.
     pub(super) fn plan_tells(&mut self, now: Moment) -> Vec<Tell> {
-        let mut tells = std::mem::take(&mut self.announced);
+        let mut tells = Vec::new();
+        self.give_turns(now);
         for _ in 0..LOOKS {
-            let Some(id) = self.telling.take_due(now) else { break };
-            let words = self.words_for(id);
-            let Some(told) = self.telling.pods.get_mut(&id) else { continue };
-            told.due_ms = None;
-            let Some((reason, message)) = words else { continue };
-            let hash = hash_of(reason, &message);
-            let again_ms = told.at_ms + SAME_WORDS_MS;
-            if told.words == hash && now.mono_ms < again_ms {
-                self.telling.later(id, again_ms);
-                continue;
+            if self.telling.under_way >= AT_A_TIME {
+                break;
             }
-            told.times = if told.words == hash { told.times } else { told.times.saturating_add(1) };
-            (told.words, told.at_ms) = (hash, now.mono_ms);
-            self.telling.later(id, now.mono_ms + SAME_WORDS_MS);
-            let Some(pod) = self.address(id) else { continue };
-            self.telling.under_way += 1;
-            let about = About::Pod(id);
-            let Release { namespace, name, uid, .. } = pod;
-            tells.push(Tell { about, namespace, name: name.into(), uid, reason, message });
+            // One of each in turn.
+            let announced = self.plan_announcement(now);
+            let pod = self.telling.turns.pop();
+            if announced.is_none() && pod.is_none() {
+                break;
+            }
+            let told = pod.and_then(|(namespace, id)| self.plan_tell(namespace, id, now));
+            for tell in announced.into_iter().chain(told) {
+                self.telling.under_way += 1;
+                tells.push(tell);
+            }
         }
         tells
     }
 
+    /// Those whose time has come take their place behind others of their namespace.
+    fn give_turns(&mut self, now: Moment) {
+        for _ in 0..LOOKS {
+            let Some((_, id)) = self.telling.due.first().copied().filter(|(at, _)| *at <= now.mono_ms) else {
+                break;
+            };
+            self.telling.due.pop_first();
+            let Some(told) = self.telling.pods.get_mut(&id) else { continue };
+            told.due_ms = None;
+            if let Some(record) = self.pods.get(id) {
+                told.has_turn = true;
+                self.telling.turns.push(record.namespace, id);
+            }
+        }
+    }
+
+    fn plan_announcement(&mut self, now: Moment) -> Option<Tell> {
+        let due = self.telling.announced.first_entry().filter(|entry| entry.key().0 <= now.mono_ms)?;
+        let announced = due.remove();
+        let tell = announced.tell.clone();
+        self.telling.announced_now.push(announced);
+        Some(tell)
+    }
+
+    fn plan_tell(&mut self, namespace: NamespaceId, id: PodId, now: Moment) -> Option<Tell> {
+        let words = self.words_for(id);
+        let rests_until = self
+            .telling
+            .resting
+            .get(&namespace)
+            .map(|(_, until)| *until)
+            .filter(|until| *until > now.mono_ms);
+        let told = self.telling.pods.get_mut(&id).filter(|told| told.has_turn)?;
+        told.has_turn = false;
+        let (reason, message) = words?;
+        if let Some(until) = rests_until {
+            self.telling.later(id, until);
+            return None;
+        }
+        let hash = hash_of(reason, &message);
+        let again_ms = told.at_ms + SAME_WORDS_MS;
+        if told.words == hash && now.mono_ms < again_ms {
+            self.telling.later(id, again_ms);
+            return None;
+        }
+        told.times += u32::from(told.words != hash);
+        (told.words, told.at_ms) = (hash, now.mono_ms);
+        self.telling.later(id, now.mono_ms + SAME_WORDS_MS);
+        let Release { namespace, name, uid, .. } = self.address(id)?;
+        Some(Tell { about: About::Pod(id), namespace, name: name.into(), uid, reason, message })
+    }
+
     /// An event was written, or could not be.
-    pub(super) fn settle_tell(&mut self, about: About, uid: &Uid, is_written: bool, now: Moment) {
-        let About::Pod(id) = about else { return };
+    pub(super) fn settle_tell(&mut self, tell: Tell, is_written: bool, now: Moment) {
         self.telling.under_way = self.telling.under_way.saturating_sub(1);
-        if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
-            return;
+        let About::Pod(id) = tell.about else { return self.settle_announcement(&tell, is_written, now) };
+        let Some(record) = self.pods.get(id).filter(|record| record.uid == tell.uid) else { return };
+        if is_written {
+            self.telling.resting.remove(&record.namespace);
+        } else {
+            let (failures, until) = self.telling.resting.entry(record.namespace).or_default();
+            *failures = failures.saturating_add(1);
+            *until = now.mono_ms + backoff_ms(FAILED_MS, *failures);
         }
         let Some(told) = self.telling.pods.get_mut(&id) else { return };
         told.failures = if is_written { 0 } else { told.failures.saturating_add(1) };
         if !is_written {
             told.words = 0;
+            told.times = told.times.saturating_sub(1);
             let due_ms = now.mono_ms + backoff_ms(FAILED_MS, told.failures);
             self.telling.later(id, due_ms);
+        }
+    }
+
+    fn settle_announcement(&mut self, tell: &Tell, is_written: bool, now: Moment) {
+        let now_written = &mut self.telling.announced_now;
+        let Some(at) = now_written.iter().position(|announced| announced.tell == *tell) else { return };
+        let mut announced = now_written.swap_remove(at);
+        announced.failures += 1;
+        if !is_written && announced.failures < ATTEMPTS {
+            let due_ms = now.mono_ms + backoff_ms(FAILED_MS, announced.failures);
+            self.telling.announce_at(due_ms, announced);
         }
     }
 
@@ -163,14 +289,8 @@ impl State {
     pub(super) fn tell_of_configuration(&mut self, name: &str, uid: Uid, message: String) {
         if self.leading {
             let (about, reason) = (About::Configuration, reasons::NO_LONGER_TARGETED);
-            self.announced.push(Tell {
-                about,
-                namespace: Arc::from(""),
-                name: name.into(),
-                uid,
-                reason,
-                message,
-            });
+            let (namespace, name) = (Arc::from(""), name.into());
+            self.telling.announce(Tell { about, namespace, name, uid, reason, message });
         }
     }
 

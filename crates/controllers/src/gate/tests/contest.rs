@@ -60,6 +60,14 @@ fn another_writer_of_the_status_is_named_and_answered_ever_more_slowly() {
     story.run(at(700_000));
     let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
     assert_ne!(status.1, "777m");
+    // What is edited long after that is put right at once again.
+    story.server.create_pod("a", 100, 0);
+    for ms in [1_400_000, 1_400_100] {
+        story.run(at(ms));
+        overwrite(&mut story, 777, "kubectl");
+    }
+    story.run(at(1_400_200));
+    assert_ne!(story.server.quota.as_ref().unwrap().status.clone().unwrap().1, "777m");
 }
 
 #[test]
@@ -82,8 +90,10 @@ fn pods_are_released_while_another_writes_the_status() {
     story.see_all(at(0));
     fight(&mut story, 0, 300_000);
     story.server.create_pod("a", 100, 0);
-    story.run(at(300_000));
-    story.run(at(301_000));
+    for ms in [300_000, 301_500, 303_000] {
+        story.run(at(ms));
+        overwrite(&mut story, 777, "aaq-controller");
+    }
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 

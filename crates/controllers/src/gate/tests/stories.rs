@@ -95,9 +95,8 @@ impl Story {
                         continue;
                     }
                     Action::Tell(tell) => {
-                        let (about, uid) = (tell.about, tell.uid.clone());
-                        self.told.push(tell);
-                        Outcome::Told(about, uid, true)
+                        self.told.push(tell.clone());
+                        Outcome::Told(tell, true)
                     }
                 };
                 self.state.settle(outcome, now);

@@ -73,13 +73,13 @@ fn few_events_are_under_way_at_a_time_and_one_that_failed_is_written_later() {
     let failed = first[0].clone();
     for tell in first {
         let is_written = tell != failed;
-        story.state.settle(Outcome::Told(tell.about, tell.uid, is_written), at(2));
+        story.state.settle(Outcome::Told(tell, is_written), at(2));
     }
     let mut names = Vec::new();
     for ms in [2, 3, 1500] {
         for tell in tells(&mut story, ms) {
             names.push(tell.name.to_string());
-            story.state.settle(Outcome::Told(tell.about, tell.uid, true), at(ms));
+            story.state.settle(Outcome::Told(tell, true), at(ms));
         }
     }
     assert_eq!(names.len(), 7, "the other six, and the one that failed: {names:?}");
@@ -129,4 +129,59 @@ fn pods_that_go_because_their_namespace_is_not_targeted_any_more_are_told_on_the
     let tell = story.told.iter().find(|tell| tell.about == About::Configuration).unwrap();
     assert!(tell.message.contains(": 4 pods that waited there"), "{tell:?}");
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+/// A pod that cannot go, for a quota of its namespace cannot be understood.
+fn stuck(story: &mut Story, namespace: &str, name: &str) {
+    use super::server::wire;
+    let metadata = |name: &str| serde_json::json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"});
+    let quota = serde_json::json!({"metadata": metadata("q"), "spec": {"hard": {"cpu": "much"}}});
+    story.state.see_watched_quota(&wire(quota), at(0));
+    let gates = serde_json::json!([{"name": super::server::GATE}]);
+    let pod =
+        serde_json::json!({"metadata": metadata(name), "spec": {"schedulingGates": gates, "containers": []}});
+    story.state.see_pod(&wire(pod), at(0));
+}
+
+#[test]
+fn a_crowd_in_one_namespace_and_one_without_events_delay_no_other() {
+    let mut story = Story::led();
+    for name in ["crowd", "refusing", "small"] {
+        let namespace = serde_json::json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}});
+        story.state.see_namespace(&super::server::wire(namespace), at(0));
+    }
+    for n in 0..300 {
+        stuck(&mut story, "crowd", &format!("c{n}"));
+        stuck(&mut story, "refusing", &format!("r{n}"));
+    }
+    stuck(&mut story, "small", "s");
+    let (mut tried, mut until_small) = (0, None);
+    for ms in 0..2_000 {
+        for action in story.state.plan(at(ms)) {
+            let Action::Tell(tell) = action else { continue };
+            if &*tell.name == "s" {
+                until_small = Some(ms);
+            }
+            let is_written = &*tell.namespace != "refusing";
+            tried += u32::from(!is_written);
+            story.state.settle(Outcome::Told(tell, is_written), at(ms));
+        }
+    }
+    assert!(until_small.is_some_and(|ms| ms < 10), "{until_small:?}");
+    assert!((1..=8).contains(&tried), "{tried} events where none is taken");
+}
+
+#[test]
+fn an_event_of_the_configuration_that_failed_is_written_later() {
+    let mut story = Story::led();
+    story.state.tell_of_configuration("aaq", sluice_engine::Uid::parse("u"), "words".to_owned());
+    let mut written = Vec::new();
+    for ms in [0, 1, 500, 1_100, 2_000] {
+        for action in story.state.plan(at(ms)) {
+            let Action::Tell(tell) = action else { panic!("{action:?}") };
+            written.push(ms);
+            story.state.settle(Outcome::Told(tell, ms > 1_000), at(ms));
+        }
+    }
+    assert_eq!(written, [0, 1_100]);
 }

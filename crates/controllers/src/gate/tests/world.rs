@@ -245,7 +245,7 @@ impl World {
                 if let Action::Answer(ticket, judgement) = action {
                     answered.push((at, ticket, judgement));
                 } else if let Action::Tell(tell) = action {
-                    replica.state.settle(Outcome::Told(tell.about, tell.uid, true), now);
+                    replica.state.settle(Outcome::Told(tell, true), now);
                 } else {
                     self.requests.push(Request {
                         replica: at,
