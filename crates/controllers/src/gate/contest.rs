@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    fn is_as_wanted(&mut self, id: QuotaId) -> bool {
+    fn is_as_wanted(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
         let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.book.ledger(id)) else { return true };
         let target = sluice_engine::status_target(compiled, ledger);

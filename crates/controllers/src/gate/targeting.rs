@@ -56,7 +56,7 @@ pub(super) fn targeting(configurations: &Configurations, exempt: &Arc<[Namespace
 /// Waiting pods of namespaces that are no longer targeted go without a charge: a person who did not mean that reads it here.
 /// After [`State::retarget`], with what it returned.
 pub(super) fn tell_released(state: &mut State, configurations: &Configurations, released: usize) {
-    if released == 0 {
+    if released == 0 || !state.leading {
         return;
     }
     tracing::warn!(

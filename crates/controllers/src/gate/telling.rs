@@ -37,6 +37,9 @@ pub(super) enum News {
     All,
 }
 
+/// With more namespaces at rest than these, those that have gone are dropped.
+const MANY: usize = 1_024;
+
 /// An event about something else than a pod is tried so often.
 const ATTEMPTS: u32 = 8;
 
@@ -51,6 +54,8 @@ pub(super) struct Telling {
     announced: BTreeMap<(u64, u64), Announced>,
     /// Those that are being written.
     announced_now: Vec<Announced>,
+    /// The last turn was that of an announcement.
+    announced_last: bool,
     next_number: u64,
     under_way: usize,
 }
@@ -182,17 +187,21 @@ impl State {
         let mut tells = Vec::new();
         self.give_turns(now);
         for _ in 0..LOOKS {
-            if self.telling.under_way >= AT_A_TIME {
+            let is_announced =
+                self.telling.announced.first_key_value().is_some_and(|((at, _), _)| *at <= now.mono_ms);
+            let has_turns = !self.telling.turns.order.is_empty();
+            if self.telling.under_way >= AT_A_TIME || !(is_announced || has_turns) {
                 break;
             }
-            // One of each in turn.
-            let announced = self.plan_announcement(now);
-            let pod = self.telling.turns.pop();
-            if announced.is_none() && pod.is_none() {
-                break;
-            }
-            let told = pod.and_then(|(namespace, id)| self.plan_tell(namespace, id, now));
-            for tell in announced.into_iter().chain(told) {
+            // Both kinds in turn.
+            self.telling.announced_last = is_announced && !(has_turns && self.telling.announced_last);
+            let tell = if self.telling.announced_last {
+                self.plan_announcement()
+            } else {
+                let turn = self.telling.turns.pop();
+                turn.and_then(|(namespace, id)| self.plan_tell(namespace, id, now))
+            };
+            if let Some(tell) = tell {
                 self.telling.under_way += 1;
                 tells.push(tell);
             }
@@ -216,9 +225,8 @@ impl State {
         }
     }
 
-    fn plan_announcement(&mut self, now: Moment) -> Option<Tell> {
-        let due = self.telling.announced.first_entry().filter(|entry| entry.key().0 <= now.mono_ms)?;
-        let announced = due.remove();
+    fn plan_announcement(&mut self) -> Option<Tell> {
+        let (_, announced) = self.telling.announced.pop_first()?;
         let tell = announced.tell.clone();
         self.telling.announced_now.push(announced);
         Some(tell)
@@ -263,6 +271,11 @@ impl State {
             let (failures, until) = self.telling.resting.entry(record.namespace).or_default();
             *failures = failures.saturating_add(1);
             *until = now.mono_ms + backoff_ms(FAILED_MS, *failures);
+            // Namespaces that have gone meanwhile.
+            let namespaces = &self.namespaces;
+            if self.telling.resting.len() > MANY {
+                self.telling.resting.retain(|namespace, _| namespaces.get(*namespace).is_some());
+            }
         }
         let Some(told) = self.telling.pods.get_mut(&id) else { return };
         told.failures = if is_written { 0 } else { told.failures.saturating_add(1) };
@@ -287,11 +300,9 @@ impl State {
 
     /// The configuration has done something that a person should know.
     pub(super) fn tell_of_configuration(&mut self, name: &str, uid: Uid, message: String) {
-        if self.leading {
-            let (about, reason) = (About::Configuration, reasons::NO_LONGER_TARGETED);
-            let (namespace, name) = (Arc::from(""), name.into());
-            self.telling.announce(Tell { about, namespace, name, uid, reason, message });
-        }
+        let (about, reason) = (About::Configuration, reasons::NO_LONGER_TARGETED);
+        let (namespace, name) = (Arc::from(""), name.into());
+        self.telling.announce(Tell { about, namespace, name, uid, reason, message });
     }
 
     /// What the pod is to be told as things are: the kind of reason and the sentence.

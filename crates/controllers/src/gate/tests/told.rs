@@ -185,3 +185,29 @@ fn an_event_of_the_configuration_that_failed_is_written_later() {
     }
     assert_eq!(written, [0, 1_100]);
 }
+
+#[test]
+fn events_of_pods_and_of_the_configuration_take_turns_four_at_a_time() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    for n in 0..10 {
+        story.server.create_pod(&format!("w{n}"), 2000, 0);
+        story.state.tell_of_configuration("aaq", sluice_engine::Uid::parse("u"), format!("words {n}"));
+    }
+    story.see_all(at(0));
+    let mut under_way = Vec::new();
+    let mut told = Vec::new();
+    for ms in 0..30 {
+        let actions = story.state.plan(at(ms)).into_iter();
+        under_way.extend(
+            actions.filter_map(|action| if let Action::Tell(tell) = action { Some(tell) } else { None }),
+        );
+        assert!(under_way.len() <= 4, "{}", under_way.len());
+        let Some(tell) = under_way.pop() else { break };
+        told.push(tell.about == About::Configuration);
+        story.state.settle(Outcome::Told(tell, true), at(ms));
+    }
+    assert_eq!(told.len(), 20);
+    let early = told.iter().take(10).filter(|is_announced| **is_announced).count();
+    assert!((3..=7).contains(&early), "of the first ten {early} are about the configuration");
+}
