@@ -27,6 +27,24 @@ pub(crate) struct Account {
     pub(crate) reserving_elsewhere: BTreeSet<(QuotaId, ClassId)>,
     /// What ends makes no room, see [`Book::freeze`].
     frozen: bool,
+    pub(crate) rest: Rest,
+}
+
+/// While either is so, no pod is released.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// See [`Book::pause`].
+    pub(crate) paused: bool,
+    /// Its limits have changed, and which of its classes could ever fit is not known of all yet.
+    pub(crate) reviewed: bool,
+    /// The classes that are to be looked at afterwards.
+    pub(crate) later: BTreeSet<ClassId>,
+}
+
+impl Rest {
+    pub(crate) const fn is_over(&self) -> bool {
+        !self.paused && !self.reviewed
+    }
 }
 
 /// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many. Most quotas have few waiting
@@ -34,6 +52,10 @@ pub(crate) struct Account {
 const LONG: usize = 16;
 
 impl Account {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self { ledger, ..Self::default() }
+    }
+
     /// The class waits with these pods in front; `classes` has it so already.
     pub(crate) fn enlist(
         &mut self,
@@ -171,6 +193,12 @@ impl Book {
         if let Some(account) = self.accounts.get_mut(&quota) {
             account.frozen = true;
         }
+    }
+
+    /// See [`Self::freeze`].
+    #[must_use]
+    pub fn is_frozen(&self, quota: QuotaId) -> bool {
+        self.accounts.get(&quota).is_some_and(|account| account.frozen)
     }
 
     /// Forgets what was in flight and ends [`Self::freeze`]. Returns whether anything was in flight.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::account::Account;
+use crate::account::{Account, Rest};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::queue::{ClassId, PodId, QuotaId, WaitClass, WaitKey};
@@ -47,21 +47,47 @@ pub struct Book {
     pub(crate) turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
     pub(crate) fresh: BTreeSet<ClassId>,
+    /// Classes to [review](Book::review) because limits of a quota have changed.
+    pub(crate) reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
 }
 
 impl Book {
-    /// Opens or replaces the account of a quota with an empty ledger.
+    /// Opens the account of a quota, with an empty ledger.
     pub fn open(&mut self, quota: QuotaId, ledger: Ledger) {
-        self.accounts.entry(quota).or_default().ledger = ledger;
-        self.review(quota);
+        self.accounts.insert(quota, Account::new(ledger));
+        self.wake(quota);
     }
 
-    /// Closes an account. Pods that wait for the quota have to leave before.
+    /// Closes an account. What is claimed of it is forgotten; pods that wait for it are never released, they have to
+    /// leave.
     pub fn close(&mut self, quota: QuotaId) {
         self.end_reservation(quota);
         self.accounts.remove(&quota);
+        self.reviews.retain(|(other, _)| *other != quota);
         if self.sweeps.remove(&quota).is_some() {
             self.turns.retain(|other| *other != quota);
+        }
+    }
+
+    /// No pod that takes from this quota is released until [`Self::resume`].
+    pub fn pause(&mut self, quota: QuotaId) {
+        if let Some(account) = self.accounts.get_mut(&quota) {
+            account.rest.paused = true;
+        }
+    }
+
+    /// Ends [`Self::pause`]: the pods that wait are looked at.
+    pub fn resume(&mut self, quota: QuotaId) {
+        self.end_rest(quota, |rest| rest.paused = false);
+    }
+
+    pub(crate) fn end_rest(&mut self, quota: QuotaId, end: impl FnOnce(&mut Rest)) {
+        let Some(rest) = self.accounts.get_mut(&quota).map(|account| &mut account.rest) else { return };
+        end(rest);
+        if rest.is_over() {
+            let later = std::mem::take(&mut rest.later);
+            self.fresh.extend(later.into_iter().filter(|class| self.classes.contains_key(class)));
+            self.wake(quota);
         }
     }
 
@@ -92,7 +118,7 @@ impl Book {
     ) -> bool {
         let kept = self.accounts.get_mut(&quota).is_some_and(|account| account.ledger.replace_hard(hard));
         if kept {
-            self.review(quota);
+            self.begin_review(quota);
         }
         kept
     }

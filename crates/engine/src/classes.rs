@@ -1,6 +1,5 @@
 //! Keeping the classes of waiting pods and the accounts' lists of them in step.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::account::Account;
@@ -64,47 +63,69 @@ impl Book {
         }
     }
 
-    /// The limits of a quota changed: which of its classes could ever fit, and look at all of them again.
-    pub(crate) fn review(&mut self, quota: QuotaId) {
+    /// The limits of a quota changed: which of its classes could ever fit is found out, for some at a time, and all of them
+    /// are looked at again. Until then none is released: room may have to be kept for one that could not fit before.
+    pub(crate) fn begin_review(&mut self, quota: QuotaId) {
         self.wake(quota);
         self.room_shrank(quota);
-        let Some(account) = self.accounts.get(&quota) else {
+        let Some(account) = self.accounts.get_mut(&quota) else {
             return;
         };
-        let mut ids: BTreeSet<ClassId> = account.parked.clone();
-        ids.extend(account.heads.iter().map(|(_, id)| *id));
-        for id in ids {
-            let Some(class) = self.classes.get(&id) else {
+        let parked = account.parked.iter().copied();
+        let classes: Vec<ClassId> = parked.chain(account.heads.iter().map(|(_, id)| *id)).collect();
+        account.rest.reviewed = !classes.is_empty();
+        self.reviews.retain(|(other, _)| *other != quota);
+        if !classes.is_empty() {
+            self.reviews.push_back((quota, classes));
+        }
+    }
+
+    /// Goes on with a review, for at most so many classes; then it is another quota's turn.
+    pub(crate) fn go_on_reviewing(&mut self, most: usize) -> usize {
+        let Some((quota, mut classes)) = self.reviews.pop_front() else { return 0 };
+        let now = classes.split_off(classes.len().saturating_sub(most));
+        for id in &now {
+            self.review(*id);
+        }
+        if classes.is_empty() {
+            self.end_rest(quota, |rest| rest.reviewed = false);
+        } else {
+            self.reviews.push_back((quota, classes));
+        }
+        now.len()
+    }
+
+    fn review(&mut self, id: ClassId) {
+        let Some(class) = self.classes.get(&id) else {
+            return;
+        };
+        // What it is told may change, whether it fits or not.
+        self.fresh.insert(id);
+        let possible = self.could_fit(&class.quotas, &class.charge);
+        let Some(front) = class.front().filter(|_| possible != class.possible) else {
+            return;
+        };
+        let (quotas, charge) = (Arc::clone(&class.quotas), Arc::clone(&class.charge));
+        for other in quotas.iter() {
+            let Some(account) = self.accounts.get_mut(other) else {
                 continue;
             };
-            // What it is told may change, whether it fits or not.
-            self.fresh.insert(id);
-            let possible = self.could_fit(&class.quotas, &class.charge);
-            let Some(front) = class.front().filter(|_| possible != class.possible) else {
-                continue;
-            };
-            let (quotas, charge) = (Arc::clone(&class.quotas), Arc::clone(&class.charge));
-            for other in quotas.iter() {
-                let Some(account) = self.accounts.get_mut(other) else {
-                    continue;
-                };
-                if possible {
-                    account.parked.remove(&id);
-                    account.enlist(id, &front, &charge, &self.classes);
-                } else {
-                    account.strike(id, &front, &charge);
-                    account.parked.insert(id);
-                }
-                self.wake(*other);
+            if possible {
+                account.parked.remove(&id);
+                account.enlist(id, &front, &charge, &self.classes);
+            } else {
+                account.strike(id, &front, &charge);
+                account.parked.insert(id);
             }
-            if let Some(class) = self.classes.get_mut(&id) {
-                class.possible = possible;
-            }
+            self.wake(*other);
+        }
+        if let Some(class) = self.classes.get_mut(&id) {
+            class.possible = possible;
         }
     }
 
     /// Whether the lists of heads, of classes without hope and of held pods are what the classes say. Costs
-    /// time in the number of waiting pods: for tests and audits.
+    /// time in the number of waiting pods: for tests.
     ///
     /// # Errors
     /// Says what differs.
@@ -126,7 +147,11 @@ impl Book {
         for (id, class) in &self.classes {
             let named = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
             let possible = self.could_fit(&class.quotas, &class.charge);
-            if class.pods().len() == 0 || possible != class.possible || self.class_ids.get(&named) != Some(id)
+            let is_to_be_reviewed = self.reviews.iter().any(|(_, classes)| classes.contains(id))
+                || class.quotas.iter().any(|quota| !self.accounts.contains_key(quota));
+            if class.pods().len() == 0
+                || possible != class.possible && !is_to_be_reviewed
+                || self.class_ids.get(&named) != Some(id)
             {
                 return Err(format!("comparing {id:?} with what is known of it: they differ"));
             }

@@ -39,7 +39,7 @@ impl Book {
     /// Whether there is anything to decide.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        !self.turns.is_empty() || !self.fresh.is_empty()
+        !self.turns.is_empty() || !self.fresh.is_empty() || !self.reviews.is_empty()
     }
 
     /// Looks again at those that wait for this quota, at the next decision.
@@ -61,6 +61,7 @@ impl Book {
         let mut decision =
             Deciding { book: self, impatient_since_ms, kept: HashMap::new(), made: Vec::new() };
         while looks > 0 && decision.book.has_news() {
+            looks -= decision.book.go_on_reviewing(TURN.min(looks));
             decision.look_at_fresh(&mut looks);
             if let Some(quota) = decision.book.turns.pop_front() {
                 decision.sweep(quota, &mut looks);
@@ -100,6 +101,19 @@ impl Book {
         class.quotas.iter().copied().find(|quota| self.next_head(*quota).is_some_and(|next| *next <= head))
     }
 
+    /// Whether one of the class's quotas rests, or is closed. In the first case it is looked at when that ends.
+    fn rests(&mut self, id: ClassId) -> bool {
+        let Some(class) = self.classes.get(&id) else { return true };
+        for quota in class.quotas.iter() {
+            let Some(account) = self.accounts.get_mut(quota) else { return true };
+            if !account.rest.is_over() {
+                account.rest.later.insert(id);
+                return true;
+            }
+        }
+        false
+    }
+
     fn finish_sweep(&mut self, quota: QuotaId) {
         let Some(sweep) = self.sweeps.remove(&quota) else { return };
         self.fresh.extend(sweep.postponed.into_iter().filter(|class| self.classes.contains_key(class)));
@@ -127,6 +141,10 @@ impl Deciding<'_> {
         }
         batch.sort_unstable();
         for (_, id) in batch {
+            if self.book.rests(id) {
+                *looks = looks.saturating_sub(1);
+                continue;
+            }
             if let Some(quota) = self.book.swept_before(id) {
                 if let Some(sweep) = self.book.sweeps.get_mut(&quota) {
                     sweep.postponed.push(id);
@@ -142,6 +160,13 @@ impl Deciding<'_> {
     }
 
     fn sweep(&mut self, quota: QuotaId, looks: &mut usize) {
+        if let Some(account) = self.book.accounts.get_mut(&quota).filter(|account| !account.rest.is_over()) {
+            // It is swept as a whole afterwards.
+            let sweep = self.book.sweeps.remove(&quota);
+            account.rest.later.extend(sweep.into_iter().flat_map(|sweep| sweep.postponed));
+            *looks = looks.saturating_sub(1);
+            return;
+        }
         for _ in 0..TURN {
             *looks = looks.saturating_sub(1);
             let Some(head) = self.book.first_head(quota) else {
@@ -170,6 +195,9 @@ impl Deciding<'_> {
 
     /// Releases a pod of the class, or says why not. Returns whether it has released one.
     fn look(&mut self, id: ClassId) -> bool {
+        if self.book.rests(id) {
+            return false;
+        }
         match self.reason_to_hold(id) {
             None => self.release(id),
             Some(reason) => {

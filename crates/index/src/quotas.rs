@@ -257,6 +257,15 @@ impl Quotas {
         Some(record)
     }
 
+    /// The quota gets another handle. The old one stands for what it was before.
+    pub fn renew(&mut self, id: QuotaId, namespaces: &mut Namespaces) -> Option<QuotaId> {
+        let record = self.records.remove(&id)?;
+        if let Some(namespace) = namespaces.get_mut(record.namespace) {
+            namespace.quotas.retain(|other| *other != id);
+        }
+        Some(self.enter(record, namespaces))
+    }
+
     fn insert(
         &mut self,
         wire: &QuotaWire,
@@ -265,16 +274,8 @@ impl Quotas {
         compiled: Compiled,
         recorded: Recorded,
     ) -> QuotaId {
-        let id = QuotaId(self.next);
-        self.next = self.next.wrapping_add(1);
-        let name: Arc<str> = wire.metadata.name.as_deref().unwrap_or_default().into();
-        self.by_name.insert((namespace, Arc::clone(&name)), id);
-        if let Some(namespace) = namespaces.get_mut(namespace) {
-            namespace.quotas.push(id);
-            namespace.quotas.sort_unstable();
-        }
         let record = QuotaRecord {
-            name,
+            name: wire.metadata.name.as_deref().unwrap_or_default().into(),
             namespace,
             uid: Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default()),
             version: Version::parse(wire.metadata.resource_version.as_deref()),
@@ -283,6 +284,17 @@ impl Quotas {
             recorded,
             mark: self.mark,
         };
+        self.enter(record, namespaces)
+    }
+
+    fn enter(&mut self, record: QuotaRecord, namespaces: &mut Namespaces) -> QuotaId {
+        let id = QuotaId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.by_name.insert((record.namespace, Arc::clone(&record.name)), id);
+        if let Some(namespace) = namespaces.get_mut(record.namespace) {
+            namespace.quotas.push(id);
+            namespace.quotas.sort_unstable();
+        }
         self.records.insert(id, record);
         id
     }

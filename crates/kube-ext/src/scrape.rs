@@ -1,13 +1,16 @@
 //! `/metrics`: a snapshot that many scrapes share.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use futures::stream;
 use http::{StatusCode, header};
 use prometheus_client::registry::Registry;
 use tokio::sync::Mutex;
@@ -18,6 +21,8 @@ use crate::panics::isolated_blocking;
 
 /// How long a scrape gets what an earlier one got.
 pub const FRESH: Duration = Duration::from_secs(1);
+/// Bytes of a piece of text.
+const PIECE: usize = 64 * 1024;
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text of a registry. Made at most once at a time and kept for a while: what it costs does not depend on how many
@@ -26,7 +31,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub struct Snapshot {
     registry: Arc<Registry>,
     fresh: Duration,
-    latest: Mutex<Option<(Instant, Bytes)>>,
+    latest: Mutex<Option<(Instant, Text)>>,
 }
 
 impl Snapshot {
@@ -36,30 +41,55 @@ impl Snapshot {
     }
 
     /// The text; `None` if it could not be made. Who comes while it is made waits for it.
-    pub async fn text(&self) -> Option<Bytes> {
+    pub async fn text(&self) -> Option<Text> {
         let mut latest = self.latest.lock().await;
         if let Some((made, text)) = &*latest
             && made.elapsed() < self.fresh
         {
             return Some(text.clone());
         }
-        // Given back before the next is made: there are never two. That one is about as long, and a text that grows by
-        // doubling takes three times as much.
-        let length = latest.take().map_or(0, |(_, text)| text.len());
+        // Given back before the next is made: there are never two.
+        *latest = None;
         let registry = Arc::clone(&self.registry);
-        let made = tokio::task::spawn_blocking(move || {
-            isolated_blocking(|| encode(&registry, length + length / 16))
-        });
+        let made = tokio::task::spawn_blocking(move || isolated_blocking(|| encode(&registry)));
         let text = made.await.ok().flatten()?;
         *latest = Some((Instant::now(), text.clone()));
         Some(text)
     }
 }
 
-fn encode(registry: &Registry, length: usize) -> Option<Bytes> {
-    let mut text = String::with_capacity(length);
+/// A text in pieces. At 10,000 quotas it has 13 MiB, of which a text in one piece needs three times as much while it grows.
+#[derive(Clone, Debug)]
+pub struct Text(Arc<[Bytes]>);
+
+impl IntoResponse for Text {
+    fn into_response(self) -> Response {
+        let pieces = (0..self.0.len()).filter_map(move |at| self.0.get(at).cloned().map(Ok::<_, Infallible>));
+        Body::from_stream(stream::iter(pieces)).into_response()
+    }
+}
+
+#[derive(Default)]
+struct Pieces {
+    full: Vec<Bytes>,
+    last: String,
+}
+
+impl std::fmt::Write for Pieces {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.last.len() + text.len() > PIECE {
+            self.full.push(std::mem::replace(&mut self.last, String::with_capacity(PIECE)).into());
+        }
+        self.last.push_str(text);
+        Ok(())
+    }
+}
+
+fn encode(registry: &Registry) -> Option<Text> {
+    let mut text = Pieces::default();
     prometheus_client::encoding::text::encode(&mut text, registry).ok()?;
-    Some(text.into())
+    text.full.push(text.last.into());
+    Some(Text(text.full.into()))
 }
 
 /// Routes `/metrics`; with `access` only for those whom the API server allows to `get` it.

@@ -161,6 +161,9 @@ impl State {
             Some(false) => return Ok(ALLOWED),
             None => return Err(UNSEEN),
         }
+        if self.restaging.rests(namespace) {
+            return Err(CHANGED);
+        }
         let known = self.pods.find(namespace, &before.name);
         let Some(id) = known.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == before.uid)) else {
             return Err(UNSEEN);

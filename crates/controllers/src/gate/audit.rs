@@ -90,7 +90,7 @@ impl State {
     pub fn audit(&mut self, namespace: NamespaceId, place: &mut Place, now: Moment) -> Found {
         let Some(known) = self.namespaces.get(namespace) else { return Found::Right };
         let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
-        if quotas.is_empty() {
+        if quotas.is_empty() || self.restaging.rests(namespace) {
             return Found::Right;
         }
         if place.pods < pods {
@@ -115,17 +115,10 @@ impl State {
 
     fn repair(&mut self, namespace: NamespaceId, quotas: &[QuotaId], found: Found, now: Moment) -> Found {
         self.stats.audit_differences += 1;
-        self.rebuild(namespace, now, |state| {
-            for id in quotas {
-                let limits = state.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-                let ledger = limits.map(|limits| Ledger::new(enforced(&limits))).unwrap_or_default();
-                state.book.open(*id, ledger);
-            }
-        });
         for id in quotas {
-            self.honour_again(*id, now);
-            self.dirty.insert(*id);
+            self.renew_quota(*id);
         }
+        self.restage_all(namespace, now);
         found
     }
 

@@ -1,6 +1,7 @@
 //! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
 
 use sluice_engine::{PodId, Uid};
+use sluice_index::NamespaceId;
 use sluice_index::wire::PodWire;
 
 use super::action::{Answer, Release};
@@ -74,29 +75,19 @@ impl State {
         }
     }
 
-    /// Before the quotas of these pods change: nothing is held in them. Returns the pods to [`Self::restore_admissions`] of.
-    pub(super) fn suspend_admissions(&mut self, pods: &[PodId]) -> Vec<PodId> {
-        if self.admissions.is_empty() {
-            return Vec::new();
-        }
-        let known = |id: &PodId| self.admissions.by_pod.contains_key(id);
-        let ids: Vec<PodId> = pods.iter().copied().filter(known).collect();
-        for id in &ids {
-            self.replace_held(*id, Parts::new());
-            if let Some(admitted) = self.admissions.by_pod.get_mut(id) {
+    /// The quotas of the namespace are changing: only what was answered with yes is still to be held. Returns the pods to
+    /// [`State::hold_anew`] of.
+    pub(super) fn suspend_admissions(&mut self, namespace: NamespaceId) -> Vec<PodId> {
+        let (mut pods, mut tickets) = (Vec::new(), Vec::new());
+        for (id, admitted) in &mut self.admissions.by_pod {
+            if self.pods.get(*id).is_some_and(|pod| pod.namespace == namespace) {
                 admitted.awaited.clear();
                 admitted.wanted = admitted.granted.clone();
-                let tickets = std::mem::take(&mut admitted.tickets);
-                self.admissions.answer(tickets, &CHANGED);
+                tickets.append(&mut admitted.tickets);
+                pods.push(*id);
             }
         }
-        ids
-    }
-
-    /// What was answered with yes is held in the quotas that there are now.
-    pub(super) fn restore_admissions(&mut self, ids: Vec<PodId>) {
-        for id in ids {
-            self.hold_anew(id);
-        }
+        self.admissions.answer(tickets, &CHANGED);
+        pods
     }
 }

@@ -73,6 +73,14 @@ impl Unseen {
         }
     }
 
+    pub fn rename(&mut self, old: QuotaId, new: QuotaId) {
+        for quotas in std::iter::once(&mut self.waiting).chain(&mut self.catching_up) {
+            if quotas.remove(&old) {
+                quotas.insert(new);
+            }
+        }
+    }
+
     pub fn has(&self, id: QuotaId) -> bool {
         self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
     }
@@ -127,6 +135,10 @@ impl State {
     /// Honours what a quota's status holds above the pods' sums, for a while.
     pub(super) fn honour_recorded(&mut self, id: QuotaId, now: Moment) {
         let Some(quota) = self.quotas.get(id) else { return };
+        if self.restaging.rests(quota.namespace) {
+            // Its sums are not complete; afterwards it is honoured again.
+            return self.honour_until(id, now);
+        }
         let recorded: Vec<_> = quota
             .recorded
             .used

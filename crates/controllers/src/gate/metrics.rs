@@ -168,8 +168,9 @@ impl Row {
 
     fn with_amounts(state: &State, id: QuotaId) -> Option<Self> {
         let row = Self::of(state, id)?;
-        let compiled = state.index().2.get(id)?.compiled.as_ref();
-        let (Ok(compiled), Some(ledger)) = (compiled, state.book().ledger(id)) else { return Some(row) };
+        let (Some(compiled), Some(ledger)) = (state.summed(id), state.book().ledger(id)) else {
+            return Some(row);
+        };
         let target = status_target(compiled, ledger);
         Some(Self { amounts: [target.hard, target.used], ..row })
     }

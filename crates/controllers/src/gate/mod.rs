@@ -21,6 +21,7 @@ mod message;
 mod metrics;
 mod observe;
 mod plan;
+mod restaging;
 mod run;
 mod settle;
 mod stage;

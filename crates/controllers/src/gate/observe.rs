@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::status::enforced;
-use sluice_engine::{Claim, Ledger, PodId, QuotaId};
+use sluice_engine::{Claim, PodId, QuotaId};
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, QuotaSighting, Sighting, Targeting};
 
@@ -177,30 +177,35 @@ impl State {
     pub fn retarget(&mut self, targeting: Targeting, now: Moment) -> usize {
         let mut released = 0;
         for id in self.namespaces.retarget(targeting) {
-            self.restage_gated(id, now);
+            let gated = self.gated(id);
             if self.namespaces.is_targeted(id) == Some(false) {
-                let pods = self.namespaces.get(id).map_or(&[][..], |known| known.pods());
-                let goes = |pod: &&PodId| matches!(self.stage(**pod), Stage::Free { .. });
-                released += pods.iter().filter(goes).count();
+                let waits = |pod: &&PodId| matches!(self.stage(**pod), Stage::Waiting(_) | Stage::Stuck(_));
+                released += gated.iter().filter(waits).count();
+            }
+            if !gated.is_empty() {
+                self.restage_later(id, gated);
             }
         }
+        self.go_on_restaging(now);
         released
     }
 
     /// Whether a namespace is targeted matters to its gated pods only.
     fn restage_gated(&mut self, namespace: NamespaceId, now: Moment) {
-        let pods: Vec<PodId> =
-            self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
-        for id in pods {
-            if !matches!(self.stage(id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. }) {
-                continue;
-            }
-            let Some(record) = self.pods.get(id).cloned() else { continue };
-            if !self.releasing.contains(&id) {
-                self.unstage(id, &record);
-                self.restage(id, now);
-            }
+        let gated = self.gated(namespace);
+        if !gated.is_empty() {
+            self.restage_later(namespace, gated);
+            self.go_on_restaging(now);
         }
+    }
+
+    fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
+        let is_gated = |id: &PodId| {
+            matches!(self.stage(*id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. })
+                && !self.releasing.contains(id)
+        };
+        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        pods.iter().copied().filter(is_gated).collect()
     }
 
     /// A list of quotas begins.
@@ -223,12 +228,17 @@ impl State {
         }
         let before = self.recorded_charges(wire);
         match self.quotas.upsert(wire, &mut self.namespaces) {
-            QuotaSighting::Added(id) | QuotaSighting::Meaning(id) => {
-                self.reopen(id, now);
+            QuotaSighting::Added(id) => {
+                self.open_ledger(id);
+                self.restage_namespace_of(id, now);
+                self.heed_charge(id, before, now);
+            }
+            QuotaSighting::Meaning(id) => {
+                let id = self.reopen(id, now);
                 self.heed_charge(id, before, now);
             }
             QuotaSighting::Limits(id) => {
-                self.relimit(id, now);
+                let id = self.relimit(id, now);
                 self.heed_charge(id, before, now);
             }
             QuotaSighting::Status(id) => {
@@ -266,36 +276,33 @@ impl State {
 
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
         let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
-        self.rebuild(namespace, now, |state| {
-            state.quotas.remove(id, &mut state.namespaces);
-            state.book.close(id);
-            state.quota_lists.retain(|list| !list.contains(&id));
-            state.writings.remove(&id);
-            state.unseen.forget(id);
-            state.dirty.remove(&id);
-        });
-        self.dirty.remove(&id);
+        self.quotas.remove(id, &mut self.namespaces);
+        self.close_quota(id);
+        self.restage_all(namespace, now);
     }
 
-    fn reopen(&mut self, id: QuotaId, now: Moment) {
-        let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
-        self.rebuild(namespace, now, |state| {
-            let limits = state.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-            let ledger = limits.map(|limits| Ledger::new(enforced(&limits))).unwrap_or_default();
-            state.book.open(id, ledger);
-        });
-        self.honour_again(id, now);
-        self.dirty.insert(id);
-    }
-
-    fn relimit(&mut self, id: QuotaId, now: Moment) {
+    /// Returns the quota's handle.
+    fn relimit(&mut self, id: QuotaId, now: Moment) -> QuotaId {
         let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-        let kept = limits.is_some_and(|limits| self.book.replace_hard(id, enforced(&limits)));
-        if !kept {
-            self.reopen(id, now);
+        if !limits.is_some_and(|limits| self.book.replace_hard(id, enforced(&limits))) {
+            return self.reopen(id, now);
         }
         self.decide_anew(id, now);
         self.dirty.insert(id);
+        id
+    }
+
+    /// Returns the quota's new handle.
+    fn reopen(&mut self, id: QuotaId, now: Moment) -> QuotaId {
+        let id = self.renew_quota(id);
+        self.restage_namespace_of(id, now);
+        id
+    }
+
+    fn restage_namespace_of(&mut self, id: QuotaId, now: Moment) {
+        if let Some(quota) = self.quotas.get(id) {
+            self.restage_all(quota.namespace, now);
+        }
     }
 
     /// Pods whose namespace was unknown and is known now are looked at by [`Self::see_namespace`]; those that

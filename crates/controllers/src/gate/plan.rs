@@ -24,6 +24,7 @@ impl State {
     /// Decides, and says what is to be done now. Does nothing but look until [`State::lead`] was called.
     pub fn plan(&mut self, now: Moment) -> Vec<Action> {
         self.pass_time(now);
+        self.go_on_restaging(now);
         if !self.leading {
             self.to_release.clear();
             return Vec::new();
@@ -46,7 +47,7 @@ impl State {
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let has_more = !self.dirty.is_empty() && self.recording < RECORDS
             || !self.to_release.is_empty() && self.releasing.len() < RELEASES;
-        if self.leading && (has_more || self.book.has_news()) {
+        if self.leading && (has_more || self.book.has_news()) || !self.restaging.is_over() {
             return Some(0);
         }
         let overdue = self.pods.next_overdue().map(|at| {
@@ -142,9 +143,7 @@ impl State {
     /// The write that a quota's status needs now, if any.
     fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
         let quota = self.quotas.get(id)?;
-        let compiled = quota.compiled.as_ref().ok()?;
-        let ledger = self.book.ledger(id)?;
-        let target = status_target(compiled, ledger);
+        let target = status_target(self.summed(id)?, self.book.ledger(id)?);
         let held = i64::try_from(self.book.held(id)).unwrap_or(i64::MAX);
         let writing = self.writings.entry(id).or_default();
         if writing.in_flight.is_some() {
@@ -214,6 +213,10 @@ impl State {
             if !self.is_to_be_released(id) {
                 continue;
             }
+            let namespace = self.pods.get(id).map(|pod| pod.namespace);
+            if namespace.is_some_and(|namespace| self.restaging.holds_back(namespace, id)) {
+                continue;
+            }
             let Some(release) = self.address(id) else { continue };
             releases.push(release);
             self.releasing.insert(id);
@@ -244,6 +247,10 @@ impl State {
             }
             if self.check_failures.get(&id).is_some_and(|(_, until)| now.mono_ms < *until) {
                 // Its time is in `check_later`.
+                continue;
+            }
+            if self.restaging.rests(id) {
+                // It is checked when that is over.
                 continue;
             }
             let Some(namespace) = self.namespaces.get(id) else {

@@ -1,5 +1,6 @@
 //! What became of an action changes the state.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, Uid};
@@ -98,6 +99,9 @@ impl State {
 
     /// Takes back decisions that are not recorded by all their quotas.
     pub(super) fn take_back(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        if decisions.len() > self.config.restaged_pods {
+            return self.take_back_later(decisions, now);
+        }
         for (pod, decision) in decisions {
             self.take_back_admission(*pod, *decision);
             // A pod that is being released although its charge is not recorded went before there was a quota.
@@ -110,6 +114,24 @@ impl State {
             self.restage(*pod, now);
             self.stats.reverted += 1;
         }
+    }
+
+    fn take_back_later(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        let mut pods: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
+        for (pod, decision) in decisions {
+            let is_undone =
+                matches!(self.stage(*pod), Stage::Assumed { serial, awaited: 1.., .. } if serial == decision);
+            if let Some(record) = self.pods.get(*pod) {
+                let pods = pods.entry(record.namespace).or_default();
+                pods.extend(is_undone.then_some(*pod));
+            }
+        }
+        for (namespace, pods) in pods {
+            self.stats.reverted += pods.len() as u64;
+            // Growth that is being admitted in these namespaces is taken back too.
+            self.restage_later(namespace, pods);
+        }
+        self.go_on_restaging(now);
     }
 
     fn settle_release(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
@@ -171,7 +193,9 @@ impl State {
         let now = self.matching_quotas(record.namespace, &record.scope_facts);
         match self.stage(id) {
             Stage::Assumed { charge, quotas, .. } => {
-                record.unreadable.is_none() && record.charge == *charge && now == *quotas
+                // While its namespace rests, it may be charged to quotas of before although it has not changed.
+                let is_about = now == *quotas || self.restaging.rests(record.namespace);
+                record.unreadable.is_none() && record.charge == *charge && is_about
             }
             _ => true,
         }

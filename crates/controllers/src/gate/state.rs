@@ -15,6 +15,7 @@ use super::config::{GateConfig, Moment};
 use super::confirm::Confirmations;
 use super::contest::Contest;
 use super::honour::{Stamp, Unseen};
+use super::restaging::Restaging;
 use super::stage::{Stage, Stuck, Trouble};
 use super::stats::Stats;
 use super::telling::Telling;
@@ -90,6 +91,8 @@ pub struct State {
     pub(super) telling: Telling,
     /// Updates of pods that are being admitted.
     pub(super) admissions: Admissions,
+    /// Namespaces whose pods are finding their stages anew.
+    pub(super) restaging: Restaging,
     /// The lists of quotas that pods share: most pods of a namespace have the same.
     pub(super) quota_lists: HashSet<Arc<[QuotaId]>>,
     pub(super) next_serial: u64,
@@ -129,6 +132,7 @@ impl State {
             check_later: BTreeSet::new(),
             telling: Telling::default(),
             admissions: Admissions::default(),
+            restaging: Restaging::default(),
             quota_lists: HashSet::new(),
             next_serial: 0,
             stamp: Stamp::random(),
@@ -167,6 +171,7 @@ impl State {
         self.releasing.is_empty()
             && self.confirmations.is_empty()
             && self.checking.is_empty()
+            && self.restaging.is_over()
             && self.writings.values().all(|writing| writing.in_flight.is_none())
     }
 
@@ -336,47 +341,6 @@ impl State {
             .iter()
             .copied()
             .find(|id| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err()))
-    }
-
-    /// Finds the stages of all pods of a namespace anew, after `change` has changed what they depend on.
-    pub(super) fn rebuild(&mut self, namespace: NamespaceId, now: Moment, change: impl FnOnce(&mut Self)) {
-        let pods: Vec<PodId> =
-            self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
-        let admitted = self.suspend_admissions(&pods);
-        let mut on_their_way = Vec::new();
-        for id in &pods {
-            let Some(record) = self.pods.get(*id).cloned() else { continue };
-            if let Stage::Assumed { charge, serial, awaited: 0, .. } = self.stage(*id)
-                && self.may_be_released(*id, now)
-            {
-                on_their_way.push((*id, Arc::clone(charge), *serial));
-            }
-            self.lift(*id, &record);
-        }
-        change(self);
-        for id in pods {
-            match on_their_way.iter().find(|(pod, ..)| *pod == id) {
-                // Its gate is being removed and cannot be called back: it stays charged, to the quotas of now.
-                Some((_, charge, serial)) => self.assume_on_its_way(id, Arc::clone(charge), *serial),
-                None => self.restage(id, now),
-            }
-        }
-        self.restore_admissions(admitted);
-    }
-
-    /// Whether the gate is being removed, or may be removed yet by a request that was not answered.
-    pub(super) fn may_be_released(&self, id: PodId, now: Moment) -> bool {
-        self.releasing.contains(&id)
-            || self.troubles.get(&id).is_some_and(|trouble| trouble.is_uncertain(now.mono_ms))
-    }
-
-    fn assume_on_its_way(&mut self, id: PodId, charge: Arc<Charge>, serial: u64) {
-        let Some(record) = self.pods.get(id) else { return };
-        let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
-        let quotas = self.matching_quotas(namespace, &facts);
-        self.book.apply(Claim::Assumed, &quotas, &charge);
-        self.dirty.extend(quotas.iter());
-        self.set_stage(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
     }
 
     pub(super) fn dirty_class(&mut self, class: sluice_engine::ClassId) {

@@ -3,26 +3,91 @@
 use sluice_index::Targeting;
 
 use super::stories::{Story, at};
-use crate::gate::{Action, Outcome};
+use crate::gate::{Action, Judgement, Outcome};
 
 #[test]
 fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     let mut story = Story::led();
+    story.server.set_hard(0);
     for n in 0..1000 {
         story.server.create_pod(&format!("p{n}"), 1, 0);
     }
-    story.see_all(at(0));
+    story.run(at(0));
     let nowhere =
         Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
     assert_eq!(story.state.retarget(nowhere, at(0)), 1000);
-    let asked = story.state.plan(at(0));
+    let releases = |actions: Vec<Action>| {
+        let releases = actions.into_iter().filter_map(|action| match action {
+            Action::Release(release) => Some(release),
+            _ => None,
+        });
+        releases.collect::<Vec<_>>()
+    };
+    // 256 pods at a time find out that they may go.
+    let asked: Vec<_> = (0..4).flat_map(|_| releases(story.state.plan(at(0)))).collect();
     assert_eq!(asked.len(), 256);
-    assert!(story.state.plan(at(0)).is_empty(), "the next come when these are answered");
-    for action in asked {
-        let Action::Release(release) = action else { panic!("{action:?}") };
+    assert!(releases(story.state.plan(at(0))).is_empty(), "the next come when these are answered");
+    for release in asked {
         let answer = story.server.release(&release);
         story.state.settle(Outcome::Released(release.pod, release.uid, answer), at(1));
     }
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_before_its_end() {
+    let mut story = Story::led();
+    story.state.config.restaged_pods = 10;
+    story.server.set_hard(100);
+    for n in 0..150 {
+        story.server.create_pod(&format!("p{n:03}"), 1, 0);
+    }
+    story.run(at(0));
+    assert_eq!(story.gated().len(), 50);
+    story.server.delete_pod("p000");
+    story.server.change_meaning();
+    let running = story.server.pods.values().filter(|pod| !pod.gated).count();
+    story.see_all(at(100));
+    for _ in 0..13 {
+        let (asked, _): (Vec<_>, Vec<_>) =
+            story.state.plan(at(100)).into_iter().partition(|action| !matches!(action, Action::Tell(_)));
+        assert!(asked.is_empty(), "{asked:?}");
+        assert_eq!(story.state.next_due_ms(at(100)), Some(0), "there is more to do");
+    }
+    // What is seen meanwhile counts.
+    story.server.delete_pod("p001");
+    assert_eq!(story.judge("p002", 2, 100), Judgement::Undecided("the pod or a quota has changed meanwhile"));
+    story.run(at(200));
+    assert_eq!(story.server.taken(), 100, "the room of both pods was given away once");
+    let quota = story.server.quota.clone().unwrap();
+    assert_eq!((quota.status, quota.used_pods), (Some(("100m".into(), "100m".into())), Some("100".into())));
+    assert_eq!(running, 99);
+}
+
+#[test]
+fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
+    let mut story = Story::led();
+    story.state.config.restaged_pods = 10;
+    story.server.set_hard(100);
+    for n in 0..100 {
+        story.server.create_pod(&format!("p{n:03}"), 1, 0);
+    }
+    story.see_all(at(0));
+    // All are decided on and none is recorded.
+    let asked = story.state.plan(at(0));
+    assert!(matches!(asked.as_slice(), [Action::Record(_)]), "{asked:?}");
+    story.server.set_hard(30);
+    for action in asked {
+        let Action::Record(record) = action else { unreachable!() };
+        let answer = story.server.record(&record);
+        story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(1));
+    }
+    for _ in 0..8 {
+        assert!(story.state.plan(at(1)).is_empty());
+    }
+    story.run(at(100));
+    story.run(at(200));
+    assert_eq!(story.server.taken(), 30);
+    assert_eq!(story.state.held(), 70);
 }

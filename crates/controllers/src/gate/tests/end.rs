@@ -31,6 +31,9 @@ impl World {
         let used = quota.status.as_ref().map(|(_, used)| sluice_engine::Quantity::parse(used).unwrap());
         let expected = sluice_engine::Quantity::parse(&format!("{taken}m")).unwrap();
         assert_eq!(used, Some(expected), "the status does not say what is taken");
+        let running = self.server.pods.values().filter(|pod| !pod.gated && !pod.finished).count();
+        let counted = quota.counts_pods.then(|| running.to_string());
+        assert_eq!(quota.used_pods, counted, "the status does not say how many pods there are");
         for pod in self.server.pods.values().filter(|pod| pod.gated) {
             // Room may be kept for another one that has waited longer.
             let is_kept = |other: &&Pod| {

@@ -37,6 +37,7 @@ fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
         20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),
         1 => any::<bool>().prop_map(|replica| Step::Relist { replica }),
         2 => special,
+        1 => Just(Step::Meaning),
         4 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
         // All that is only a matter of time is over then; what is late is late still.
         1 => (20_000..70_000u64).prop_map(|ms| Step::Wait { ms }),

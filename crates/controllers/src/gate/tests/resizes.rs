@@ -110,7 +110,7 @@ impl Story {
     }
 
     /// Asks and does all that comes of it.
-    fn judge(&mut self, name: &str, milli_cpu: u64, now: u64) -> Judgement {
+    pub(super) fn judge(&mut self, name: &str, milli_cpu: u64, now: u64) -> Judgement {
         match self.ask(name, milli_cpu, now) {
             Asked::Judged(judgement) => judgement,
             Asked::Recording(ticket) => {

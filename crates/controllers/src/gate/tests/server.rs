@@ -14,6 +14,8 @@ use crate::gate::{Answer, Record, Release};
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 pub const NAMESPACE: &str = "team";
 pub const QUOTA: &str = "compute";
+/// More pods than there ever are.
+const PODS: &str = "1k";
 
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -31,7 +33,12 @@ pub struct Quota {
     pub uid: u64,
     pub version: u64,
     pub hard: u64,
+    /// Whether it has a limit on pods too, one that is never reached.
+    pub counts_pods: bool,
+    /// Hard and used.
     pub status: Option<(String, String)>,
+    /// The number of pods in the status, where that has one.
+    pub used_pods: Option<String>,
     pub charges: i64,
 }
 
@@ -76,16 +83,24 @@ impl Server {
     }
 
     pub fn quota_json(quota: &Quota) -> serde_json::Value {
-        let status = quota.status.as_ref().map_or_else(
+        let mut status = quota.status.as_ref().map_or_else(
             || json!({}),
             |(hard, used)| json!({"hard": {"requests.cpu": hard}, "used": {"requests.cpu": used}, "charges": quota.charges}),
         );
+        if let Some(used) = &quota.used_pods {
+            status["hard"]["pods"] = json!(PODS);
+            status["used"]["pods"] = json!(used);
+        }
+        let mut hard = json!({"requests.cpu": format!("{}m", quota.hard)});
+        if quota.counts_pods {
+            hard["pods"] = json!(PODS);
+        }
         json!({
             "metadata": {
                 "name": QUOTA, "namespace": NAMESPACE, "uid": format!("quota-{}", quota.uid),
                 "resourceVersion": quota.version.to_string(),
             },
-            "spec": {"hard": {"requests.cpu": format!("{}m", quota.hard)}},
+            "spec": {"hard": hard},
             "status": status,
         })
     }
@@ -150,15 +165,28 @@ impl Server {
         let version = self.next();
         let quota = match self.quota.take() {
             Some(quota) => Quota { version, hard, ..quota },
-            None => Quota { uid: version, version, hard, status: None, charges: 0 },
+            None => {
+                let (counts_pods, status, used_pods) = (false, None, None);
+                Quota { uid: version, version, hard, counts_pods, status, used_pods, charges: 0 }
+            }
         };
         self.put_quota(quota);
+    }
+
+    /// From now on it counts pods too, or no more.
+    pub fn change_meaning(&mut self) {
+        if let Some(mut quota) = self.quota.clone() {
+            quota.version = self.next();
+            quota.counts_pods = !quota.counts_pods;
+            self.put_quota(quota);
+        }
     }
 
     pub fn scribble_status(&mut self, used: u64) {
         if let Some(mut quota) = self.quota.clone() {
             quota.version = self.next();
             quota.status = Some((format!("{}m", quota.hard), format!("{used}m")));
+            quota.used_pods = None;
             self.put_quota(quota);
         }
     }
@@ -187,14 +215,17 @@ impl Server {
         if !matches {
             return Answer::Stale(Some(wire(Self::quota_json(&quota))));
         }
-        let text = |list: &[(String, Quantity)]| {
-            list.iter().find(|(key, _)| key == "requests.cpu").map(|(_, value)| value.to_string()).unwrap()
+        let text = |list: &[(String, Quantity)], name: &str| {
+            list.iter().find(|(key, _)| key == name).map(|(_, value)| value.to_string())
         };
-        let status = Some((text(&record.target.hard), text(&record.target.used)));
-        if status != quota.status || record.charges != quota.charges {
+        let (hard, used) = (&record.target.hard, &record.target.used);
+        let status = Some((text(hard, "requests.cpu").unwrap(), text(used, "requests.cpu").unwrap()));
+        let used_pods = text(used, "pods");
+        assert_eq!(used_pods.is_some(), quota.counts_pods, "written is what the quota is about");
+        if status != quota.status || used_pods != quota.used_pods || record.charges != quota.charges {
             self.writes += 1;
             let version = self.next();
-            self.put_quota(Quota { version, status, charges: record.charges, ..quota });
+            self.put_quota(Quota { version, status, used_pods, charges: record.charges, ..quota });
         }
         Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
     }

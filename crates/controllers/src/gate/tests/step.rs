@@ -30,6 +30,8 @@ pub enum Step {
         hard: u64,
     },
     DeleteQuota,
+    /// The quota counts other things than before.
+    Meaning,
     Scribble {
         used: u64,
     },

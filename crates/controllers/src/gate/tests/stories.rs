@@ -67,7 +67,7 @@ impl Story {
         loop {
             self.see_all(now);
             let actions = self.state.plan(now);
-            if actions.is_empty() {
+            if actions.is_empty() && self.state.next_due_ms(now) != Some(0) {
                 return;
             }
             for action in actions {

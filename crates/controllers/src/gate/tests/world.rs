@@ -93,6 +93,8 @@ pub struct World {
 fn fresh(number: usize) -> State {
     let mut config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
     config.charge_spacing_ms = 0;
+    // One takes its time, the other none.
+    config.restaged_pods = if number.is_multiple_of(2) { 1 } else { 1_000 };
     let selector = kube::core::Selector::default();
     let mut state = State::new(config, Targeting::new(selector, super::own_namespace()));
     state.stamp = Stamp::numbered(number as u64);
@@ -362,6 +364,7 @@ impl World {
                 self.server.delete_quota();
                 self.highest_hard = u64::MAX;
             }
+            Step::Meaning => self.server.change_meaning(),
             Step::Scribble { used } => self.server.scribble_status(*used),
             Step::Deliver { replica, watch, count } => {
                 self.deliver(usize::from(*replica), *watch, usize::from(*count));
