@@ -38,7 +38,7 @@ pub(crate) struct Rest {
     /// Its limits have changed, and which of its classes could ever fit is not known of all yet.
     pub(crate) reviewed: bool,
     /// The classes that are to be looked at afterwards.
-    pub(crate) later: BTreeSet<ClassId>,
+    pub(crate) later: Vec<ClassId>,
 }
 
 impl Rest {

@@ -23,12 +23,7 @@ pub enum Decision {
         quotas: Arc<[QuotaId]>,
     },
     /// The class was looked at and does not fit, for another reason than the last time.
-    Held {
-        /// The class.
-        class: ClassId,
-        /// None in it was told anything yet.
-        first: bool,
-    },
+    Held(ClassId),
 }
 
 /// The ledgers of all quotas and the queue of waiting pods.
@@ -47,6 +42,8 @@ pub struct Book {
     pub(crate) turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
     pub(crate) fresh: BTreeSet<ClassId>,
+    /// Classes of quotas that rested, to be looked at; perhaps gone by now.
+    pub(crate) rested: Vec<ClassId>,
     /// Classes to [review](Book::review) because limits of a quota have changed.
     pub(crate) reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
 }
@@ -58,8 +55,7 @@ impl Book {
         self.wake(quota);
     }
 
-    /// Closes an account. What is claimed of it is forgotten; pods that wait for it are never released, they have to
-    /// leave.
+    /// Closes an account. What is claimed of it is forgotten; pods that wait for it have to leave before.
     pub fn close(&mut self, quota: QuotaId) {
         self.end_reservation(quota);
         self.accounts.remove(&quota);
@@ -81,12 +77,18 @@ impl Book {
         self.end_rest(quota, |rest| rest.paused = false);
     }
 
+    /// Whether no pod of the quota is released now: it is paused, or its limits have changed and not all its classes are
+    /// reviewed.
+    #[must_use]
+    pub fn rests(&self, quota: QuotaId) -> bool {
+        self.accounts.get(&quota).is_some_and(|account| !account.rest.is_over())
+    }
+
     pub(crate) fn end_rest(&mut self, quota: QuotaId, end: impl FnOnce(&mut Rest)) {
         let Some(rest) = self.accounts.get_mut(&quota).map(|account| &mut account.rest) else { return };
         end(rest);
         if rest.is_over() {
-            let later = std::mem::take(&mut rest.later);
-            self.fresh.extend(later.into_iter().filter(|class| self.classes.contains_key(class)));
+            self.rested.append(&mut rest.later);
             self.wake(quota);
         }
     }

@@ -87,6 +87,10 @@ impl Book {
         for id in &now {
             self.review(*id);
         }
+        // What they are told may change, whether they fit or not.
+        if let Some(account) = self.accounts.get_mut(&quota) {
+            account.rest.later.extend(&now);
+        }
         if classes.is_empty() {
             self.end_rest(quota, |rest| rest.reviewed = false);
         } else {
@@ -99,8 +103,6 @@ impl Book {
         let Some(class) = self.classes.get(&id) else {
             return;
         };
-        // What it is told may change, whether it fits or not.
-        self.fresh.insert(id);
         let possible = self.could_fit(&class.quotas, &class.charge);
         let Some(front) = class.front().filter(|_| possible != class.possible) else {
             return;
@@ -147,8 +149,7 @@ impl Book {
         for (id, class) in &self.classes {
             let named = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
             let possible = self.could_fit(&class.quotas, &class.charge);
-            let is_to_be_reviewed = self.reviews.iter().any(|(_, classes)| classes.contains(id))
-                || class.quotas.iter().any(|quota| !self.accounts.contains_key(quota));
+            let is_to_be_reviewed = self.reviews.iter().any(|(_, classes)| classes.contains(id));
             if class.pods().len() == 0
                 || possible != class.possible && !is_to_be_reviewed
                 || self.class_ids.get(&named) != Some(id)

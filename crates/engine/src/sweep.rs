@@ -39,7 +39,10 @@ impl Book {
     /// Whether there is anything to decide.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        !self.turns.is_empty() || !self.fresh.is_empty() || !self.reviews.is_empty()
+        !self.turns.is_empty()
+            || !self.fresh.is_empty()
+            || !self.reviews.is_empty()
+            || !self.rested.is_empty()
     }
 
     /// Looks again at those that wait for this quota, at the next decision.
@@ -101,13 +104,13 @@ impl Book {
         class.quotas.iter().copied().find(|quota| self.next_head(*quota).is_some_and(|next| *next <= head))
     }
 
-    /// Whether one of the class's quotas rests, or is closed. In the first case it is looked at when that ends.
-    fn rests(&mut self, id: ClassId) -> bool {
+    /// Whether one of the class's quotas rests. It is looked at when that ends.
+    fn class_rests(&mut self, id: ClassId) -> bool {
         let Some(class) = self.classes.get(&id) else { return true };
         for quota in class.quotas.iter() {
-            let Some(account) = self.accounts.get_mut(quota) else { return true };
+            let Some(account) = self.accounts.get_mut(quota) else { continue };
             if !account.rest.is_over() {
-                account.rest.later.insert(id);
+                account.rest.later.push(id);
                 return true;
             }
         }
@@ -133,6 +136,9 @@ struct Deciding<'b> {
 
 impl Deciding<'_> {
     fn look_at_fresh(&mut self, looks: &mut usize) {
+        let rested = self.book.rested.len();
+        let rested = self.book.rested.split_off(rested.saturating_sub(FRESH));
+        self.book.fresh.extend(rested);
         let mut batch = Vec::new();
         while batch.len() < FRESH.min(*looks)
             && let Some(id) = self.book.fresh.pop_first()
@@ -141,7 +147,7 @@ impl Deciding<'_> {
         }
         batch.sort_unstable();
         for (_, id) in batch {
-            if self.book.rests(id) {
+            if self.book.class_rests(id) {
                 *looks = looks.saturating_sub(1);
                 continue;
             }
@@ -195,7 +201,7 @@ impl Deciding<'_> {
 
     /// Releases a pod of the class, or says why not. Returns whether it has released one.
     fn look(&mut self, id: ClassId) -> bool {
-        if self.book.rests(id) {
+        if self.book.class_rests(id) {
             return false;
         }
         match self.reason_to_hold(id) {
@@ -203,12 +209,12 @@ impl Deciding<'_> {
             Some(reason) => {
                 let Some(class) = self.book.classes.get_mut(&id) else { return false };
                 let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
-                let first = class.reason.replace(reason).is_none();
+                class.reason = Some(reason);
                 for quota in self.book.contest(id, self.impatient_since_ms) {
                     self.kept.remove(&quota);
                 }
                 if !told {
-                    self.made.push(Decision::Held { class: id, first });
+                    self.made.push(Decision::Held(id));
                 }
                 false
             }

@@ -164,11 +164,6 @@ impl Quotas {
         self.records.get(&id)
     }
 
-    /// A quota by its handle, to note what a write has recorded.
-    pub fn get_mut(&mut self, id: QuotaId) -> Option<&mut QuotaRecord> {
-        self.records.get_mut(&id)
-    }
-
     /// A quota by its name.
     #[must_use]
     pub fn find(&self, namespace: NamespaceId, name: &str) -> Option<QuotaId> {

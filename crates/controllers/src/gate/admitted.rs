@@ -161,9 +161,6 @@ impl State {
             Some(false) => return Ok(ALLOWED),
             None => return Err(UNSEEN),
         }
-        if self.restaging.rests(namespace) {
-            return Err(CHANGED);
-        }
         let known = self.pods.find(namespace, &before.name);
         let Some(id) = known.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == before.uid)) else {
             return Err(UNSEEN);
@@ -176,6 +173,9 @@ impl State {
         if seen.is_older_than(before.version) {
             return Err(UNSEEN);
         }
+        if self.restaging.rests(namespace) {
+            return Err(CHANGED);
+        }
         if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
@@ -186,6 +186,9 @@ impl State {
         let more = above(&parts, held);
         if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
             return Err(Judgement::Refused(format!("cannot be charged: {field}")));
+        }
+        if more.iter().any(|(quota, _)| self.book.rests(*quota)) {
+            return Err(CHANGED);
         }
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
         if *dry_run {

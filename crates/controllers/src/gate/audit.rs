@@ -36,7 +36,7 @@ pub enum Found {
     More,
     /// The namespace is as it should be.
     Right,
-    /// Something was wrong, and everything of the namespace was made anew.
+    /// Something was wrong, and everything of the namespace is made anew.
     Repaired {
         /// A pod whose record and whose charge disagree.
         pod: Option<Box<str>>,

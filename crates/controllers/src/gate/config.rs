@@ -21,7 +21,7 @@ pub struct GateConfig {
     pub charge_spacing_ms: u64,
     /// The least time between two status writes of one quota that nobody waits for.
     pub status_spacing_ms: u64,
-    /// How many pods of a namespace whose quotas have changed find their stage anew before others get at the state.
+    /// How many pods whose quotas have changed find their stage anew before others get at the state.
     pub restaged_pods: usize,
     /// How many pods of a class are told anew when the reason for holding them changes; the rest of a long
     /// queue would hear it from events that push out all others.
@@ -40,7 +40,7 @@ impl GateConfig {
             admission_life_ms: 35_000,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,
-            restaged_pods: 256,
+            restaged_pods: 128,
             retold_pods: 20,
         }
     }

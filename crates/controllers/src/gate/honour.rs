@@ -73,14 +73,6 @@ impl Unseen {
         }
     }
 
-    pub fn rename(&mut self, old: QuotaId, new: QuotaId) {
-        for quotas in std::iter::once(&mut self.waiting).chain(&mut self.catching_up) {
-            if quotas.remove(&old) {
-                quotas.insert(new);
-            }
-        }
-    }
-
     pub fn has(&self, id: QuotaId) -> bool {
         self.waiting.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
     }
@@ -124,20 +116,11 @@ impl State {
         self.honour_until(id, now);
     }
 
-    /// The sums were made anew from the pods; what is honoured is not among them.
-    pub(super) fn honour_again(&mut self, id: QuotaId, now: Moment) {
-        let is_honoured = self.writings.get(&id).is_some_and(|writing| writing.honoured_until_ms.is_some());
-        if is_honoured || self.unseen.has(id) {
-            self.honour_recorded(id, now);
-        }
-    }
-
     /// Honours what a quota's status holds above the pods' sums, for a while.
     pub(super) fn honour_recorded(&mut self, id: QuotaId, now: Moment) {
         let Some(quota) = self.quotas.get(id) else { return };
-        if self.restaging.rests(quota.namespace) {
-            // Its sums are not complete; afterwards it is honoured again.
-            return self.honour_until(id, now);
+        if self.restaging.honours_later(quota.namespace, id) {
+            return;
         }
         let recorded: Vec<_> = quota
             .recorded

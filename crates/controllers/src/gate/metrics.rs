@@ -169,7 +169,12 @@ impl Row {
     fn with_amounts(state: &State, id: QuotaId) -> Option<Self> {
         let row = Self::of(state, id)?;
         let (Some(compiled), Some(ledger)) = (state.summed(id), state.book().ledger(id)) else {
-            return Some(row);
+            // As it was when its sums were complete, if they ever were.
+            let recorded = &state.index().2.get(id)?.recorded;
+            let readable = |(key, amount): (&str, Option<Quantity>)| Some((key.to_owned(), amount?));
+            let amounts =
+                [&recorded.hard, &recorded.used].map(|list| list.iter().filter_map(readable).collect());
+            return Some(Self { amounts, ..row });
         };
         let target = status_target(compiled, ledger);
         Some(Self { amounts: [target.hard, target.used], ..row })

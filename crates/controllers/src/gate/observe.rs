@@ -84,10 +84,15 @@ impl State {
                 let (charge, quotas) = (charge.clone(), quotas.clone());
                 self.book.confirm(&quotas, &charge);
                 self.note_release(id, now);
+                let is_same = charge == record.charge;
                 self.set_stage(id, Stage::Counted { charge, quotas });
                 // What it takes, and of what, may have changed together with the gate.
                 if !self.is_counted_as(id, &record) {
-                    self.unstage(id, &record);
+                    if is_same {
+                        self.lift(id, &record);
+                    } else {
+                        self.unstage(id, &record);
+                    }
                     self.restage(id, now);
                 }
             }
@@ -277,7 +282,7 @@ impl State {
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
         let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
         self.quotas.remove(id, &mut self.namespaces);
-        self.close_quota(id);
+        self.drop_quota(id, namespace);
         self.restage_all(namespace, now);
     }
 

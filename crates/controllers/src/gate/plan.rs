@@ -10,7 +10,6 @@ use super::action::{Action, Record, Release};
 use super::config::Moment;
 use super::stage::Stage;
 use super::state::{InFlight, State};
-use super::telling::News;
 
 /// How many classes of waiting pods are looked at before others get at the state: about half a millisecond's work.
 const LOOKS: usize = 256;
@@ -113,9 +112,7 @@ impl State {
                     let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX);
                     self.set_stage(pod, Stage::Assumed { charge, quotas, awaited, serial });
                 }
-                Decision::Held { class, first } => {
-                    self.class_has_news(class, if first { News::All } else { News::First }, now);
-                }
+                Decision::Held(class) => self.class_has_news(class, now),
             }
         }
     }

@@ -3,9 +3,10 @@
 //! There may be very many, so it is done for some at a time. A quota that counts other things than before is another one to
 //! the book, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
 //! claim of the new one is right as soon as each of them has had its turn. Until then the namespace rests: no pod of it is
-//! decided on, none is released, no charge is recorded, no growth is admitted. What is seen meanwhile is taken as always.
+//! decided on, none is released, no status is written, no growth is admitted. What is seen meanwhile is taken as always.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use sluice_engine::status::enforced;
@@ -14,11 +15,15 @@ use sluice_index::NamespaceId;
 
 use super::config::Moment;
 use super::stage::Stage;
-use super::state::State;
+use super::state::{State, Writing};
 
 /// Namespaces that rest.
 #[derive(Debug, Default)]
-pub(super) struct Restaging(BTreeMap<NamespaceId, Resting>);
+pub(super) struct Restaging {
+    resting: BTreeMap<NamespaceId, Resting>,
+    /// The one whose pods had the last turn.
+    last: Option<NamespaceId>,
+}
 
 #[derive(Debug, Default)]
 struct Resting {
@@ -26,21 +31,46 @@ struct Resting {
     pods: Vec<PodId>,
     /// Pods that may go, but not now.
     to_release: Vec<PodId>,
+    /// Quotas that are no more. Their accounts are kept until no pod has a claim on them.
+    closing: Vec<QuotaId>,
+    /// Quotas to [honour](State::honour_recorded) when their sums are complete.
+    to_honour: BTreeSet<QuotaId>,
 }
 
 impl Restaging {
     pub fn is_over(&self) -> bool {
-        self.0.is_empty()
+        self.resting.is_empty()
     }
 
     pub fn rests(&self, namespace: NamespaceId) -> bool {
-        self.0.contains_key(&namespace)
+        self.resting.contains_key(&namespace)
+    }
+
+    /// Whether the pod is still to have its turn.
+    pub fn awaits(&self, namespace: NamespaceId, id: PodId) -> bool {
+        self.resting.get(&namespace).is_some_and(|resting| resting.pods.contains(&id))
     }
 
     /// Whether the pod has to wait with its release.
     pub fn holds_back(&mut self, namespace: NamespaceId, id: PodId) -> bool {
-        let resting = self.0.get_mut(&namespace);
+        let resting = self.resting.get_mut(&namespace);
         resting.map(|resting| resting.to_release.push(id)).is_some()
+    }
+
+    /// Whether the quota is honoured later, when its sums are complete.
+    pub fn honours_later(&mut self, namespace: NamespaceId, id: QuotaId) -> bool {
+        let resting = self.resting.get_mut(&namespace);
+        resting.map(|resting| resting.to_honour.insert(id)).is_some()
+    }
+
+    /// The namespace whose turn it is, and its next pods.
+    fn next(&mut self, most: usize) -> Option<(NamespaceId, Vec<PodId>)> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.resting.range((after, Bound::Unbounded)).next();
+        let namespace = *next.or_else(|| self.resting.first_key_value())?.0;
+        self.last = Some(namespace);
+        let pods = &mut self.resting.get_mut(&namespace)?.pods;
+        Some((namespace, pods.split_off(pods.len().saturating_sub(most))))
     }
 }
 
@@ -48,7 +78,7 @@ impl State {
     /// All pods of a namespace have to find their stage anew.
     pub(super) fn restage_all(&mut self, namespace: NamespaceId, now: Moment) {
         let pods = self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
-        if let Some(resting) = self.restaging.0.get_mut(&namespace) {
+        if let Some(resting) = self.restaging.resting.get_mut(&namespace) {
             resting.pods.clear();
         }
         self.restage_later(namespace, pods);
@@ -57,28 +87,32 @@ impl State {
 
     /// These pods of a namespace have to find their stage anew.
     pub(super) fn restage_later(&mut self, namespace: NamespaceId, pods: Vec<PodId>) {
-        for quota in self.namespaces.get(namespace).map_or(&[][..], |known| known.quotas()) {
+        let admitted = self.suspend_admissions(namespace);
+        let resting = self.restaging.resting.entry(namespace).or_default();
+        resting.pods.extend(pods.into_iter().chain(admitted));
+        let Some(known) = self.namespaces.get(namespace) else { return };
+        for quota in known.quotas() {
             self.book.pause(*quota);
         }
-        let admitted = self.suspend_admissions(namespace);
-        let resting = self.restaging.0.entry(namespace).or_default();
-        resting.pods.extend(pods.into_iter().chain(admitted));
+        if resting.pods.len() > known.pods().len() {
+            // Some have to for several reasons.
+            resting.pods.sort_unstable();
+            resting.pods.dedup();
+        }
     }
 
-    /// The next pods have their turn.
+    /// The next pods have their turn. Namespaces take turns, so that one whose quotas are edited all the time keeps no other
+    /// at rest.
     pub(super) fn go_on_restaging(&mut self, now: Moment) {
         let mut most = self.config.restaged_pods;
         while most > 0
-            && let Some(mut first) = self.restaging.0.first_entry()
+            && let Some((namespace, pods)) = self.restaging.next(most)
         {
-            let (namespace, pods) = (*first.key(), &mut first.get_mut().pods);
-            let turn = pods.split_off(pods.len().saturating_sub(most));
-            most -= turn.len();
-            for id in turn {
+            most -= pods.len();
+            for id in pods {
                 self.restage_anew(id, namespace, now);
             }
-            let is_over = self.restaging.0.get(&namespace).is_none_or(|resting| resting.pods.is_empty());
-            if is_over {
+            if self.restaging.resting.get(&namespace).is_some_and(|resting| resting.pods.is_empty()) {
                 self.end_rest(namespace, now);
             }
         }
@@ -105,12 +139,18 @@ impl State {
     }
 
     fn end_rest(&mut self, namespace: NamespaceId, now: Moment) {
-        let Some(resting) = self.restaging.0.remove(&namespace) else { return };
+        let Some(resting) = self.restaging.resting.remove(&namespace) else { return };
+        for quota in resting.closing {
+            self.book.close(quota);
+            self.dirty.remove(&quota);
+        }
         self.to_release.extend(resting.to_release);
         self.to_check.insert(namespace);
+        for quota in resting.to_honour {
+            self.honour_recorded(quota, now);
+        }
         let quotas = self.namespaces.get(namespace).map(|known| known.quotas().to_vec()).unwrap_or_default();
         for quota in quotas {
-            self.honour_again(quota, now);
             self.book.resume(quota);
             self.dirty.insert(quota);
         }
@@ -118,12 +158,25 @@ impl State {
 
     /// The quota is another one to the book, of which nothing is claimed yet.
     pub(super) fn renew_quota(&mut self, old: QuotaId) -> QuotaId {
-        let Some(new) = self.quotas.renew(old, &mut self.namespaces) else { return old };
+        let namespace = self.quotas.get(old).map(|quota| quota.namespace);
+        let (Some(namespace), Some(new)) = (namespace, self.quotas.renew(old, &mut self.namespaces)) else {
+            return old;
+        };
         self.open_ledger(new);
         if self.book.is_frozen(old) {
             self.book.freeze(new);
         }
-        self.unseen.rename(old, new);
+        let resting = self.restaging.resting.entry(namespace).or_default();
+        let is_honoured = |writing: &Writing| writing.honoured_until_ms.is_some();
+        if resting.to_honour.remove(&old)
+            || self.unseen.has(old)
+            || self.writings.get(&old).is_some_and(is_honoured)
+        {
+            resting.to_honour.insert(new);
+        }
+        if self.unseen.has(old) {
+            self.end_honouring(new);
+        }
         if let Some(mut writing) = self.writings.remove(&old) {
             // The answer to a write that is under way speaks of the old one.
             (writing.in_flight, writing.pending) = (None, Vec::new());
@@ -132,7 +185,7 @@ impl State {
             self.quota_later.extend(writing.honoured_until_ms.map(|until| (until, new)));
             self.writings.insert(new, writing);
         }
-        self.close_quota(old);
+        self.drop_quota(old, namespace);
         new
     }
 
@@ -142,12 +195,13 @@ impl State {
         self.book.open(id, ledger);
     }
 
-    pub(super) fn close_quota(&mut self, id: QuotaId) {
-        self.book.close(id);
+    /// The quota is no more. [`Self::restage_all`] has to follow.
+    pub(super) fn drop_quota(&mut self, id: QuotaId, namespace: NamespaceId) {
+        self.book.pause(id);
+        self.restaging.resting.entry(namespace).or_default().closing.push(id);
         self.quota_lists.retain(|list| !list.contains(&id));
         self.writings.remove(&id);
         self.unseen.forget(id);
-        self.dirty.remove(&id);
     }
 
     /// What is to be summed in a quota whose sums are complete.

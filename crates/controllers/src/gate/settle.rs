@@ -193,8 +193,8 @@ impl State {
         let now = self.matching_quotas(record.namespace, &record.scope_facts);
         match self.stage(id) {
             Stage::Assumed { charge, quotas, .. } => {
-                // While its namespace rests, it may be charged to quotas of before although it has not changed.
-                let is_about = now == *quotas || self.restaging.rests(record.namespace);
+                // The quotas may have changed instead.
+                let is_about = now == *quotas || self.restaging.awaits(record.namespace, id);
                 record.unreadable.is_none() && record.charge == *charge && is_about
             }
             _ => true,

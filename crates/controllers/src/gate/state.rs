@@ -165,7 +165,7 @@ impl State {
         self.config.rules = rules;
     }
 
-    /// Whether anything that was started is not answered yet.
+    /// Whether everything that was started is answered and done.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.releasing.is_empty()

@@ -28,15 +28,6 @@ const SAME_WORDS_MS: u64 = 1_800_000;
 /// An event that could not be written is tried again so much later, and each time twice that (milliseconds).
 const FAILED_MS: u64 = 1_000;
 
-/// Which pods of a class have news.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum News {
-    /// The first of them: the reason has changed. The rest of a long queue hears it when it is its turn to hear anything.
-    First,
-    /// All: none of them was told anything yet.
-    All,
-}
-
 /// With more namespaces at rest than these, those that have gone are dropped.
 const MANY: usize = 1_024;
 
@@ -170,14 +161,11 @@ impl Telling {
 }
 
 impl State {
-    /// Pods of the class may have something new to hear.
-    pub(super) fn class_has_news(&mut self, class: ClassId, whom: News, now: Moment) {
+    /// The reason for holding the class is another one: its first pods hear it. The rest of a long queue hears it when it is
+    /// its turn to hear anything.
+    pub(super) fn class_has_news(&mut self, class: ClassId, now: Moment) {
         let Some(class) = self.book.class(class) else { return };
-        let most = match whom {
-            News::First => self.config.retold_pods,
-            News::All => usize::MAX,
-        };
-        for pod in class.pods().take(most) {
+        for pod in class.pods().take(self.config.retold_pods) {
             self.telling.news(pod, now);
         }
     }
@@ -242,7 +230,13 @@ impl State {
             .filter(|until| *until > now.mono_ms);
         let told = self.telling.pods.get_mut(&id).filter(|told| told.has_turn)?;
         told.has_turn = false;
-        let (reason, message) = words?;
+        let Some((reason, message)) = words else {
+            if matches!(self.stage(id), Stage::Waiting(_)) {
+                // It was not looked at yet.
+                self.telling.later(id, now.mono_ms + FAILED_MS);
+            }
+            return None;
+        };
         if let Some(until) = rests_until {
             self.telling.later(id, until);
             return None;

@@ -10,7 +10,7 @@
 mod scenes;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn quotas<const N: usize>(ids: [u32; N]) -> Arc<[QuotaId]> {
 fn released(decisions: Vec<Decision>) -> Vec<u32> {
     let pods = decisions.into_iter().filter_map(|decision| match decision {
         Decision::Release { pod, .. } => Some(pod.0),
-        Decision::Held { .. } => None,
+        Decision::Held(_) => None,
     });
     pods.collect()
 }
@@ -87,6 +87,16 @@ enum Step {
         later: u64,
         looks: usize,
     },
+    /// Once, however much is left to decide.
+    DecideSome {
+        looks: usize,
+    },
+    Pause {
+        quota: u32,
+    },
+    Resume {
+        quota: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -102,6 +112,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..QUOTAS, 0..12i128, 0..12i128)
             .prop_map(|(quota, cpu, memory)| Step::Hard { quota, cpu, memory }),
         4 => (0..20u64, 1..4usize).prop_map(|(later, looks)| Step::Decide { later, looks }),
+        2 => (1..4usize).prop_map(|looks| Step::DecideSome { looks }),
+        1 => (0..QUOTAS).prop_map(|quota| Step::Pause { quota }),
+        1 => (0..QUOTAS).prop_map(|quota| Step::Resume { quota }),
     ]
 }
 
@@ -129,6 +142,7 @@ struct World {
     released: BTreeMap<PodId, Released>,
     next: u32,
     impatient_since: u64,
+    paused: BTreeSet<QuotaId>,
     /// Every decision so far.
     decided: Vec<Decision>,
 }
@@ -147,6 +161,7 @@ impl World {
             released: BTreeMap::new(),
             next: 0,
             impatient_since: 0,
+            paused: BTreeSet::new(),
             decided: Vec::new(),
         }
     }
@@ -203,6 +218,19 @@ impl World {
                 self.impatient_since += later;
                 self.decide(*looks);
             }
+            Step::DecideSome { looks } => {
+                let decisions = self.book.decide(Some(self.impatient_since), *looks);
+                self.heed(&decisions);
+                self.decided.extend(decisions);
+            }
+            Step::Pause { quota } => {
+                self.book.pause(QuotaId(*quota));
+                self.paused.insert(QuotaId(*quota));
+            }
+            Step::Resume { quota } => {
+                self.book.resume(QuotaId(*quota));
+                self.paused.remove(&QuotaId(*quota));
+            }
         }
         self.check_sums();
     }
@@ -229,6 +257,7 @@ impl World {
             let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
             self.released.insert(*pod, Released { claim: Claim::Assumed, charge, quotas });
             for quota in was.quotas.iter() {
+                assert!(!self.paused.contains(quota), "released while its quota is paused");
                 let sums = self.recount(*quota);
                 for (resource, hard) in [
                     (Resource::Cpu, self.hard[quota.0 as usize].0),
@@ -261,6 +290,9 @@ impl World {
     /// A pod that fits is held only where room is kept for another one.
     fn check_all_was_decided(&self) {
         for held in self.waiting.values() {
+            if held.quotas.iter().any(|quota| self.paused.contains(quota)) {
+                continue;
+            }
             let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
             let is_kept = held.quotas.iter().any(|quota| {
                 self.kept_for(*quota).filter(|first| first.class != held.class).is_some_and(|first| {
@@ -312,6 +344,9 @@ proptest! {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
+        }
+        for quota in 0..QUOTAS {
+            world.step(&Step::Resume { quota });
         }
         world.decide(ALL);
     }

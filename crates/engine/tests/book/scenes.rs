@@ -137,7 +137,7 @@ fn what_ends_in_a_frozen_account_makes_no_room_until_it_thaws() {
     book.freeze(QuotaId(0));
     book.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
     book.end(Claim::Assumed, &quotas, &charge(8, 0));
-    assert!(book.decide(PATIENT, ALL).iter().all(|decision| matches!(decision, Decision::Held { .. })));
+    assert!(book.decide(PATIENT, ALL).iter().all(|decision| matches!(decision, Decision::Held(_))));
     assert!(book.forget_in_flight(QuotaId(0)));
     assert!(matches!(book.decide(PATIENT, ALL).as_slice(), [Decision::Release { .. }]));
     book.revert(Claim::Assumed, &quotas, &charge(6, 0));

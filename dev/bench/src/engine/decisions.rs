@@ -188,7 +188,7 @@ impl Queue {
             let took = begin.elapsed();
             let released = decisions.into_iter().find_map(|decision| match decision {
                 Decision::Release { pod, charge, .. } => Some((pod, charge)),
-                Decision::Held { .. } => None,
+                Decision::Held(_) => None,
             });
             let Some(released) = released else { break };
             self.runs = released;

@@ -1,7 +1,9 @@
 //! Work that is bounded however much there is to do.
 
 use sluice_index::Targeting;
+use sluice_index::wire::PodWire;
 
+use super::server::wire;
 use super::stories::{Story, at};
 use crate::gate::{Action, Judgement, Outcome};
 
@@ -23,8 +25,8 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
         });
         releases.collect::<Vec<_>>()
     };
-    // 256 pods at a time find out that they may go.
-    let asked: Vec<_> = (0..4).flat_map(|_| releases(story.state.plan(at(0)))).collect();
+    // 128 pods at a time find out that they may go.
+    let asked: Vec<_> = (0..8).flat_map(|_| releases(story.state.plan(at(0)))).collect();
     assert_eq!(asked.len(), 256);
     assert!(releases(story.state.plan(at(0))).is_empty(), "the next come when these are answered");
     for release in asked {
@@ -90,4 +92,63 @@ fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
     story.run(at(200));
     assert_eq!(story.server.taken(), 30);
     assert_eq!(story.state.held(), 70);
+}
+
+#[test]
+fn a_namespace_whose_quota_is_edited_all_the_time_keeps_no_other_at_rest() {
+    let mut story = Story::led();
+    story.state.config.restaged_pods = 10;
+    let pod = |namespace: &str, n: usize| -> PodWire {
+        wire(serde_json::json!({
+            "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running"},
+        }))
+    };
+    let mut version = 10;
+    let mut edit = |story: &mut Story, namespace: &str| {
+        version += 1;
+        let key = if version % 2 == 0 { "requests.cpu" } else { "pods" };
+        let quota = serde_json::json!({
+            "metadata": {"name": "q", "namespace": namespace, "uid": namespace, "resourceVersion": version.to_string()},
+            "spec": {"hard": {key: "1k"}},
+        });
+        story.state.see_watched_quota(&wire(quota), at(0));
+    };
+    for namespace in ["busy", "quiet"] {
+        for n in 0..100 {
+            story.state.see_pod(&pod(namespace, n), at(0));
+        }
+    }
+    edit(&mut story, "busy");
+    edit(&mut story, "quiet");
+    let quiet = story.state.namespaces.id("quiet").unwrap();
+    for _ in 0..30 {
+        assert!(story.state.restaging.rests(quiet));
+        edit(&mut story, "busy");
+        story.state.plan(at(0));
+        if !story.state.restaging.rests(quiet) {
+            return;
+        }
+    }
+    panic!("the quiet namespace rests although its quota was edited once");
+}
+
+#[test]
+fn what_is_recorded_and_not_released_yet_is_not_taken_for_another_leaders_when_its_namespace_rests() {
+    let mut story = Story::led();
+    story.server.set_hard(10);
+    story.server.create_pod("p", 10, 0);
+    story.see_all(at(0));
+    let asked = story.state.plan(at(0));
+    let [Action::Record(record)] = asked.as_slice() else { panic!("{asked:?}") };
+    let answer = story.server.record(record);
+    story.see_all(at(0));
+    story.state.settle(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(0));
+    // Its gate is not being removed yet when the namespace rests, and its predecessor is honoured.
+    story.state.writings.get_mut(&record.quota).unwrap().honoured_until_ms = Some(50_000);
+    let namespace = story.state.quotas.get(record.quota).unwrap().namespace;
+    story.state.restage_all(namespace, at(1));
+    story.run(at(100));
+    assert_eq!(story.gated(), Vec::<&str>::new());
 }
