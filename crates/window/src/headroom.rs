@@ -36,8 +36,9 @@ use crate::target::{Outcome, Target};
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
 
-/// Waits after a write that was refused as a matter of principle; milliseconds.
-const FORBIDDEN: (u64, u64) = (10_000, 300_000);
+/// Waits after a write that was refused; milliseconds. The first are short: an API server that has just started refuses
+/// what it allows a moment later.
+const FORBIDDEN: (u64, u64) = (500, 300_000);
 
 /// Until when something is not tried again, by namespace.
 type Waits = Mutex<HashMap<Arc<str>, Backoff>>;
@@ -230,7 +231,9 @@ impl Headroom {
             _ => {
                 self.listed.lock().remove(&target.namespace);
                 self.precedence.entered(&target.namespace);
-                self.forbidden.lock().remove(&target.namespace);
+                if !raises.is_empty() {
+                    self.forbidden.lock().remove(&target.namespace);
+                }
             }
         }
         if raises.is_empty() && !matches!(ending, Ending::Forbidden(_)) {
