@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME};
+use crate::lacking::Lacking;
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
@@ -74,6 +75,7 @@ pub struct Headroom {
     /// is shown by the watches.
     listed: Mutex<HashMap<Arc<str>, u64>>,
     precedence: Precedence,
+    lacking: Lacking,
     /// No writes.
     forbidden: Waits,
     started: Instant,
@@ -88,7 +90,7 @@ impl std::fmt::Debug for Headroom {
 }
 
 impl Headroom {
-    /// `told` hears of each opening that raised something.
+    /// `told` hears of each opening that raised something, was refused to, or lacks something.
     #[must_use]
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
         let Parts { observed, requests, writer, servers, metrics } = parts;
@@ -106,6 +108,7 @@ impl Headroom {
             attempts: Attempts::default(),
             listed: Mutex::default(),
             precedence: Precedence::default(),
+            lacking: Lacking::default(),
             forbidden: Mutex::default(),
             started: Instant::now(),
             told: Box::new(told),
@@ -236,20 +239,26 @@ impl Headroom {
                 }
             }
         }
-        if raises.is_empty() && !matches!(ending, Ending::Forbidden(_)) {
-            return;
+        let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));
+        if was_written {
+            self.metrics.restored(*raised_for);
+            tracing::info!(
+                namespace = %target.namespace,
+                migration = %target.migration.name,
+                vmi = %target.migration.machine,
+                quotas = raises.len(),
+                raised_ms = u64::try_from(raised_for.as_millis()).unwrap_or(u64::MAX),
+                ending = ?ending,
+                "raise ended"
+            );
         }
-        self.metrics.restored(*raised_for);
-        tracing::info!(
-            namespace = %target.namespace,
-            migration = %target.migration.name,
-            vmi = %target.migration.machine,
-            quotas = raises.len(),
-            raised_ms = u64::try_from(raised_for.as_millis()).unwrap_or(u64::MAX),
-            ending = ?ending,
-            "raise ended"
-        );
-        (self.told)(outcome);
+        let is_told = match ending {
+            Ending::NotEnough(lacking) => self.lacking.is_news(&target.migration.uid, lacking),
+            _ => was_written,
+        };
+        if is_told {
+            (self.told)(outcome);
+        }
     }
 
     fn is_waiting(&self, waits: &Waits, namespace: &Arc<str>) -> bool {
