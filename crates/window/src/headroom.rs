@@ -41,9 +41,6 @@ const MOST_SINGLE_READS: usize = 16;
 /// what it allows a moment later.
 const FORBIDDEN: (u64, u64) = (500, 300_000);
 
-/// Until when something is not tried again, by namespace.
-type Waits = Mutex<HashMap<Arc<str>, Backoff>>;
-
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
 pub struct Parts {
@@ -76,8 +73,8 @@ pub struct Headroom {
     listed: Mutex<HashMap<Arc<str>, u64>>,
     precedence: Precedence,
     lacking: Lacking,
-    /// No writes.
-    forbidden: Waits,
+    /// Until when nothing is written, by namespace.
+    forbidden: Mutex<HashMap<Arc<str>, Backoff>>,
     started: Instant,
     told: Box<dyn Fn(Outcome) + Send + Sync>,
     tasks: TaskTracker,
@@ -157,7 +154,7 @@ impl Headroom {
         if self.observed.is_resting(&target.namespace) {
             return self.leave("resting");
         }
-        if self.is_waiting(&self.forbidden, &target.namespace) {
+        if self.is_forbidden(&target.namespace) {
             return self.leave("forbidden");
         }
         let (admit, admitted) = oneshot::channel();
@@ -228,7 +225,7 @@ impl Headroom {
                 let situation = self.observed.situation(&target.namespace);
                 self.listed.lock().insert(Arc::clone(&target.namespace), situation);
             }
-            Ending::Forbidden(_) => self.wait(&self.forbidden, &target.namespace, FORBIDDEN),
+            Ending::Forbidden(_) => self.forbid(&target.namespace),
             Ending::Taken => self.observed.taken(&target.namespace),
             Ending::Behind => self.precedence.gave_way(&target.namespace, &target.migration.uid),
             _ => {
@@ -261,16 +258,16 @@ impl Headroom {
         }
     }
 
-    fn is_waiting(&self, waits: &Waits, namespace: &Arc<str>) -> bool {
-        waits.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
+    fn is_forbidden(&self, namespace: &Arc<str>) -> bool {
+        self.forbidden.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
     }
 
-    fn wait(&self, waits: &Waits, namespace: &Arc<str>, bounds: (u64, u64)) {
+    fn forbid(&self, namespace: &Arc<str>) {
         let now = self.now_ms();
-        let mut waits = waits.lock();
-        let backoff = waits.entry(Arc::clone(namespace)).or_default();
+        let mut forbidden = self.forbidden.lock();
+        let backoff = forbidden.entry(Arc::clone(namespace)).or_default();
         if !backoff.is_waiting(now) {
-            backoff.failed(now, 0, bounds);
+            backoff.failed(now, 0, FORBIDDEN);
         }
     }
 
@@ -344,7 +341,7 @@ impl Headroom {
         let Some(record) = record.filter(|record| record.uid == *uid) else { return Written::Conflict };
         let nudges = record.raw().used.get(NUDGE_KEY).and_then(|text| text.parse::<u32>().ok());
         let next = nudges.map_or(1, |count| count.wrapping_add(1));
-        self.writer.write(namespace, name, &patches::nudge(&record, NUDGE_KEY, next)).await
+        self.writer.write(namespace, name, &patches::nudge(&record, next)).await
     }
 
     /// The API server's clock, as far as it is known; milliseconds since the epoch.
