@@ -29,12 +29,17 @@ test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
 .PHONY: soak
-soak: ## crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34: some minutes more
+soak: ## what `make test` leaves out: crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34
+	@echo "soak 1/4: crashes at each write, API servers that stand still ($$(date +%T))"
 	@$(CARGO) build --locked --workspace
-	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace \
-		--test headroom_faults --test headroom_tenants
+	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --test headroom_faults
+	@echo "soak 2/4: floods, delays, scenarios from the field ($$(date +%T))"
+	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --test headroom_tenants
+	@echo "soak 3/4: the webhook alone gates ($$(date +%T))"
 	@SLUICE_BINARY=$(TARGET)/debug/sluice SLUICE_GATING=webhook $(CARGO) test --locked --workspace --test e2e
+	@echo "soak 4/4: Kubernetes 1.34 ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e
+	@echo "soak: all four parts passed ($$(date +%T))"
 
 .PHONY: lint
 lint: ## check format, clippy, generated files, dependencies

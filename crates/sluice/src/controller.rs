@@ -17,7 +17,7 @@ use sluice_controllers::gate::{
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
     BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sources, Sweep,
-    SweepMetrics, granted, reports,
+    SweepMetrics, reports,
 };
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
@@ -156,10 +156,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         remember_dirty: true,
         stopped: stopped.clone(),
     };
-    let recorder = events.clone();
-    let tell = move |outcome| granted(&outcome).into_iter().for_each(|report| recorder.report(report));
+    // Targets are let in by the webhook alone, so there is nothing to tell of.
     let (headroom, servers) =
-        args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), tell).await?;
+        args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), |_| ()).await?;
     let follow = follow_versions(Arc::clone(&servers), rules, cancel.clone());
     tasks.spawn("versions of API servers", fallible(follow));
     tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by.clone(), cancel.clone())));

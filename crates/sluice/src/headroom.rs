@@ -48,8 +48,8 @@ pub struct Setup<'s> {
 }
 
 impl HeadroomArgs {
-    /// Starts the watches and proofs; returns the API servers too. Metrics are registered as `headroom_*`. `told` hears of
-    /// each opening that raised something.
+    /// Starts the watches and proofs; returns the API servers too. Metrics are registered as `headroom_*`. `told` is that of
+    /// [`Headroom::new`].
     ///
     /// # Errors
     /// When an address of [`Self::api_server`] cannot be used.

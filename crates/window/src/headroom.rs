@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME};
+use crate::lacking::Lacking;
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
@@ -36,11 +37,9 @@ use crate::target::{Outcome, Target};
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
 
-/// Waits after a write that was refused as a matter of principle; milliseconds.
-const FORBIDDEN: (u64, u64) = (10_000, 300_000);
-
-/// Until when something is not tried again, by namespace.
-type Waits = Mutex<HashMap<Arc<str>, Backoff>>;
+/// Waits after a write that was refused; milliseconds. The first are short: an API server that has just started refuses
+/// what it allows a moment later.
+const FORBIDDEN: (u64, u64) = (500, 300_000);
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
@@ -73,8 +72,9 @@ pub struct Headroom {
     /// is shown by the watches.
     listed: Mutex<HashMap<Arc<str>, u64>>,
     precedence: Precedence,
-    /// No writes.
-    forbidden: Waits,
+    lacking: Lacking,
+    /// Until when nothing is written, by namespace.
+    forbidden: Mutex<HashMap<Arc<str>, Backoff>>,
     started: Instant,
     told: Box<dyn Fn(Outcome) + Send + Sync>,
     tasks: TaskTracker,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Headroom {
 }
 
 impl Headroom {
-    /// `told` hears of each opening that raised something.
+    /// `told` hears of each opening that raised something, was refused to, or lacks something.
     #[must_use]
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
         let Parts { observed, requests, writer, servers, metrics } = parts;
@@ -105,6 +105,7 @@ impl Headroom {
             attempts: Attempts::default(),
             listed: Mutex::default(),
             precedence: Precedence::default(),
+            lacking: Lacking::default(),
             forbidden: Mutex::default(),
             started: Instant::now(),
             told: Box::new(told),
@@ -153,7 +154,7 @@ impl Headroom {
         if self.observed.is_resting(&target.namespace) {
             return self.leave("resting");
         }
-        if self.is_waiting(&self.forbidden, &target.namespace) {
+        if self.is_forbidden(&target.namespace) {
             return self.leave("forbidden");
         }
         let (admit, admitted) = oneshot::channel();
@@ -224,41 +225,49 @@ impl Headroom {
                 let situation = self.observed.situation(&target.namespace);
                 self.listed.lock().insert(Arc::clone(&target.namespace), situation);
             }
-            Ending::Forbidden(_) => self.wait(&self.forbidden, &target.namespace, FORBIDDEN),
+            Ending::Forbidden(_) => self.forbid(&target.namespace),
             Ending::Taken => self.observed.taken(&target.namespace),
             Ending::Behind => self.precedence.gave_way(&target.namespace, &target.migration.uid),
             _ => {
                 self.listed.lock().remove(&target.namespace);
                 self.precedence.entered(&target.namespace);
-                self.forbidden.lock().remove(&target.namespace);
+                if !raises.is_empty() {
+                    self.forbidden.lock().remove(&target.namespace);
+                }
             }
         }
-        if raises.is_empty() && !matches!(ending, Ending::Forbidden(_)) {
-            return;
+        let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));
+        if was_written {
+            self.metrics.restored(*raised_for);
+            tracing::info!(
+                namespace = %target.namespace,
+                migration = %target.migration.name,
+                vmi = %target.migration.machine,
+                quotas = raises.len(),
+                raised_ms = u64::try_from(raised_for.as_millis()).unwrap_or(u64::MAX),
+                ending = ?ending,
+                "raise ended"
+            );
         }
-        self.metrics.restored(*raised_for);
-        tracing::info!(
-            namespace = %target.namespace,
-            migration = %target.migration.name,
-            vmi = %target.migration.machine,
-            quotas = raises.len(),
-            raised_ms = u64::try_from(raised_for.as_millis()).unwrap_or(u64::MAX),
-            ending = ?ending,
-            "raise ended"
-        );
-        (self.told)(outcome);
+        let is_told = match ending {
+            Ending::NotEnough(lacking) => self.lacking.is_news(&target.migration.uid, lacking),
+            _ => was_written,
+        };
+        if is_told {
+            (self.told)(outcome);
+        }
     }
 
-    fn is_waiting(&self, waits: &Waits, namespace: &Arc<str>) -> bool {
-        waits.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
+    fn is_forbidden(&self, namespace: &Arc<str>) -> bool {
+        self.forbidden.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
     }
 
-    fn wait(&self, waits: &Waits, namespace: &Arc<str>, bounds: (u64, u64)) {
+    fn forbid(&self, namespace: &Arc<str>) {
         let now = self.now_ms();
-        let mut waits = waits.lock();
-        let backoff = waits.entry(Arc::clone(namespace)).or_default();
+        let mut forbidden = self.forbidden.lock();
+        let backoff = forbidden.entry(Arc::clone(namespace)).or_default();
         if !backoff.is_waiting(now) {
-            backoff.failed(now, 0, bounds);
+            backoff.failed(now, 0, FORBIDDEN);
         }
     }
 
@@ -332,7 +341,7 @@ impl Headroom {
         let Some(record) = record.filter(|record| record.uid == *uid) else { return Written::Conflict };
         let nudges = record.raw().used.get(NUDGE_KEY).and_then(|text| text.parse::<u32>().ok());
         let next = nudges.map_or(1, |count| count.wrapping_add(1));
-        self.writer.write(namespace, name, &patches::nudge(&record, NUDGE_KEY, next)).await
+        self.writer.write(namespace, name, &patches::nudge(&record, next)).await
     }
 
     /// The API server's clock, as far as it is known; milliseconds since the epoch.

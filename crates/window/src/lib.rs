@@ -7,6 +7,7 @@ mod attempts;
 mod clock;
 mod executor;
 mod headroom;
+mod lacking;
 mod lanes;
 mod metrics;
 mod observed;

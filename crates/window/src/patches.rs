@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use sluice_engine::headroom::{MARK, Raise, Restore};
+use sluice_engine::headroom::{MARK, NUDGE_KEY, Raise, Restore};
 use sluice_index::headroom::NativeRecord;
 
 /// Sets the keys of a raise and the mark.
@@ -21,8 +21,8 @@ pub(crate) fn renew(record: &NativeRecord, mark: i64) -> Value {
 }
 
 /// Changes a key that nothing looks at.
-pub(crate) fn nudge(record: &NativeRecord, key: &str, count: u32) -> Value {
-    patch(record, Map::new(), json!({ key: count.to_string() }))
+pub(crate) fn nudge(record: &NativeRecord, count: u32) -> Value {
+    patch(record, Map::new(), json!({ NUDGE_KEY: count.to_string() }))
 }
 
 /// Ends a raise. Amounts are written as `spec.hard` has them.

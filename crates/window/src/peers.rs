@@ -1,6 +1,6 @@
 //! Finds the API servers: they publish their own addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join;
@@ -48,23 +48,24 @@ pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: Cance
 /// Keeps `servers` told of the Leases with which API servers announce themselves until `cancel`
 /// (`pkg/controlplane/apiserver/server.go`).
 pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
-    let mut listed: Option<Vec<String>> = None;
-    let mut known: Vec<String> = Vec::new();
+    let mut listed: Option<BTreeSet<String>> = None;
+    // A set: each Lease is renewed every few seconds, for as long as this process runs.
+    let mut known: BTreeSet<String> = BTreeSet::new();
     let sink = move |delta: Delta<Lease>| match delta {
-        Delta::ListBegin => listed = Some(Vec::new()),
+        Delta::ListBegin => listed = Some(BTreeSet::new()),
         Delta::ListEnd => {
             let now = listed.take().unwrap_or_default();
-            known.iter().filter(|name| !now.contains(name)).for_each(|name| servers.announced(name, None));
+            known.difference(&now).for_each(|name| servers.announced(name, None));
             known = now;
         }
         Delta::Listed(lease) | Delta::Applied(lease) => {
             let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
             servers.announced(&lease.name_any(), renewed);
-            listed.as_mut().unwrap_or(&mut known).push(lease.name_any());
+            listed.as_mut().unwrap_or(&mut known).insert(lease.name_any());
         }
         Delta::Deleted(lease) => {
             servers.announced(&lease.name_any(), None);
-            known.retain(|name| *name != lease.name_any());
+            known.remove(&lease.name_any());
         }
     };
     let options = WatchOptions::default().labels("apiserver.kubernetes.io/identity=kube-apiserver");

@@ -98,7 +98,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let (mut pause, mut unheeded_since) = (FIRST_PAUSE, None);
+        let (mut pause, mut unheeded) = (FIRST_PAUSE, Unheeded::default());
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -109,13 +109,9 @@ impl Probes {
                 Ok(reply) => reply.status().message,
                 Err(error) => error.to_string(),
             };
-            if text == names::PROBE_DENIED && is_limited_by(&said, mark) {
-                // Quota admission may know a mark a moment earlier than the policies' informer.
-                let since = *unheeded_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > UNHEEDED {
-                    let policy = names::LOCK_POLICY;
-                    return Err(format!("its policy {policy} does not heed the mark: {said}").into());
-                }
+            if unheeded.lasts(text == names::PROBE_DENIED && is_limited_by(&said, mark)) {
+                let policy = names::LOCK_POLICY;
+                return Err(format!("its policy {policy} does not heed the mark: {said}").into());
             }
             if Instant::now() + pause >= end {
                 return Err(said.into());
@@ -162,6 +158,22 @@ impl Probes {
     }
 }
 
+/// Since when quota admission knows a mark that the policy does not heed: it may know it a moment earlier than the policy.
+#[derive(Debug, Default)]
+struct Unheeded(Option<Instant>);
+
+impl Unheeded {
+    /// Takes note of an answer. Returns whether every answer of the last [`UNHEEDED`] was like that: one that was not ends it,
+    /// such as that of another API server behind the same address.
+    fn lasts(&mut self, is_unheeded: bool) -> bool {
+        if !is_unheeded {
+            self.0 = None;
+            return false;
+        }
+        self.0.get_or_insert_with(Instant::now).elapsed() > UNHEEDED
+    }
+}
+
 fn expect(policy: &str, reply: kube::Result<Reply>, denial: &str) -> Result<(), Proof> {
     let said = match reply {
         Ok(reply) if is_denial(&reply, denial) => return Ok(()),
@@ -195,6 +207,21 @@ fn probe(mark: i64) -> Result<Bytes, Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_counts_as_not_heeded_while_no_other_answer_comes_between() {
+        let pass = || tokio::time::advance(UNHEEDED / 2 + Duration::from_millis(1));
+        let mut unheeded = Unheeded::default();
+        assert!(!unheeded.lasts(true));
+        pass().await;
+        assert!(!unheeded.lasts(true) && !unheeded.lasts(false), "the count begins anew");
+        pass().await;
+        assert!(!unheeded.lasts(true));
+        pass().await;
+        assert!(!unheeded.lasts(true));
+        pass().await;
+        assert!(unheeded.lasts(true));
+    }
 
     #[test]
     fn quota_admission_tells_which_mark_it_knows() {

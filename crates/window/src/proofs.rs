@@ -29,6 +29,29 @@ struct Known {
     unanswered: u32,
 }
 
+impl Known {
+    /// What is known after an answer.
+    fn after(old: Option<&Self>, answer: Proof) -> Self {
+        match (answer, old) {
+            (Proof::Given, _) => Self::default(),
+            (Proof::Missing(why), _) => Self { missing: Some(why), unanswered: 0 },
+            // An API server that is busy still enforces what it enforced; one that is gone does not answer again.
+            (Proof::Unanswered(why), Some(old)) => {
+                let unanswered = old.unanswered.saturating_add(1);
+                let missing = if unanswered >= MOST_UNANSWERED { Some(why) } else { old.missing.clone() };
+                Self { missing, unanswered }
+            }
+            (Proof::Unanswered(why), None) => Self { missing: Some(why), unanswered: 1 },
+        }
+    }
+
+    /// Whether the API server answers after it did not: one that has just started may refuse what it allows and deny
+    /// nothing until its caches are filled, so it is asked again soon.
+    fn is_back(&self, old: Option<&Self>) -> bool {
+        self.unanswered == 0 && old.is_some_and(|old| old.unanswered > 0)
+    }
+}
+
 /// What is known of the policies.
 #[derive(Debug)]
 pub struct Proofs {
@@ -79,7 +102,7 @@ impl Proofs {
             loop {
                 changes.mark_unchanged();
                 let before = self.missing();
-                self.ask(probes, namespace).await;
+                let is_back = self.ask(probes, namespace).await;
                 asked();
                 let missing = self.missing();
                 if missing != before {
@@ -92,39 +115,58 @@ impl Proofs {
                 }
                 let is_settled =
                     self.known.lock().values().all(|known| known.missing.is_none() && known.unanswered == 0);
-                let pause = if is_settled { FRESH } else { backoff.failed() };
-                if is_settled {
+                if is_settled || is_back {
                     backoff.reset();
                 }
+                let pause = if is_settled { FRESH } else { backoff.failed() };
                 tokio::select! {
                     () = sleep(pause) => {}
                     () = self.doubted.notified() => {}
-                    changed = changes.changed() => if changed.is_err() { return },
+                    changed = changes.changed() => match changed {
+                        Ok(()) => backoff.reset(),
+                        Err(_) => return,
+                    },
                 }
             }
         };
         cancel.run_until_cancelled(work).await;
     }
 
-    async fn ask(&self, probes: &Probes, namespace: &str) {
+    /// Returns whether an API server is back.
+    async fn ask(&self, probes: &Probes, namespace: &str) -> bool {
         let peers = self.servers.each();
         let answers = join_all(peers.iter().map(|peer| probes.prove(peer, namespace))).await;
         let mut known = self.known.lock();
-        let mut before = std::mem::take(&mut *known);
+        let before = std::mem::take(&mut *known);
+        let mut is_back = false;
         for (peer, answer) in peers.into_iter().zip(answers) {
-            let old = before.remove(&peer.name);
-            let now = match (answer, old) {
-                (Proof::Given, _) => Known::default(),
-                (Proof::Missing(why), _) => Known { missing: Some(why), unanswered: 0 },
-                // An API server that is busy still enforces what it enforced; one that is gone does not answer again.
-                (Proof::Unanswered(why), Some(old)) => {
-                    let unanswered = old.unanswered.saturating_add(1);
-                    let missing = if unanswered >= MOST_UNANSWERED { Some(why) } else { old.missing };
-                    Known { missing, unanswered }
-                }
-                (Proof::Unanswered(why), None) => Known { missing: Some(why), unanswered: 1 },
-            };
+            let old = before.get(&peer.name);
+            let now = Known::after(old, answer);
+            is_back |= now.is_back(old);
             known.insert(peer.name, now);
         }
+        is_back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_server_is_back_with_its_first_answer_whatever_that_is() {
+        let gone = || Proof::Unanswered("connection refused".into());
+        let forbidden = || Proof::Missing("RBAC: clusterrole not found".into());
+        let proven = Known::after(None, Proof::Given);
+        let busy = Known::after(Some(&proven), gone());
+        assert!(busy.missing.is_none() && !busy.is_back(Some(&proven)), "it enforces what it enforced");
+        let away = Known::after(Some(&busy), gone());
+        assert!(away.missing.is_some() && !away.is_back(Some(&busy)));
+        let starting = Known::after(Some(&away), forbidden());
+        assert!(starting.missing.is_some() && starting.is_back(Some(&away)), "asked again soon");
+        let lasting = Known::after(Some(&starting), forbidden());
+        assert!(!lasting.is_back(Some(&starting)), "asked ever more rarely");
+        assert!(Known::after(Some(&lasting), Proof::Given).missing.is_none());
+        assert!(Known::after(None, gone()).missing.is_some(), "it was never proven");
     }
 }

@@ -56,7 +56,10 @@ impl Restorer<'_> {
             let patch = patches::restore(&record, &write);
             match self.writer.write(self.namespace, &quota.name, &patch).await {
                 Written::Conflict if backoff.failures() == 0 => _ = backoff.failed(),
-                Written::Conflict | Written::Unanswered(_) | Written::Failed(_) if Instant::now() < end => {
+                // A refusal too: an API server that has just started does not know all rights yet.
+                Written::Conflict | Written::Refused(_) | Written::Unanswered(_) | Written::Failed(_)
+                    if Instant::now() < end =>
+                {
                     sleep(backoff.failed()).await;
                 }
                 written => return written,
@@ -84,5 +87,69 @@ impl Restorer<'_> {
         let wire =
             wire.map_err(|error| Arc::<str>::from(format!("reading quota {}: {error}", quota.name)))?;
         Ok(wire.as_ref().map(NativeRecord::read).filter(|record| record.uid == quota.uid).map(Arc::new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+    use sluice_engine::Uid;
+    use sluice_engine::headroom::MARK;
+    use sluice_kube_ext::metrics::ApiWrites;
+
+    use super::*;
+    use crate::clock::ServerClock;
+
+    const OWN: i64 = 1_795_294_869_123;
+
+    /// An API server that refuses so many writes of a raised quota.
+    fn refusing(writes: u32) -> Client {
+        let left = Mutex::new(writes);
+        let quota = json!({
+            "metadata": { "name": "rq", "namespace": "ns", "uid": "uid", "resourceVersion": "7" },
+            "spec": { "hard": { "pods": "1" } },
+            "status": { "hard": { "pods": "2", MARK: OWN.to_string() }, "used": { "pods": "1" } },
+        });
+        let refusal = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": "RBAC" });
+        let answer = move |method: &Method| -> (u16, Value) {
+            let mut left = left.lock();
+            match *method {
+                Method::POST => (201, json!({ "status": { "allowed": false } })),
+                Method::PATCH if *left > 0 => {
+                    *left -= 1;
+                    (403, refusal.clone())
+                }
+                _ => (200, quota.clone()),
+            }
+        };
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, body) = answer(request.method());
+            let body = Body::from(body.to_string().into_bytes());
+            async move { Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap()) }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn end(client: Client, time: Duration) -> Written {
+        let clock = Arc::new(ServerClock::default());
+        let requests = Requests::new(client.clone(), Arc::clone(&clock));
+        let writer = StatusWriter::new(client.clone(), client, clock, ApiWrites::default());
+        let restorer = Restorer { requests: &requests, writer: &writer, namespace: "ns" };
+        let quota = QuotaRef { name: "rq".into(), uid: Uid::parse("uid") };
+        restorer.end(&quota, None, |mark| mark == OWN, Instant::now() + time).await
+    }
+
+    #[tokio::test]
+    async fn a_refused_restore_is_tried_again_while_the_lock_holds() {
+        let written = end(refusing(3), Duration::from_secs(60)).await;
+        assert!(matches!(written, Written::Done(..)), "{written:?}");
+        let written = end(refusing(u32::MAX), Duration::ZERO).await;
+        assert!(matches!(written, Written::Refused(_)), "{written:?}");
     }
 }

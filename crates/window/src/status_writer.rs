@@ -28,7 +28,7 @@ pub enum Written {
     Conflict,
     /// The write may have been done, or be done yet.
     Unanswered(Arc<str>),
-    /// An admission step or a missing right refuses the write, and will again.
+    /// An admission step or a missing right refuses the write; often, but not always, it will again.
     Refused(Arc<str>),
     /// Something else went wrong; nothing was written.
     Failed(Arc<str>),

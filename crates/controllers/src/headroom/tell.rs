@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_engine::Amount;
 use sluice_kube_ext::events::{Report, Severity};
 
-use sluice_engine::headroom::Raise;
+use sluice_engine::headroom::{Raise, sentence};
 use sluice_window::{Ending, Outcome, Target};
 
 use super::blocked::{Blocked, QuotaName, Tell};
@@ -55,7 +55,8 @@ pub fn reports(tell: &Tell) -> Vec<Report> {
     }
 }
 
-/// The events that tell of an opening that raised something, or could not.
+/// The events that tell of an opening that raised something, or could not. What a target lacks is told of the target itself;
+/// [`reports`] go by the pod that the machine has. The same words are one event.
 #[must_use]
 pub fn granted(outcome: &Outcome) -> Vec<Report> {
     let Outcome { target, ending, raises, raised_for } = outcome;
@@ -69,6 +70,10 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
             reports.truncate(1);
             reports.iter_mut().for_each(|report| report.severity = Severity::Normal);
             reports
+        }
+        Ending::NotEnough(lacking) => {
+            let sentence = sentence(&target.migration.name, &target.migration.machine, lacking);
+            about(&blocked, NOT_ENOUGH, &sentence)
         }
         Ending::Forbidden(said) => {
             let note = format!("no head-room: the status of a quota cannot be written: {said}");

@@ -24,7 +24,7 @@ use crate::quantity::Quantity;
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
 pub use need::{Need, need_of};
 pub use plan::{Plan, Raise, RaisedKey, plan, reserve};
-pub use quota::{MARK, NUDGE_KEY, NativeQuota, Restore, consumed, overdraft, restore};
+pub use quota::{MARK, NUDGE_KEY, NativeQuota, Restore, consumed, restore};
 pub use refusal::Refusal;
 pub use shortage::{Shortage, sentence};
 

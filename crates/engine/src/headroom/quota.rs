@@ -104,10 +104,20 @@ impl NativeQuota {
         self.status_hard.keys().chain(&self.unreadable).any(|key| consumed(key)) && self.scopes.matches(facts)
     }
 
-    /// What is used above `spec.hard`; see [`overdraft`].
+    /// By resource, how much more is used than `spec.hard` says: always more than 0. Names for the same number count as one,
+    /// and the most exceeded one decides; keys that pods cannot take are left out.
     #[must_use]
     pub fn overdraft(&self) -> BTreeMap<Resource, Amount> {
-        overdraft(&self.spec_hard, &self.used)
+        let mut over = BTreeMap::new();
+        for (key, hard) in self.spec_hard.iter().filter(|(key, _)| consumed(key)) {
+            let used = self.used.get(key).copied().unwrap_or(Quantity::ZERO);
+            let above = Amount::from(used).saturating_sub(Amount::from(*hard));
+            if above > Amount::ZERO {
+                let most = over.entry(Resource::from_quota_key(key)).or_insert(above);
+                *most = above.max(*most);
+            }
+        }
+        over
     }
 }
 
@@ -116,22 +126,6 @@ impl NativeQuota {
 #[must_use]
 pub fn consumed(key: &str) -> bool {
     key_kind(key) == KeyKind::Pod || (key.starts_with("requests.") && !is_native(key))
-}
-
-/// By resource, how much more is used than `spec_hard` says: always more than 0. Names for the same number count as
-/// one, and the most exceeded one decides; keys that pods cannot take are left out.
-#[must_use]
-pub fn overdraft(spec_hard: &Amounts, used: &Amounts) -> BTreeMap<Resource, Amount> {
-    let mut over = BTreeMap::new();
-    for (key, hard) in spec_hard.iter().filter(|(key, _)| consumed(key)) {
-        let used = used.get(key).copied().unwrap_or(Quantity::ZERO);
-        let above = Amount::from(used).saturating_sub(Amount::from(*hard));
-        if above > Amount::ZERO {
-            let most = over.entry(Resource::from_quota_key(key)).or_insert(above);
-            *most = above.max(*most);
-        }
-    }
-    over
 }
 
 /// What to write to end a raise.

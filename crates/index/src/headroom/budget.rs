@@ -47,19 +47,6 @@ impl HeadroomIndex {
         (vmmrqs.collect(), covering.map(|policy| Arc::clone(&policy.name)).collect())
     }
 
-    /// What the namespaces that a policy covers use above `spec.hard` of their quotas, or are about to: of a
-    /// namespace's quotas the most overdrawn counts, and namespaces add up.
-    #[must_use]
-    pub fn policy_use(&self, policy: &Policy) -> Amounts {
-        amounts(&self.taken(policy, None, None))
-    }
-
-    /// How many namespaces a policy covers. Looks at all of them.
-    #[must_use]
-    pub fn policy_namespaces(&self, policy: &Policy) -> usize {
-        self.namespaces.all().iter().filter(|record| policy.covers(record)).count()
-    }
-
     fn vmmrq_grant(&self, namespace: &str) -> Option<Grant> {
         let records = self.vmmrqs.in_namespace(namespace);
         let live = || records.iter().filter(|record| !record.deleting);
@@ -79,7 +66,7 @@ impl HeadroomIndex {
             Mode::Unlimited => Grant::Unlimited { source },
             Mode::PerNamespace => Grant::Amounts { source, additional },
             Mode::Pool => {
-                let taken_elsewhere = amounts(&self.taken(policy, Some(namespace), own));
+                let taken_elsewhere = amounts(&self.taken(policy, namespace, own));
                 Grant::Pool { source, additional, taken_elsewhere }
             }
             Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
@@ -91,11 +78,11 @@ impl HeadroomIndex {
     }
 
     /// The sum over all covered namespaces but one. Only those are looked at in which a migration uses more than a quota.
-    fn taken(&self, policy: &Policy, but: Option<&str>, own: Option<Version>) -> Sums {
+    fn taken(&self, policy: &Policy, but: &str, own: Option<Version>) -> Sums {
         let mut total = Sums::new();
         for namespace in self.borrowing() {
             let covered = self.namespaces.get(namespace).is_some_and(|record| policy.covers(record));
-            if !covered || but == Some(&**namespace) {
+            if !covered || *but == **namespace {
                 continue;
             }
             for (resource, amount) in self.overdraft_in(namespace, policy, own) {

@@ -21,12 +21,6 @@ impl KubeVirts {
             .iter()
             .min_by(|a, b| (a.created, &a.namespace, &a.name).cmp(&(b.created, &b.namespace, &b.name)))
     }
-
-    /// Whether there are several, so that the choice deserves a warning.
-    #[must_use]
-    pub fn is_ambiguous(&self) -> bool {
-        self.store.len() > 1
-    }
 }
 
 impl Indexed for KubeVirts {

@@ -13,8 +13,6 @@ const HOT_PLUGS: [&str; 2] = ["HotVCPUChange", "HotMemoryChange"];
 /// What is kept of a VirtualMachineInstance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// `spec.priorityClassName`, if it is not empty.
-    pub priority_class: Option<Box<str>>,
     /// `status.nodeName`, if it is not empty.
     pub node: Option<Box<str>>,
     /// `status.phase` is `Running`.
@@ -53,16 +51,10 @@ impl Indexed for Machines {
     fn body(wire: &MachineWire) -> Machine {
         let mut conditions = wire.status.conditions.iter().flatten();
         Machine {
-            priority_class: text(&wire.spec.priority_class_name),
-            node: text(&wire.status.node_name),
+            node: wire.status.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             running: wire.status.phase.as_deref() == Some("Running"),
             growing: conditions
                 .any(|condition| HOT_PLUGS.contains(&&*condition.kind) && condition.status == "True"),
         }
     }
-}
-
-/// A text that is there and not empty.
-pub(super) fn text(text: &Option<String>) -> Option<Box<str>> {
-    text.as_deref().filter(|text| !text.is_empty()).map(Into::into)
 }

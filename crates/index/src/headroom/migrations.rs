@@ -8,9 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::Uid;
 
-use super::machines::text;
 use super::store::{Indexed, Key, Record, Store};
-use crate::wire::{EVACUATION_ANNOTATION, MigrationWire};
+use crate::wire::MigrationWire;
 
 /// How far a migration is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,14 +70,10 @@ pub struct Migration {
     pub phase: Phase,
     /// It says that its target pod was refused by a quota.
     pub rejected: bool,
-    /// The node that is being emptied, if that is why.
-    pub evacuation: Option<Box<str>>,
     /// `spec.priority`.
     pub priority: MigrationPriority,
     /// The machine comes from elsewhere: there is no source pod in this namespace.
     pub receiving: bool,
-    /// `status.migrationState.targetPod`.
-    pub target_pod: Option<Box<str>>,
 }
 
 /// A VirtualMachineInstanceMigration.
@@ -161,17 +156,14 @@ impl Indexed for Migrations {
     }
     fn body(wire: &MigrationWire) -> Migration {
         let conditions = wire.status.conditions.iter().flatten();
-        let annotations = wire.metadata.annotations.as_ref();
         Migration {
             machine: wire.spec.vmi_name.as_deref().unwrap_or_default().into(),
             phase: Phase::read(wire.status.phase.as_deref()),
             rejected: conditions
                 .into_iter()
                 .any(|condition| condition.kind == names::REJECTED_CONDITION && condition.status == "True"),
-            evacuation: text(&annotations.and_then(|map| map.get(EVACUATION_ANNOTATION)).cloned()),
             priority: MigrationPriority::read(wire.spec.priority.as_deref()),
             receiving: wire.spec.receive.is_some(),
-            target_pod: wire.status.migration_state.as_ref().and_then(|state| text(&state.target_pod)),
         }
     }
     fn link(&mut self, record: &Arc<MigrationRecord>) {

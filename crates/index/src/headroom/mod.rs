@@ -34,7 +34,7 @@ pub use policies::{Mode, Policies, Policy, PolicyRecord};
 pub use store::{Key, Record, Sighting, Watched};
 pub use targets::{Target, TargetRecord, Targets};
 pub use texts::RawAmounts;
-pub use vmmrqs::{OriginalQuota, Vmmrq, VmmrqRecord, Vmmrqs};
+pub use vmmrqs::{Vmmrq, VmmrqRecord, Vmmrqs};
 
 use sluice_api::names;
 use sluice_engine::headroom::NativeQuota;

@@ -226,10 +226,6 @@ impl<B> Store<B> {
         self.groups.values().flat_map(|group| &group.records)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.groups.values().map(|group| group.records.len()).sum()
-    }
-
     /// Whether a sighting says nothing new; what it confirms is noted.
     fn is_stale(&mut self, meta: &ObjectMeta, version: Version) -> bool {
         let mark = self.mark;

@@ -53,9 +53,6 @@ pub struct VmmrqWire {
     /// What is granted.
     #[serde(default)]
     pub spec: VmmrqSpecWire,
-    /// What was recorded, by us or by a predecessor.
-    #[serde(default)]
-    pub status: VmmrqStatusWire,
 }
 
 /// `spec` of a `VirtualMachineMigrationResourceQuota`.
@@ -65,52 +62,6 @@ pub struct VmmrqSpecWire {
     /// Amounts by key of a ResourceQuota.
     #[serde(default, deserialize_with = "resource_list")]
     pub additional_migration_resources: ResourceTexts,
-}
-
-/// `status` of a `VirtualMachineMigrationResourceQuota`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VmmrqStatusWire {
-    /// The amounts that were recorded as being in force.
-    #[serde(default, deserialize_with = "resource_list")]
-    pub additional_migration_resources: ResourceTexts,
-    /// Quotas as they were before managed-tenant-quota raised them.
-    #[serde(default)]
-    pub original_blocking_resource_quotas: Option<Vec<OriginalQuotaWire>>,
-    /// The generation that the conditions speak of.
-    #[serde(default)]
-    pub observed_generation: Option<i64>,
-    /// Conditions, to see whether they have to be written.
-    #[serde(default)]
-    pub conditions: Option<Vec<RecordedConditionWire>>,
-}
-
-/// A ResourceQuota as it was before managed-tenant-quota raised it.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct OriginalQuotaWire {
-    /// Its name.
-    #[serde(default)]
-    pub name: String,
-    /// Its specification.
-    #[serde(default)]
-    pub spec: QuotaSpecWire,
-}
-
-/// A condition as it was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct RecordedConditionWire {
-    /// Its type.
-    #[serde(default, rename = "type")]
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    #[serde(default)]
-    pub status: String,
-    /// Its reason.
-    #[serde(default)]
-    pub reason: String,
-    /// Its message.
-    #[serde(default)]
-    pub message: String,
 }
 
 /// A `HeadroomPolicy`.

@@ -50,23 +50,11 @@ pub struct MachineWire {
     /// Name, namespace, uid, version and times; nothing else is filled.
     #[serde(deserialize_with = "super::meta::bare")]
     pub metadata: ObjectMeta,
-    /// The part of the specification that matters here.
-    #[serde(default)]
-    pub spec: MachineSpecWire,
     /// The part of the status that matters here.
     #[serde(default)]
     pub status: MachineStatusWire,
 }
 kubevirt_kind!(MachineWire, "VirtualMachineInstance", "virtualmachineinstances");
-
-/// `spec` of a VirtualMachineInstance.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineSpecWire {
-    /// Name of the priority class.
-    #[serde(default)]
-    pub priority_class_name: Option<String>,
-}
 
 /// `status` of a VirtualMachineInstance.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -86,8 +74,8 @@ pub struct MachineStatusWire {
 /// A live migration.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MigrationWire {
-    /// Name, namespace, uid, version, times, labels and the annotations that matter here.
-    #[serde(deserialize_with = "super::meta::annotated")]
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
     #[serde(default)]
@@ -123,9 +111,6 @@ pub struct MigrationStatusWire {
     /// What is true of it.
     #[serde(default)]
     pub conditions: Option<Vec<ConditionWire>>,
-    /// Which pods take part.
-    #[serde(default)]
-    pub migration_state: Option<MigrationStateWire>,
 }
 
 /// A condition of one of KubeVirt's objects.
@@ -137,13 +122,4 @@ pub struct ConditionWire {
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
     pub status: String,
-}
-
-/// `status.migrationState` of a VirtualMachineInstanceMigration.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationStateWire {
-    /// Name of the target pod, once it is handed over.
-    #[serde(default)]
-    pub target_pod: Option<String>,
 }

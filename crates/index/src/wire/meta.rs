@@ -9,9 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde::{Deserialize, Deserializer};
 use sluice_api::names;
 
-/// Annotation on a migration that empties a node: the node's name.
-pub(crate) const EVACUATION_ANNOTATION: &str = "kubevirt.io/evacuationMigration";
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BareMeta {
@@ -66,17 +63,12 @@ struct KnownAnnotations {
     own_opt_out: Option<String>,
     #[serde(rename = "harvesterhci.io/skipResourceQuotaAutoScaling")]
     harvester_opt_out: Option<String>,
-    #[serde(rename = "kubevirt.io/evacuationMigration")]
-    evacuation: Option<String>,
 }
 
 impl KnownAnnotations {
     fn map(self) -> BTreeMap<String, String> {
-        let known = [
-            (names::OWN_OPT_OUT, self.own_opt_out),
-            (names::HARVESTER_OPT_OUT, self.harvester_opt_out),
-            (EVACUATION_ANNOTATION, self.evacuation),
-        ];
+        let known =
+            [(names::OWN_OPT_OUT, self.own_opt_out), (names::HARVESTER_OPT_OUT, self.harvester_opt_out)];
         known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 }

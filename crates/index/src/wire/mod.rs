@@ -13,14 +13,12 @@ mod quota;
 pub use aaq::{AaqSpecWire, AaqWire};
 pub use headroom::{
     HeadroomBudgetWire, HeadroomNamespaceWire, HeadroomOptOutWire, HeadroomPolicySpecWire,
-    HeadroomPolicyWire, NativeQuotaStatusWire, NativeQuotaWire, OriginalQuotaWire, RecordedConditionWire,
-    VmmrqSpecWire, VmmrqStatusWire, VmmrqWire,
+    HeadroomPolicyWire, NativeQuotaStatusWire, NativeQuotaWire, VmmrqSpecWire, VmmrqWire,
 };
 pub use kubevirt::{
-    ConditionWire, KubeVirtWire, MachineSpecWire, MachineStatusWire, MachineWire, MigrationSpecWire,
-    MigrationStateWire, MigrationStatusWire, MigrationWire,
+    ConditionWire, KubeVirtWire, MachineStatusWire, MachineWire, MigrationSpecWire, MigrationStatusWire,
+    MigrationWire,
 };
-pub(crate) use meta::EVACUATION_ANNOTATION;
 pub use namespace::NamespaceWire;
 pub use pod::*;
 pub use quantity::{QuantityText, ResourceTexts};

@@ -104,8 +104,6 @@ fn a_pool_knows_what_other_namespaces_have_taken() {
     see(&mut index.quotas, quota("b", 6, "1Gi", "1Gi", "1Gi"));
     see(&mut index.quotas, quota("b", 7, "1Gi", "1Gi", "2Gi"));
     assert_eq!(taken(&index.budget("a")), None, "that was paid back");
-    let shared = index.policies.get("shared").unwrap();
-    assert_eq!(index.policy_namespaces(shared), 2);
 }
 
 #[test]
@@ -196,7 +194,7 @@ fn grants_of_a_namespace_add_up() {
 }
 
 #[test]
-fn a_grant_keeps_what_a_predecessor_left_behind() {
+fn of_a_grant_so_many_keys_count() {
     let mut index = HeadroomIndex::default();
     let resources: serde_json::Map<String, Value> = (0..100).map(|n| (format!("k{n}"), json!("1"))).collect();
     see(
@@ -204,17 +202,9 @@ fn a_grant_keeps_what_a_predecessor_left_behind() {
         json!({
             "metadata": meta("a", "g", 1),
             "spec": {"additionalMigrationResources": resources},
-            "status": {
-                "additionalMigrationResources": {"requests.memory": "1Gi"},
-                "originalBlockingResourceQuotas": [{"name": "rq", "spec": {"hard": {"requests.memory": "1024Mi"}}}],
-                "conditions": [{"type": "Ready", "status": "True", "reason": "InForce", "message": "m", "lastTransitionTime": null}],
-            },
         }),
     );
     let record = index.vmmrqs.get("a", "g").unwrap();
-    assert_eq!(record.originals[0].hard["requests.memory"], "1024Mi");
-    assert_eq!(record.recorded["requests.memory"], "1Gi");
-    assert_eq!(record.conditions[0].reason, "InForce");
     assert_eq!((record.additional.len(), record.errors.len()), (64, 1), "bounded");
 }
 

@@ -131,8 +131,7 @@ impl Opening {
             (Phase::Waiting, Answer::TimeUp) => self.give_up(Ending::Busy),
             (Phase::Clearing(quotas), answer) => self.cleared(quotas, answer),
             (Phase::Raising(raises), answer) => self.written(raises, answer),
-            (Phase::Settling(_), Answer::Settled(sight)) if self.is_granted(&sight) => Phase::LettingIn,
-            (Phase::Settling(_), Answer::Settled(_)) => self.give_up(Ending::NotEnough(Vec::new())),
+            (Phase::Settling(_), Answer::Settled(sight)) => self.settled(&sight),
             (Phase::Settling(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
             (Phase::Settling(_), Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
             (Phase::LettingIn, Answer::LetIn) => {
@@ -324,9 +323,9 @@ impl Opening {
     }
 
     /// Of openings that share a pool the later one gives way: by now the raises of the earlier ones are known.
-    fn is_granted(&self, sight: &Sight) -> bool {
+    fn settled(&mut self, sight: &Sight) -> Phase {
         if !sight.budget.grants.iter().any(is_pool) {
-            return true;
+            return Phase::LettingIn;
         }
         let mut quotas = sight.quotas.clone();
         for quota in &mut quotas {
@@ -335,7 +334,10 @@ impl Opening {
                 quota.status_hard = quota.spec_hard.clone();
             }
         }
-        !matches!(plan(&self.need, &quotas, &sight.budget), Plan::NotEnough(_))
+        match plan(&self.need, &quotas, &sight.budget) {
+            Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
+            _ => Phase::LettingIn,
+        }
     }
 
     fn give_up(&mut self, ending: Ending) -> Phase {

@@ -311,6 +311,9 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
     let mut opening = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(&mut opening, [Answer::Settled(sight(&after, pool(1))), Answer::Written, Answer::LetIn]);
     assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
+    let Command::Stop(Ending::NotEnough(lacking)) = opening.command() else { panic!("it gave way") };
+    let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
+    assert_eq!(said.collect::<Vec<_>>(), [(units(5), units(1), units(1))], "what it lacks without its raise");
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub enum Answer {
     Conflict,
     /// The write has no answer; it may have been done, or be done yet.
     Unanswered,
-    /// The write was refused, and will be again.
+    /// The write was refused.
     Refused(Arc<str>),
     /// Every API server knows. What the watches have shown by then.
     Settled(Sight),

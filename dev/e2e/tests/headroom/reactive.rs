@@ -144,6 +144,12 @@ async fn a_target_that_a_limit_range_makes_too_large_is_told() {
     ranges.patch("limits", &PatchParams::apply("test"), &Patch::Apply(limits("8Gi"))).await.unwrap();
     tenant.quota("rq", json!({ "limits.ephemeral-storage": "4Gi" })).await;
     let migration = rejected(&vm).await;
+    let lacks = until_told(&tenant, "VirtualMachineInstanceMigration", "NotEnoughHeadroom").await;
+    let (said, grant) = (lacks.message.unwrap(), "hard 4Gi); head-room grants nothing, missing ");
+    assert!(
+        said.contains("needs limits.ephemeral-storage=") && said.contains(grant),
+        "of the target: {said}"
+    );
     // A pod like its source would fit, so it is woken, but not for ever.
     let told = until_told(&tenant, "VirtualMachineInstanceMigration", "NoHeadroom").await;
     assert!(told.message.unwrap().contains("a LimitRange or another version of KubeVirt makes it larger"));

@@ -109,13 +109,17 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     assert!((metric(&controller.admin, "sluice_headroom_lacking_migrations").await - blocked).abs() < 0.5);
 
     // The last event may still be on its way.
+    let accounts = [names::CONTROLLER, names::WEBHOOK];
+    let count = || async {
+        let all = join_all(accounts.map(|account| requests(&bed, account))).await;
+        all.iter().map(Vec::len).sum::<usize>()
+    };
     let settled = || async {
-        let before = requests(&bed, names::CONTROLLER).await.len();
+        let before = count().await;
         try_again(&bed, &crowds).await;
-        (requests(&bed, names::CONTROLLER).await.len() == before).then_some(())
+        (count().await == before).then_some(())
     };
     wait::eventually(SOON, settled, "the last event to be written").await.unwrap();
-    let accounts = [names::CONTROLLER, names::WEBHOOK];
     let before = join_all(accounts.map(|account| requests(&bed, account))).await;
     write_unrelated_things(&bed).await;
     try_again(&bed, &crowds).await;

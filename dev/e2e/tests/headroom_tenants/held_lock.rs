@@ -63,7 +63,8 @@ impl HeldLock {
     }
 }
 
-/// As Sluice does: dry runs of a HeadroomProbe until one is denied.
+/// As Sluice does: dry runs of a HeadroomProbe until the policy denies one. That of quota admission, which may know the mark a
+/// moment earlier, keeps no pod away.
 async fn until_in_force(account: &Identity, namespace: &str, end: i64) {
     let path = format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{namespace}/headroomprobes?dryRun=All");
     let probe = json!({
@@ -73,7 +74,7 @@ async fn until_in_force(account: &Identity, namespace: &str, end: i64) {
     let client = account.client().unwrap();
     let denied = || async {
         let answer = call::post(&client, &path, &probe).await.ok()?;
-        (answer.code == 403).then_some(())
+        (answer.code == 403 && answer.message().contains(names::PROBE_DENIED)).then_some(())
     };
     wait::eventually(SOON, denied, "the lock to be in force").await.unwrap();
 }

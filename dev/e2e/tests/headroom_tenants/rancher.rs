@@ -146,10 +146,10 @@ async fn without_rights_a_denial_by_ranchers_webhook_is_told_and_only_its_namesp
     assert!(counter(&metrics, "sluice_headroom_forbidden_total") >= 1.0, "{metrics}");
     others_migrate(cluster.bed).await;
     assert!(migration.target_pod().await.unwrap().is_none());
-    // Each attempt of virt-controller, whose back-off doubles, may cost one write, each of ours one more.
+    // Each attempt of virt-controller may cost one write; our own, whose pauses double too, are ten in minutes.
     let trail = AuditTrail::of(&tenant).await;
     let (writes, attempts) = (trail.status_writes(), trail.rejections().len());
-    assert!(writes <= attempts + 4, "{writes} writes for {attempts} attempts");
+    assert!(writes <= attempts + 10, "{writes} writes for {attempts} attempts");
 }
 
 async fn others_migrate(bed: &Bed) {

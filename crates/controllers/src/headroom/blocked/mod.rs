@@ -29,7 +29,8 @@ pub struct BlockedConfig {
     pub tell_spacing_ms: u64,
     /// Waits after failures: the first, and the longest.
     pub retry: (Duration, Duration),
-    /// Waits after a refusal that only an administrator can end.
+    /// Waits after writes that are refused. The first are short: an API server that has just started refuses what it allows a
+    /// moment later.
     pub forbidden_retry: (Duration, Duration),
 }
 
@@ -40,7 +41,7 @@ impl Default for BlockedConfig {
             nudge_spacing_ms: 500,
             tell_spacing_ms: 5_000,
             retry: (Duration::from_secs(1), Duration::from_secs(60)),
-            forbidden_retry: (Duration::from_secs(60), Duration::from_secs(900)),
+            forbidden_retry: (Duration::from_secs(1), Duration::from_secs(900)),
         }
     }
 }

@@ -10,6 +10,9 @@ use sluice_kube_ext::retry::Backoff;
 
 use super::words::{NamespaceFacts, QuotaName, Summary};
 
+/// So many writes in a row have to be refused before it is taken as lasting.
+const LASTING: u32 = 3;
+
 /// A namespace with blocked migrations.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -23,8 +26,8 @@ pub(super) struct Place {
     limit_ranges: Option<u64>,
     /// Stands for limits, usage and budget.
     room: u64,
-    /// Writing is refused: what was said, and no write before.
-    pub(super) forbidden: Option<(Arc<str>, u64)>,
+    /// Writing is refused, and not only for a moment: what was said.
+    pub(super) forbidden: Option<Arc<str>>,
     pub(super) forbidden_retry: Retry,
     /// When to look again.
     pub(super) timer: Option<u64>,
@@ -167,12 +170,15 @@ impl Place {
             && self.summary == Summary::default()
     }
 
-    /// A write was refused. Returns whether that is news.
+    /// A write was refused. Returns whether that lasts and is news.
     pub(super) fn forbid(&mut self, said: &Arc<str>, now_ms: u64) -> bool {
         self.forbidden_retry.failed(now_ms);
-        let is_known = self.forbidden.as_ref().is_some_and(|(known, _)| known == said);
-        self.forbidden = Some((Arc::clone(said), self.forbidden_retry.not_before));
-        !is_known
+        // Nobody was woken.
+        self.blocked.values_mut().for_each(|entry| entry.wakes = 0);
+        if self.forbidden_retry.backoff.failures() < LASTING {
+            return false;
+        }
+        self.forbidden.replace(Arc::clone(said)).as_ref() != Some(said)
     }
 
     /// A write went through.

@@ -49,7 +49,7 @@ impl State {
         self.stats.rejected += place.see(facts, &self.config, self.seed_of(namespace));
         let mut look = Look::default();
         look.summary.opted_out = facts.opted_out;
-        look.summary.forbidden = place.forbidden.as_ref().map(|(said, _)| Arc::clone(said));
+        look.summary.forbidden = place.forbidden.clone();
         for seen in &facts.blocked {
             self.help(&seen.migration, &mut place, facts, now_ms, &mut look);
         }
@@ -161,7 +161,7 @@ impl State {
             place.nudge = false;
             return;
         };
-        let due = place.nudge_from.max(place.forbidden.as_ref().map_or(0, |(_, until)| *until));
+        let due = place.nudge_from.max(place.forbidden_retry.not_before);
         if due > now_ms {
             return look.at(due);
         }

@@ -185,18 +185,47 @@ fn a_marked_quota_is_not_written() {
 }
 
 #[test]
-fn a_refused_write_is_told_once_and_backed_off() {
+fn a_write_that_is_refused_for_a_moment_is_tried_again_soon_and_not_told() {
     let mut scene = Scene::looked(facts(8, Some(3), &["m"]));
     scene.plan(0);
-    let told = scene.settle(Done::Forbidden("status is immutable".into()), 5);
+    for now in [0, 1_000] {
+        assert_eq!(scene.settle(Done::Forbidden("RBAC: clusterrole not found".into()), now), []);
+        assert_eq!(scene.plan(now + 10), []);
+        let due = now + if now == 0 { 1_000 } else { 2_000 };
+        assert!(matches!(&scene.plan(due)[..], [Action::Nudge(_)]), "at {due}");
+    }
+    assert_eq!(scene.settle(Done::Nudged, 3_000), []);
+    scene.plan(3_010);
+    assert_eq!((scene.state.summary("ns").forbidden, scene.state.counts()), (None, [1, 0, 0]));
+}
+
+#[test]
+fn refused_nudges_do_not_count_as_attempts_of_kubevirts_controller() {
+    let mut scene = Scene::looked(facts(5, None, &["m"]));
+    for now in (0..60_000).step_by(100) {
+        for action in scene.plan(now) {
+            assert!(matches!(action, Action::Nudge(_)), "it was never tried: {action:?}");
+            scene.settle(Done::Forbidden("no".into()), now);
+        }
+    }
+}
+
+#[test]
+fn writes_that_are_refused_for_long_are_told_once_and_backed_off() {
+    let mut scene = Scene::looked(facts(8, Some(3), &["m"]));
+    let (mut nudges, mut told) = (Vec::new(), Vec::new());
+    for now in (0..3_600_000).step_by(100) {
+        for action in scene.plan(now) {
+            assert!(matches!(action, Action::Nudge(_)), "{action:?}");
+            nudges.push(now);
+            told.extend(scene.settle(Done::Forbidden("status is immutable".into()), now));
+        }
+    }
     let [Action::Tell(Tell::Forbidden { quota, blocked, said })] = &told[..] else { panic!("{told:?}") };
     assert_eq!((&*quota.name, blocked.len(), &**said), ("rq", 1, "status is immutable"));
-    assert_eq!(scene.plan(10), []);
     assert_eq!(scene.state.summary("ns").forbidden.as_deref(), Some("status is immutable"));
     assert_eq!(scene.state.counts(), [1, 0, 1]);
-    assert_eq!(scene.see(20_000), [], "half a minute at least");
-    assert!(matches!(&scene.see(70_000)[..], [Action::Nudge(_)]));
-    assert_eq!(scene.settle(Done::Forbidden("status is immutable".into()), 70_005), [], "it is known");
+    assert!(nudges[2] <= 3_000 && nudges.len() <= 20, "soon at first, then ever more rarely: {nudges:?}");
 }
 
 #[test]
