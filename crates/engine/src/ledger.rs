@@ -186,8 +186,9 @@ impl Ledger {
 
     /// What is missing for `charge` beside everything used and, if given, beside `reserved` too.
     ///
-    /// Only resources of which the charge takes more than zero are looked at (`k8s-quota.md` §4.2): a pod that
-    /// takes nothing of an overdrawn resource is not held up by it. Empty means that it fits.
+    /// Only resources of which the charge takes more than zero are looked at (`docs/quota-semantics.md`,
+    /// *Enforcement*): a pod that takes nothing of an overdrawn resource is not held up by it. Empty means that it
+    /// fits.
     #[must_use]
     pub fn excess(&self, charge: &Charge, reserved: Option<&Charge>) -> Vec<Excess> {
         let mut missing = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// Outcome of a failed API call, by what the caller must do about it (reliability.md §D).
+/// Outcome of a failed API call, by what the caller must do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// 409: the object changed. Read again and decide again; never send the same write again.

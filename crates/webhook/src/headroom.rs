@@ -1,4 +1,4 @@
-//! Lets the target pods of live migrations pass full quotas.
+//! Lets the target pods of live migrations pass full quotas (`docs/protocols.md`, *Raise and restore*).
 //!
 //! The answer is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota.
 

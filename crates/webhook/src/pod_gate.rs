@@ -1,4 +1,5 @@
-//! Pod CREATE: appends the gate and stamps who creates the pod (aaq.md §2.2 item 1, design §4.1).
+//! Pod CREATE: appends the gate, as application-aware-quota does (`docs/predecessors.md`, *Admission of AAQ*), and
+//! stamps who creates the pod (`ARCHITECTURE.md`, *Admission*).
 
 use serde_json::{Value, json};
 use sluice_api::names;

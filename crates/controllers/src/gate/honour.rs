@@ -1,4 +1,4 @@
-//! What other leaders have charged.
+//! What other leaders have charged (`docs/protocols.md`, *Take-over*).
 //!
 //! A process that leads may find charges in a quota's status that it did not make: a predecessor's, whose
 //! releases are not all seen yet, or those of a leader that has not noticed that it is none any more. Their room is

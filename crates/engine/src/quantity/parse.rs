@@ -1,4 +1,4 @@
-//! Text to quantity: one pass over at most 1024 bytes, no allocation (k8s-quota.md §1.2, §1.3).
+//! Text to quantity: one pass over at most 1024 bytes, no allocation (`docs/quota-semantics.md`, *Reading*).
 
 use super::{Format, NANOS_PER_UNIT, Quantity, QuantityError};
 
