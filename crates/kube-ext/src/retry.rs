@@ -16,7 +16,7 @@ pub enum Failure {
     Invalid,
     /// 403: not allowed (RBAC, admission, a terminating namespace).
     Forbidden,
-    /// 409 with reason `AlreadyExists`: somebody created it first.
+    /// 409 with reason `AlreadyExists`: another client created it first.
     AlreadyExists,
     /// 429: not applied; wait at least `retry_after`.
     Throttled {

@@ -81,7 +81,7 @@ fn stamp(pod: &PodView<'_>, username: &str) -> Option<PatchOp> {
     let path = format!("/metadata/annotations/{}", pointer_token(names::CREATED_BY_ANNOTATION));
     let size = names::CREATED_BY_ANNOTATION.len().saturating_add(username.len());
     if annotations.other_bytes.saturating_add(size) > ANNOTATIONS_LIMIT {
-        // A legal pod stays legal. No stamp means no evidence of a creator, which favours nobody; a stamp
+        // A legal pod stays legal. No stamp means no evidence of a creator, which favours no client; a stamp
         // that the client has written must not stay.
         return annotations.created_by.as_ref().map(|_| PatchOp::Remove { path });
     }

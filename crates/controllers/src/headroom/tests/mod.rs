@@ -108,7 +108,7 @@ impl World {
         self.plan()
     }
 
-    /// Tells what each source takes until nobody asks any more. Returns the other actions.
+    /// Tells what each source takes until that is not asked any more. Returns the other actions.
     fn looked(&mut self, bytes: i64) -> Vec<Action> {
         let actions = self.plan();
         self.tell_sources(actions, bytes)
