@@ -11,7 +11,7 @@ XTASK := $(CARGO) xtask
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 # make demo KEEP=1 leaves the cluster up; make demo KUBECONFIG=file uses an existing one. Only a KUBECONFIG that is
-# given on the command line counts: nobody's current cluster is touched because a variable happens to be set.
+# given on the command line counts: a user's current cluster is not touched because a variable happens to be set.
 demo_kubeconfig := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 demo_keep := $(if $(filter-out 0,$(KEEP)),--keep)
 

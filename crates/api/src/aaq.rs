@@ -1,4 +1,4 @@
-//! `AAQ`: the configuration of an installation, one per cluster (`aaq.md` §1.1).
+//! `AAQ`: the configuration of an installation, one per cluster (`docs/predecessors.md`, *API of AAQ*).
 
 use std::collections::BTreeMap;
 

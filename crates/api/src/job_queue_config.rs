@@ -1,4 +1,4 @@
-//! `AAQJobQueueConfig`: upstream's bookkeeping object of a namespace (`aaq.md` §1.4, §3.2).
+//! `AAQJobQueueConfig`: upstream's bookkeeping object of a namespace (`docs/predecessors.md`, *The gate of AAQ*).
 //!
 //! Kept readable for those who look at it. Nothing that an object of this kind says makes Sluice release a pod:
 //! a tenant may be able to write it.

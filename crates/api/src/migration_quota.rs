@@ -1,5 +1,5 @@
 //! `VirtualMachineMigrationResourceQuota`: what live migrations of a namespace may take on top of its
-//! ResourceQuotas (`mtq.md` §1.2).
+//! ResourceQuotas (`docs/predecessors.md`, *API of MTQ*).
 
 // The derive takes one attribute per printer column, and their types repeat.
 #![allow(clippy::duplicated_attributes)]

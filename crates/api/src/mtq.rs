@@ -1,4 +1,4 @@
-//! `MTQ`: the configuration object of a managed-tenant-quota installation (`mtq.md` §1.1).
+//! `MTQ`: the configuration object of a managed-tenant-quota installation (`docs/predecessors.md`, *API of MTQ*).
 //!
 //! Served so that manifests written for managed-tenant-quota still apply; Sluice is configured by its own flags.
 

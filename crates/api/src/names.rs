@@ -1,6 +1,6 @@
 //! Every name that another program or a person can see, in one place.
 //!
-//! Names that users of application-aware-quota know are kept as they are (`aaq.md` §1–§3); the others are
+//! Names that users of application-aware-quota know are kept as they are (`docs/predecessors.md`); the others are
 //! Sluice's own and live under `quota.sluice.dev` or carry the prefix `sluice-`.
 
 /// API group of the quota kinds.
@@ -18,11 +18,11 @@ pub const AAQS: &str = "aaqs";
 pub const ARQS: &str = "applicationawareresourcequotas";
 /// Resource name of [`crate::AAQJobQueueConfig`].
 pub const JOB_QUEUE_CONFIGS: &str = "aaqjobqueueconfigs";
-/// Name of the one `AAQJobQueueConfig` of a namespace (`aaq.md` §1.4).
+/// Name of the one `AAQJobQueueConfig` of a namespace.
 pub const JOB_QUEUE_CONFIG: &str = "aaqjqc";
-/// Key of `AAQJobQueueConfig.status.controllerLock` for namespaced quotas (`aaq.md` §3).
+/// Key of `AAQJobQueueConfig.status.controllerLock` for namespaced quotas.
 pub const ARQ_LOCK: &str = "application-aware-resource-quota-lock";
-/// Key of `AAQJobQueueConfig.status.controllerLock` for cluster quotas (`aaq.md` §3).
+/// Key of `AAQJobQueueConfig.status.controllerLock` for cluster quotas.
 pub const ACRQ_LOCK: &str = "application-aware-cluster-resource-quota-lock";
 /// Conventional name of the `AAQ` singleton.
 pub const AAQ_NAME: &str = "aaq";
@@ -81,7 +81,7 @@ pub const MOST_GATES: usize = 64;
 
 /// The scheduling gate that a pod waits behind.
 pub const GATE: &str = "ApplicationAwareQuotaGate";
-/// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise (`aaq.md` §2.1).
+/// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise.
 pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
 /// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.
 pub const CREATED_BY_ANNOTATION: &str = "quota.sluice.dev/created-by";
@@ -140,7 +140,7 @@ pub const METRICS_SERVICE: &str = "sluice-metrics";
 pub const METRICS_READER: &str = "sluice-metrics-reader";
 /// Label key on namespaces whose pods reach the metrics through our NetworkPolicy (value `enabled`).
 pub const MONITORING_LABEL: &str = "metrics";
-/// Path that serves the webhooks known from upstream (`aaq.md` §2.1).
+/// Path that serves the webhooks known from upstream.
 pub const PATH_SERVE: &str = "/serve-path";
 /// Path of [`WEBHOOK_POD_IDENTITY`], which sees the same kinds and operations as others do and so needs its own.
 pub const PATH_POD_IDENTITY: &str = "/pod-identity";

@@ -1,4 +1,4 @@
-//! `ApplicationAwareResourceQuota`: what the pods of a namespace may take together (`aaq.md` §1.2).
+//! `ApplicationAwareResourceQuota`: what the pods of a namespace may take together (`docs/quota-semantics.md`).
 
 // The derive takes one attribute per printer column, and their types repeat.
 #![allow(clippy::duplicated_attributes)]

@@ -1,4 +1,5 @@
-//! What the derived schemas need so that clients see what upstream's CRDs show them (`aaq.md` §1).
+//! What the derived schemas need so that clients see what upstream's CRDs show them (`docs/predecessors.md`, *API
+//! of AAQ*).
 //!
 //! The derive knows types and documentation; it does not know list types, atomic maps and the pattern of a
 //! quantity, and it marks every optional field as nullable, which upstream's are not.
@@ -38,7 +39,7 @@ const KEYED_LISTS: [(&str, &[&str]); 5] = [
 /// Fields whose types come from Kubernetes' pod API: their documentation is Kubernetes', and long.
 const FOREIGN: [&str; 3] = ["affinity", "sidecarEvaluators", "tolerations"];
 
-/// TLS profiles, which upstream allows to be null (`aaq.md` §1.1).
+/// TLS profiles, which upstream allows to be null.
 const NULLABLE: [&str; 4] = ["custom", "intermediate", "modern", "old"];
 
 /// Where in a schema a node is.

@@ -127,7 +127,7 @@ impl Book {
         }
     }
 
-    /// Takes a claim back, exactly as it was added; whoever waits for these quotas is looked at again.
+    /// Takes a claim back, exactly as it was added; the pods that wait for these quotas are looked at again.
     pub fn revert(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
         for quota in quotas {
             if let Some(account) = self.accounts.get_mut(quota) {
@@ -162,7 +162,7 @@ impl Book {
         }
     }
 
-    /// A pod that was not assumed here is seen released by somebody else: counted, and no longer in flight.
+    /// A pod that was not assumed here is seen released by another process: counted, and no longer in flight.
     pub fn arrive(&mut self, quotas: &[QuotaId], charge: &Charge) {
         for quota in quotas {
             if let Some(account) = self.accounts.get_mut(quota) {
@@ -187,7 +187,7 @@ impl Book {
         added
     }
 
-    /// Until [`Self::forget_in_flight`], what ends stays taken: somebody else gives away room of this quota
+    /// Until [`Self::forget_in_flight`], what ends stays taken: another leader gives away room of this quota
     /// too, and may have given away the room of a pod before its end is seen here.
     pub fn freeze(&mut self, quota: QuotaId) {
         if let Some(account) = self.accounts.get_mut(&quota) {

@@ -10,7 +10,7 @@ pub enum Claim {
     Counted,
     /// A pod that was decided to be released and is not yet seen released.
     Assumed,
-    /// Recorded in the quota's status by somebody else and not found among the pods: possibly on its way
+    /// Recorded in the quota's status by another leader and not found among the pods: possibly on its way
     /// (a predecessor's release that has not arrived yet).
     InFlight,
 }
@@ -124,7 +124,7 @@ impl Ledger {
         });
     }
 
-    /// A pod that nobody here assumed has shown up: what was in flight on its account has arrived.
+    /// A pod that was not assumed here has shown up: what was in flight on its account has arrived.
     pub fn arrive(&mut self, charge: &Charge) {
         self.change(charge, |line, amount| {
             line.in_flight = line.in_flight.saturating_sub(amount).max(Amount::ZERO);
@@ -133,7 +133,7 @@ impl Ledger {
 
     /// Honours `recorded` (a `status.used`): whatever it holds above the sums is taken to be in flight.
     ///
-    /// `unrecorded` are charges that are assumed here but that nobody can have recorded: they explain nothing
+    /// `unrecorded` are charges that are assumed here but that cannot have been recorded: they explain nothing
     /// of what is recorded. Returns whether anything was added.
     pub fn honour(
         &mut self,
@@ -186,8 +186,9 @@ impl Ledger {
 
     /// What is missing for `charge` beside everything used and, if given, beside `reserved` too.
     ///
-    /// Only resources of which the charge takes more than zero are looked at (`k8s-quota.md` §4.2): a pod that
-    /// takes nothing of an overdrawn resource is not held up by it. Empty means that it fits.
+    /// Only resources of which the charge takes more than zero are looked at (`docs/quota-semantics.md`,
+    /// *Enforcement*): a pod that takes nothing of an overdrawn resource is not held up by it. Empty means that it
+    /// fits.
     #[must_use]
     pub fn excess(&self, charge: &Charge, reserved: Option<&Charge>) -> Vec<Excess> {
         let mut missing = Vec::new();

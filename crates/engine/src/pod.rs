@@ -1,4 +1,4 @@
-//! What a plain pod costs (k8s-quota.md §2.2–§2.5).
+//! What a plain pod costs (`docs/quota-semantics.md`, *What a pod is charged*).
 
 mod constraints;
 mod qos;
@@ -144,7 +144,7 @@ pub struct PodInput<'a> {
     pub cross_namespace_affinity: bool,
 }
 
-/// How in-place resize enters the charge (§2.4).
+/// How in-place resize enters the charge (`docs/quota-semantics.md`, *In-place resize*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResizeRule {
     /// Up to 1.36: the largest of spec and status per container, then the sum.
@@ -198,7 +198,7 @@ pub fn pod_charge(pod: &PodInput<'_>, rules: ChargeRules, now: UnixSeconds) -> C
 }
 
 /// Whether the pod takes more than `count/pods` at `now`: it is not finished, and not overdue after its
-/// deletion (k8s-quota.md §2.2).
+/// deletion (`docs/quota-semantics.md`, *Terminal and overdue pods*).
 #[must_use]
 pub fn counts(pod: &PodInput<'_>, now: UnixSeconds) -> bool {
     !is_finished(pod) && stops_counting_at(pod).is_none_or(|end| now < end)
@@ -206,7 +206,7 @@ pub fn counts(pod: &PodInput<'_>, now: UnixSeconds) -> bool {
 
 /// The first second at which a pod that is being deleted no longer counts: the one after its deletion
 /// timestamp plus its grace period. The timestamp already contains one grace period. Nothing reports that
-/// moment, so whoever keeps sums must set a timer.
+/// moment, so a program that keeps sums must set a timer.
 #[must_use]
 pub fn stops_counting_at(pod: &PodInput<'_>) -> Option<UnixSeconds> {
     let deleted = pod.deletion_timestamp?;

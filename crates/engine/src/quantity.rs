@@ -1,4 +1,4 @@
-//! Exact decimal amounts with Kubernetes' text form (k8s-quota.md §1).
+//! Exact decimal amounts with Kubernetes' text form (`docs/quota-semantics.md`, *Quantities*).
 
 mod parse;
 mod print;
@@ -27,7 +27,7 @@ pub enum QuantityError {
     /// The text has not the shape of a number with a suffix.
     #[error("parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi")]
     Malformed,
-    /// The number stands before a suffix nobody knows.
+    /// The number stands before an unknown suffix.
     #[error(
         "parsing quantity: unknown suffix, use one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e<number>"
     )]
@@ -75,7 +75,7 @@ impl Quantity {
         Self { nanos: units as i128 * NANOS_PER_UNIT, format }
     }
 
-    /// Reads a text exactly as Kubernetes does (k8s-quota.md §1.2, §1.3), without allocating and in
+    /// Reads a text exactly as Kubernetes does (`docs/quota-semantics.md`, *Reading*), without allocating and in
     /// bounded time. White space is an error.
     ///
     /// Stricter than Kubernetes in three cases, each with its own error: exponents outside ±40,
@@ -87,7 +87,7 @@ impl Quantity {
         parse::parse(text)
     }
 
-    /// Reads the text of a JSON string or number: white space around it is ignored (§1.6).
+    /// Reads the text of a JSON string or number: white space around it is ignored.
     ///
     /// # Errors
     /// See [`QuantityError`].
@@ -126,7 +126,7 @@ impl Quantity {
         self.nanos % NANOS_PER_UNIT == 0
     }
 
-    /// The exact sum, in the format of `self`, or of `other` if `self` is zero (§1.7).
+    /// The exact sum, in the format of `self`, or of `other` if `self` is zero.
     ///
     /// # Errors
     /// [`QuantityError::Overflow`] outside 128-bit nano-units.

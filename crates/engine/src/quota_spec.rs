@@ -1,4 +1,4 @@
-//! The spec of a quota: checked as Kubernetes checks a ResourceQuota (k8s-quota.md §3.3–§3.5), then
+//! The spec of a quota: checked as Kubernetes checks a ResourceQuota (`docs/quota-semantics.md`, *Validation*), then
 //! compiled for decisions.
 
 mod names;

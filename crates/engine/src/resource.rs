@@ -1,5 +1,5 @@
 //! Names of counted resources: which names mean the same number, and who consumes them
-//! (k8s-quota.md §2.2, §3.4).
+//! (`docs/quota-semantics.md`, *What a pod is charged*, *Validation*).
 
 use std::fmt;
 use std::sync::Arc;

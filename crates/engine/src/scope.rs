@@ -1,4 +1,4 @@
-//! Which pods a quota governs (k8s-quota.md §3.1, §3.2).
+//! Which pods a quota governs (`docs/quota-semantics.md`, *Scopes*).
 
 use std::sync::Arc;
 

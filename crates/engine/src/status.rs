@@ -1,4 +1,4 @@
-//! What a quota's status should say.
+//! What a quota's status should say (`docs/quota-semantics.md`, *Status*).
 
 use crate::charge::Amount;
 use crate::ledger::Ledger;

@@ -87,7 +87,8 @@ fn minor() -> impl Strategy<Value = ChargeRules> {
     (33_u32..39).prop_map(ChargeRules::for_minor)
 }
 
-/// The rules of §2.3 for one name, written down once more as a loop over containers.
+/// The rules of *Requests and limits of a pod* (`docs/quota-semantics.md`) for one name, once more, as a loop over
+/// containers.
 fn peak(pod: &PodInput<'_>, amount: impl Fn(&Container<'_>) -> Option<i128>) -> Option<i128> {
     let found = pod.containers.iter().chain(&pod.init_containers).any(|c| amount(c).is_some());
     let of = |c: &Container<'_>| amount(c).unwrap_or(0);

@@ -313,7 +313,7 @@ pub fn push_tightly<T>(list: &mut Vec<T>, value: T) {
     list.push(value);
 }
 
-/// What a pod object takes that runs no more (`k8s-quota.md` §2.2).
+/// What a pod object takes that runs no more (`docs/quota-semantics.md`, *Terminal and overdue pods*).
 fn terminal_charge() -> Charge {
     Charge::from_pairs([(Resource::CountPods, Amount::ONE)])
 }

@@ -66,7 +66,7 @@ impl Recorded {
 }
 
 /// Quantities by key, sorted; small, since every quota has two of them. An absent map and an empty one are the
-/// same: nobody can tell them apart in the API either.
+/// same: the API does not tell them apart either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantities {
     keys: Keys,

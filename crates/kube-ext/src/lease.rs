@@ -66,7 +66,7 @@ pub fn unique_identity() -> String {
 /// Who leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
-    /// Somebody else, or nobody that we know of.
+    /// Another candidate leads, or none that is known.
     Following {
         /// The holder last seen.
         leader: Option<String>,
@@ -103,7 +103,7 @@ pub enum LeaseError {
         /// Last failure in words.
         last: String,
     },
-    /// Somebody else holds the lease that we held.
+    /// Another candidate holds the lease that this one held.
     #[error("lost lease {name}: it is now held by {holder}")]
     Taken {
         /// Namespace and name.
@@ -320,7 +320,7 @@ impl Election {
         lease
     }
 
-    /// Notes a failed call. Somebody else's write is looked at soon, anything else after the usual pause.
+    /// Notes a failed call. Another candidate's write is looked at soon, anything else after the usual pause.
     fn note(&mut self, error: &kube::Error) -> Duration {
         self.fresh = None;
         self.last_error = error.to_string();

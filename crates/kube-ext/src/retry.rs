@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// Outcome of a failed API call, by what the caller must do about it (reliability.md §D).
+/// Outcome of a failed API call, by what the caller must do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// 409: the object changed. Read again and decide again; never send the same write again.
@@ -16,7 +16,7 @@ pub enum Failure {
     Invalid,
     /// 403: not allowed (RBAC, admission, a terminating namespace).
     Forbidden,
-    /// 409 with reason `AlreadyExists`: somebody created it first.
+    /// 409 with reason `AlreadyExists`: another client created it first.
     AlreadyExists,
     /// 429: not applied; wait at least `retry_after`.
     Throttled {

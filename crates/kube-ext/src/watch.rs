@@ -1,4 +1,4 @@
-//! List and watch of one kind, handed to a sink object by object; nothing is stored here (rust.md §2.3).
+//! List and watch of one kind, handed to a sink object by object; nothing is stored here.
 //!
 //! The loop is our own and not `kube::runtime::watcher`, because that one (5.0.0) keeps asking with the same resource
 //! version when 410 comes as an HTTP status, hides bookmarks (so that staleness cannot be measured), and reconnects

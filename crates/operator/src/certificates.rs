@@ -1,4 +1,4 @@
-//! The own certificate authority and the webhook's serving certificate (`reliability.md` §5.4).
+//! The own certificate authority and the webhook's serving certificate.
 //!
 //! Order of a rotation: the new authority is published beside the old one, and only [`SETTLE`] later a serving
 //! certificate is issued from it, so no API server meets a certificate that it does not trust yet. An old

@@ -1,4 +1,5 @@
-//! The two admission policies that let exactly one pod use a raised ResourceQuota. They are installed once and never change.
+//! The two admission policies that let exactly one pod use a raised ResourceQuota (`docs/protocols.md`, *The mark*,
+//! *The charge guard*). They are installed once and never change.
 //!
 //! A raised quota carries a mark: under [`MARK`] its status has the time at which the raise stops to count, in milliseconds
 //! of the API server's clock. `sluice-headroom-lock` takes the quotas of a namespace as parameters, read from the informer

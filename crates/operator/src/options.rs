@@ -93,7 +93,7 @@ impl InstallOptions {
     }
 }
 
-/// The namespaces whose pods are gated when the `AAQ` does not say which (`aaq.md` §2.1).
+/// The namespaces whose pods are gated when the `AAQ` does not say which (`docs/predecessors.md`, *API of AAQ*).
 pub fn default_namespace_selector() -> LabelSelector {
     LabelSelector {
         match_expressions: Some(vec![LabelSelectorRequirement {

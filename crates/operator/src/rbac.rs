@@ -1,4 +1,4 @@
-//! Who may do what (`reliability.md` §5.1): one identity per component, no wildcards, names where there are any.
+//! Who may do what: one identity per component, no wildcards, names where there are any.
 
 use serde_json::{Value, json};
 use sluice_api::names;

@@ -1,4 +1,5 @@
-//! The webhook configurations (`aaq.md` §2.1), with conditions that keep the API server from calling for nothing.
+//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*) and conditions
+//! that keep the API server from calling for nothing.
 
 use serde_json::{Value, json};
 use sluice_api::names;

@@ -1,4 +1,4 @@
-//! The Deployments and what belongs to them (`reliability.md` §5.2).
+//! The Deployments and what belongs to them.
 
 use serde_json::{Value, json};
 use sluice_api::names;

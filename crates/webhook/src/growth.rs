@@ -1,4 +1,5 @@
-//! Updates of pods without gates that may take more of a quota: resizes, and what moves a pod under another scope.
+//! Updates of pods without gates that may take more of a quota: resizes, and what moves a pod under another scope
+//! (`docs/protocols.md`, *Charged at admission*).
 //!
 //! The leading controller decides. The webhook hands it each review as it is ([`relay_router`]) and gives its answer back;
 //! the controller answers with [`growth_router`]. Whatever keeps it from deciding is a refusal that clients repeat by

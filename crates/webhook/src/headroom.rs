@@ -1,4 +1,4 @@
-//! Lets the target pods of live migrations pass full quotas.
+//! Lets the target pods of live migrations pass full quotas (`docs/protocols.md`, *Raise and restore*).
 //!
 //! The answer is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota.
 
@@ -65,8 +65,8 @@ struct ClaimMeta {
     annotations: BTreeMap<String, String>,
 }
 
-/// What a review says of its pod. Only creations by KubeVirt's controller are of interest; what somebody else creates,
-/// whatever its labels, is judged by the quota alone.
+/// What a review says of its pod. Only creations by KubeVirt's controller are of interest; what another account
+/// creates, whatever its labels, is judged by the quota alone.
 ///
 /// # Errors
 /// Why no room is made.

@@ -1,4 +1,4 @@
-//! managed-tenant-quota's lock server (`mtq.md` §3), for whoever still makes its lock objects.
+//! managed-tenant-quota's lock server (`docs/predecessors.md`, *The lock of MTQ*), for lock objects that still exist.
 //!
 //! Such an object exists while a namespace is locked and sends all that must wait here: nothing is decided about the
 //! lock itself.

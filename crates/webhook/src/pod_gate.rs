@@ -1,4 +1,5 @@
-//! Pod CREATE: appends the gate and stamps who creates the pod (aaq.md §2.2 item 1, design §4.1).
+//! Pod CREATE: appends the gate, as application-aware-quota does (`docs/predecessors.md`, *Admission of AAQ*), and
+//! stamps who creates the pod (`ARCHITECTURE.md`, *Admission*).
 
 use serde_json::{Value, json};
 use sluice_api::names;
@@ -80,7 +81,7 @@ fn stamp(pod: &PodView<'_>, username: &str) -> Option<PatchOp> {
     let path = format!("/metadata/annotations/{}", pointer_token(names::CREATED_BY_ANNOTATION));
     let size = names::CREATED_BY_ANNOTATION.len().saturating_add(username.len());
     if annotations.other_bytes.saturating_add(size) > ANNOTATIONS_LIMIT {
-        // A legal pod stays legal. No stamp means no evidence of a creator, which favours nobody; a stamp
+        // A legal pod stays legal. No stamp means no evidence of a creator, which favours no client; a stamp
         // that the client has written must not stay.
         return annotations.created_by.as_ref().map(|_| PatchOp::Remove { path });
     }

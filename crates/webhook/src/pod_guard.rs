@@ -1,4 +1,4 @@
-//! Pod UPDATE: nobody but Sluice removes the gate (aaq.md §2.2 item 2).
+//! Pod UPDATE: only Sluice removes the gate; the texts are upstream's (`docs/predecessors.md`, *Admission of AAQ*).
 
 use crate::pod::PodView;
 use crate::review::{Operation, Review};

@@ -1,4 +1,5 @@
-//! Pod CREATE and UPDATE, after all mutation: the identity stamp says the truth and stays (design §4.1).
+//! Pod CREATE and UPDATE, after all mutation: the identity stamp says the truth and stays (`ARCHITECTURE.md`,
+//! *Admission*).
 
 use sluice_api::names;
 

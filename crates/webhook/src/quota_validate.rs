@@ -1,4 +1,5 @@
-//! ApplicationAwareResourceQuota CREATE and UPDATE: the rules of core ResourceQuota (aaq.md §2.2 item 3).
+//! ApplicationAwareResourceQuota CREATE and UPDATE: the rules of core ResourceQuota (`docs/quota-semantics.md`,
+//! *Validation*).
 //!
 //! Upstream asks the API server with a dry-run create of a ResourceQuota; here the same rules are applied in
 //! place, so a full quota on `resourcequotas` or a foreign webhook cannot get in the way.

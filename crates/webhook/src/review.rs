@@ -6,7 +6,8 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Why a body is no usable AdmissionReview (texts of aaq.md §2.2). All of them answer 400.
+/// Why a body is no usable AdmissionReview, in the words of application-aware-quota's server
+/// (`pkg/aaq-server/aaq-handler.go`). All of them answer 400.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// Nothing was sent.

@@ -1,4 +1,5 @@
-//! The HTTP contract of aaq.md §2.2: bodies in, verdicts out. Nothing about quotas is decided here.
+//! The HTTP contract of application-aware-quota's server (`pkg/aaq-server/aaq-handler.go`): bodies in, verdicts
+//! out. Nothing about quotas is decided here.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A segment in front of every path that only the webhook configurations know.
 //!
-//! Whoever reaches the port cannot present a client certificate that an API server has, and neither does an API server
-//! without further configuration; but only the API servers and administrators read the webhook configurations.
+//! A client that reaches the port cannot present a client certificate that an API server has, and neither does an API
+//! server without further configuration; but only the API servers and administrators read the webhook configurations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

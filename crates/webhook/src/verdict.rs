@@ -43,7 +43,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Allowed, with upstream's code 202 (aaq.md §2.2).
+    /// Allowed, with upstream's code 202 (`docs/predecessors.md`, *Admission of AAQ*).
     pub fn allow(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             allowed: true,

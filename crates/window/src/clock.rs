@@ -1,4 +1,4 @@
-//! The API server's clock, as its answers show it.
+//! The API server's clock, as its answers show it (`docs/protocols.md`, *The clock*).
 
 use std::time::{Duration, Instant};
 

@@ -135,7 +135,7 @@ impl<'h> Executor<'h> {
         GrantNames { vmmrqs, policies }
     }
 
-    /// Somebody else's mark: until the watch shows that none is left.
+    /// The mark of another opening: until the watch shows that none is left.
     async fn wait_for_other(&self, opening: &Opening) -> Answer {
         let namespace = &self.target.namespace;
         let left = self.others_until.saturating_duration_since(Instant::now());

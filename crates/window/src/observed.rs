@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::protocol::Rests;
 use crate::requests::{BudgetWires, GrantNames};
 
-/// What changed since somebody last asked.
+/// What changed since it was last asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
     /// Namespaces in which something changed.
@@ -55,7 +55,7 @@ struct Healths {
 }
 
 impl Observed {
-    /// Nothing is known yet. `remember_dirty`: somebody is going to ask for what changed.
+    /// Nothing is known yet. `remember_dirty`: the caller is going to ask for what changed.
     #[must_use]
     pub fn new(remember_dirty: bool) -> Arc<Self> {
         let health = WatchHealth::new;
@@ -271,7 +271,7 @@ impl Observed {
                     Vec::new()
                 }
             }
-            // Also when nothing is missing: whoever waits for the first list has to look again.
+            // Also when nothing is missing: callers that wait for the first list have to look again.
             Delta::ListEnd => {
                 let gone = part.end_list().into_iter();
                 gone.map(|key| Place::of(&key.namespace)).chain([Place::Nowhere]).collect()

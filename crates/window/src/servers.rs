@@ -101,7 +101,7 @@ impl Servers {
         })
     }
 
-    /// Whom to ask: every API server, or whoever answers at the configured address while there is only one.
+    /// The servers to ask: every API server, or the one that answers at the configured address while there is only one.
     #[must_use]
     pub fn each(&self) -> Vec<Peer> {
         let known = self.known.load();

@@ -1,5 +1,5 @@
 //! Writes the status of quotas: under Sluice's own name, or as kube-controller-manager's quota controller where a webhook
-//! such as Rancher's lets nobody else.
+//! such as Rancher's lets no other account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

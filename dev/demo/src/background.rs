@@ -2,7 +2,7 @@
 //!
 //! Everything that the demo starts ends with the process that started it. So with `--keep` the story is played by
 //! a child in a process group of its own (Ctrl-C does not reach it), which goes on when the command ends. Its
-//! output comes through pipes: whoever reads the command's output sees an end when the command ends.
+//! output comes through pipes: a reader of the command's output sees an end when the command ends.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ pub enum Outcome {
 /// Plays the story in a child.
 ///
 /// # Errors
-/// When the child cannot be started, and [`Interrupted`] when somebody interrupts: then it has been stopped.
+/// When the child cannot be started, and [`Interrupted`] when the user interrupts: then it has been stopped.
 pub async fn run(arguments: &[String], size: Option<Size>, signals: &Signals) -> anyhow::Result<Outcome> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(arguments).arg("--in-background").process_group(0).stdin(Stdio::null());
@@ -85,7 +85,7 @@ async fn relay(mut from: impl AsyncRead + Unpin, mut to: impl std::io::Write) ->
     }
 }
 
-/// Tells the command that it may end. Nothing may be written afterwards: nobody would read it.
+/// Tells the command that it may end. Nothing may be written afterwards: it would not be read.
 ///
 /// # Errors
 /// When the command is gone already.

@@ -1,4 +1,4 @@
-//! The story on somebody's cluster: ask first, leave nothing.
+//! The story on a cluster of the user's: ask first, leave nothing.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -85,7 +85,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<u8> {
     own::run(own::Choice { pace, keep }, Screen::new(size), signals).await.map(|()| 0)
 }
 
-/// Leaves the last table, and the summary unless somebody interrupted.
+/// Leaves the last table, and the summary unless the user interrupted.
 fn end(stage: Stage<Board>, played: anyhow::Result<()>) -> anyhow::Result<Screen> {
     let interrupted = played.as_ref().is_err_and(|error| error.is::<Interrupted>());
     let (board, mut screen) = stage.close()?;

@@ -86,7 +86,7 @@ impl Screen {
     /// Writes lines that stay, above the table.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the output is closed.
     pub fn say(&mut self, text: &str) -> io::Result<()> {
         let mut frame = self.erase();
         frame.push_str(text);
@@ -97,7 +97,7 @@ impl Screen {
     /// As [`Self::say`], in an ink.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the output is closed.
     pub fn say_in(&mut self, ink: Ink, text: &str) -> io::Result<()> {
         let text = self.style.paint(ink, text);
         self.say(&text)
@@ -106,7 +106,7 @@ impl Screen {
     /// Replaces the table; without a terminal nothing happens.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the output is closed.
     pub fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         if !self.live {
             return Ok(());

@@ -16,7 +16,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// How often somebody asked us to end.
+/// How often the user asked the command to end.
 #[derive(Clone, Debug)]
 pub struct Signals(watch::Receiver<u32>);
 

@@ -61,7 +61,7 @@ impl<B: View + Default> Stage<B> {
     /// A line of the story.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the output is closed.
     pub fn tell(&mut self, text: &str) -> anyhow::Result<()> {
         let gap = if self.screen.is_live() { "" } else { "\n" };
         self.screen
@@ -72,7 +72,7 @@ impl<B: View + Default> Stage<B> {
     /// Observes until the condition is met.
     ///
     /// # Errors
-    /// When the deadline passes, somebody interrupts or nobody reads any more.
+    /// When the deadline passes, the user interrupts or the output is closed.
     pub async fn until(
         &mut self,
         deadline: Duration,
@@ -92,14 +92,14 @@ impl<B: View + Default> Stage<B> {
     /// Observes for a while, so that people can read.
     ///
     /// # Errors
-    /// When somebody interrupts or nobody reads any more.
+    /// When the user interrupts or the output is closed.
     pub async fn pause(&mut self, time: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + time;
         while self.step(end).await? {}
         Ok(())
     }
 
-    /// Observes while something is done. It is not abandoned when somebody interrupts, so that what it creates
+    /// Observes while something is done. It is not abandoned when the user interrupts, so that what it creates
     /// is known when it is cleaned up.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl<B: View + Default> Stage<B> {
     /// Writes the table for the last time; what follows stands below it.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the output is closed.
     pub fn close(mut self) -> anyhow::Result<(B, Screen)> {
         self.show()?;
         self.screen.leave();

@@ -80,7 +80,7 @@ impl View for Board {
     }
 }
 
-/// What Sluice (and nobody else) tells on a pod.
+/// What Sluice, and no other component, tells on a pod.
 fn told(board: &mut Board, event: &v1::Event) -> Option<String> {
     if event.reporting_controller.as_deref() != Some(names::EVENT_COMPONENT) {
         return None;

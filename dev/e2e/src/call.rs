@@ -43,7 +43,7 @@ impl Answer {
 /// Sends one request with a body.
 ///
 /// # Errors
-/// When nobody answers, or not with JSON. A refusal is an [`Answer`].
+/// When there is no answer, or one that is not JSON. A refusal is an [`Answer`].
 pub async fn call(
     client: &Client,
     method: Method,

@@ -26,8 +26,8 @@ const LOCKING: Duration = Duration::from_secs(90);
 pub struct Setup {
     /// Further arguments of every controller.
     pub controller_args: Vec<String>,
-    /// Leave the webhook configurations and the policies about pods out: pods are created with the gate by whoever tests the
-    /// controller.
+    /// Leave the webhook configurations and the policies about pods out: pods are created with the gate by the test
+    /// of the controller.
     pub without_webhook: bool,
     /// No admission policy gates pods; also for all suites with `SLUICE_GATING=webhook` in the environment, and on an older
     /// Kubernetes.

@@ -1,4 +1,4 @@
-//! Somebody with `edit` in a namespace who takes what room he finds.
+//! A tenant with `edit` in a namespace that takes what room it finds.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -60,12 +60,12 @@ pub fn growth() -> Value {
     }]}})
 }
 
-/// Somebody with `edit` in the tenant's namespace.
+/// An account with `edit` in the tenant's namespace.
 pub async fn editor(tenant: &Tenant<'_>) -> Identity {
     tenant.bed.tenant(&tenant.namespace).await.unwrap()
 }
 
-/// Gives somebody more rights in the tenant's namespace; returns when they are in force.
+/// Gives an account more rights in the tenant's namespace; returns when they are in force.
 pub async fn grant(tenant: &Tenant<'_>, who: &Identity, group: &str, resource: &str) {
     let name = format!("{}-more", resource.replace('/', "-"));
     let role = json!({

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Somebody who can reach the webhook's port. Each call makes a connection of its own.
+/// A client that can reach the webhook's port. Each call makes a connection of its own.
 #[derive(Clone)]
 pub struct Wire {
     address: String,

@@ -144,7 +144,7 @@ fn slowed(body: Incoming, watched: Watched, held: watch::Receiver<Option<String>
     let frames = stream::unfold((body, watched, held), |(mut body, watched, mut held)| async move {
         let frame = body.frame().await?;
         let free = |held: &Option<String>| held.as_ref().is_none_or(|keys| !watched.concerns(keys));
-        // Nobody can hold any more once the relay is gone.
+        // No hold is possible any more once the relay is gone.
         let _ = held.wait_for(free).await;
         Some((frame, (body, watched, held)))
     });

@@ -197,8 +197,9 @@ async fn a_kept_source_pod_stays_counted() {
     until_used(&quotas, &[("pods", "1")]).await;
 }
 
-/// Somebody writes to the VM all the time, so that its node agents' writes are refused and done again, while it goes
-/// back to the node that it just left: what is still to be done there about its old pod is not done to the new one.
+/// Another client writes to the VM all the time, so that its node agents' writes are refused and done again, while it
+/// goes back to the node that it just left: what is still to be done there about its old pod is not done to the new
+/// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_goes_back_at_once_to_the_node_it_left() {
     let (bed, kubevirt, namespace) = shared().await;

@@ -31,7 +31,7 @@ pub(super) enum ApplyError {
 }
 
 impl ApplyError {
-    /// Somebody else's write is no fault; everything else is.
+    /// Another client's write is no fault; everything else is.
     pub(super) fn report(&self) {
         if let Self::Write { name, source } = self
             && matches!(classify(source), Failure::Conflict | Failure::AlreadyExists)

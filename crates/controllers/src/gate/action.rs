@@ -12,7 +12,7 @@ use super::admitted::{Judgement, Ticket};
 /// Something to be done outside.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Record a quota's status, provided that nobody has changed the quota since `version`.
+    /// Record a quota's status, provided that the quota has not changed since `version`.
     Record(Record),
     /// Remove the gate of a pod, provided that it is the pod that was decided on.
     Release(Release),
@@ -105,7 +105,7 @@ pub enum Answer<T> {
     Refused(String),
     /// It was refused because the server has too much to do.
     Busy(Option<Duration>),
-    /// Nobody knows: it may have been done.
+    /// The outcome is not known: it may have been done.
     Unknown(String),
 }
 

@@ -1,4 +1,5 @@
-//! What pods without gates are to take more: charged before it is admitted.
+//! What pods without gates are to take more: charged before it is admitted (`docs/protocols.md`, *Charged at
+//! admission*).
 //!
 //! A resize, or an update that moves a pod under another scope, takes more of a quota and passes no gate. So the webhook
 //! asks the leader about each, which charges it, records that like a release, and then answers. The charge is one of the

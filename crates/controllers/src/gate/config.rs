@@ -19,7 +19,7 @@ pub struct GateConfig {
     pub admission_life_ms: u64,
     /// The least time between two charges of one quota. Pods that arrive meanwhile share the next one.
     pub charge_spacing_ms: u64,
-    /// The least time between two status writes of one quota that nobody waits for.
+    /// The least time between two status writes of one quota that no pod waits for.
     pub status_spacing_ms: u64,
     /// How many pods whose quotas have changed find their stage anew before others get at the state.
     pub restaged_pods: usize,

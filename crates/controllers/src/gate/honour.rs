@@ -1,4 +1,4 @@
-//! What other leaders have charged.
+//! What other leaders have charged (`docs/protocols.md`, *Take-over*).
 //!
 //! A process that leads may find charges in a quota's status that it did not make: a predecessor's, whose
 //! releases are not all seen yet, or those of a leader that has not noticed that it is none any more. Their room is
@@ -52,7 +52,7 @@ impl Stamp {
             .ok()
             .and_then(|more| recorded.div_euclid(Self::ALL).checked_add(more)?.checked_mul(Self::ALL))
             .and_then(|count| count.checked_add(self.0))
-            // Somebody has written nonsense; the count starts again.
+            // Another client has written nonsense; the count starts again.
             .unwrap_or(self.0)
     }
 }
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Heeds a charge that somebody else has made since `before` was recorded. A record without a new charge
+    /// Heeds a charge that another leader has made since `before` was recorded. A record without a new charge
     /// gives nothing away, whatever it says: it is put right.
     pub(super) fn heed_charge(&mut self, id: QuotaId, before: i64, now: Moment) {
         let Some(quota) = self.quotas.get(id) else { return };

@@ -25,7 +25,7 @@ pub(super) mod reasons {
 }
 
 /// `exceeded quota: q, requested: …, used: …, limited: …` with only the keys that are exceeded, sorted
-/// (`aaq.md` §3.1).
+/// (`docs/quota-semantics.md`, *Enforcement*).
 pub(super) fn exceeded(
     quota: &str,
     compiled: &CompiledQuota,

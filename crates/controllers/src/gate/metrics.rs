@@ -135,7 +135,7 @@ impl GateMetrics {
 }
 
 /// Reports quotas and waiting pods from the state at the moment of the scrape, so that nothing is kept per
-/// series. Names, labels and units of the first two are upstream's (`aaq.md` §8).
+/// series. Names, labels and units of the first two are those of application-aware-quota.
 #[derive(Debug)]
 pub struct QuotaCollector(pub Arc<Mutex<State>>);
 

@@ -1,4 +1,4 @@
-//! The gate: from a created pod to a released one (`design` §4).
+//! The gate: from a created pod to a released one (`docs/protocols.md`, *The gate*).
 //!
 //! ```text
 //!  watches ──▶ observe ─┐

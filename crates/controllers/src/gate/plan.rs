@@ -86,7 +86,7 @@ impl State {
             self.pod_later.remove(&(at, id));
             self.retry_pod(id, now);
             self.expire_admission(id, now);
-            // A release of which nobody knows whether it was done is simply asked for again.
+            // A release of which it is not known whether it was done is simply asked for again.
             if self.is_to_be_released(id) {
                 self.to_release.push_back(id);
             }
@@ -146,8 +146,8 @@ impl State {
         if writing.in_flight.is_some() {
             return None;
         }
-        // Even a charge that changes no sum is written: only a write that succeeds proves that nobody else
-        // has charged meanwhile.
+        // Even a charge that changes no sum is written: only a write that succeeds proves that no other
+        // leader has charged meanwhile.
         let complete = records(&quota.recorded, &target) && shows(&quota.recorded, &target, held);
         if complete && writing.pending.is_empty() {
             return None;

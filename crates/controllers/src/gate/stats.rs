@@ -1,4 +1,4 @@
-//! What happened, as plain numbers: whoever runs the gate turns them into metrics.
+//! What happened, as plain numbers: the caller of the gate turns them into metrics.
 
 /// Counts since the last time they were taken.
 #[derive(Debug, Default)]

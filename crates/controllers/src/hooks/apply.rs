@@ -54,7 +54,7 @@ pub(super) async fn apply(client: &Client, namespace: &str, step: Step) -> bool 
             tracing::info!(resource, name, what, "admission configuration put right");
             true
         }
-        // A failed test of the version is answered with 422 too: somebody else was faster, and the watch tells.
+        // A failed test of the version is answered with 422 too: another client was faster, and the watch tells.
         Err(error) => {
             tracing::warn!(resource, name, %error, "admission configuration not put right; trying again");
             false
@@ -96,7 +96,7 @@ async fn create(
     let object: DynamicObject = serde_json::from_value(object)?;
     match with_deadline(DEADLINE, api.create(&PostParams::default(), &object)).await {
         Ok(_) => Ok("created"),
-        // Somebody else put it back, and the watch tells how it is.
+        // Another client put it back, and the watch tells how it is.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok("exists"),
         Err(error) => Err(error.into()),
     }

@@ -4,7 +4,7 @@
 //! as the namespace of the installation exists.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
-//! server refuses what it would have to review (fail closed, design §7). Entries that are not ours are left alone.
+//! server refuses what it would have to review (fail closed). Entries that are not ours are left alone.
 
 mod apply;
 mod compare;

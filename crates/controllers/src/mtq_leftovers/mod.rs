@@ -1,5 +1,5 @@
-//! What a managed-tenant-quota that crashed left behind: namespaces that are locked, quotas that are raised. Listed, or
-//! ended once.
+//! What a managed-tenant-quota that crashed left behind: namespaces that are locked, quotas that are raised
+//! (`docs/predecessors.md`, *The lock of MTQ*). Listed, or ended once.
 //!
 //! Nothing is touched while a managed-tenant-quota is alive, or soon after a lock was created: then it may be about to
 //! end it itself. Each step applies to what was read or not at all, and the record of what has to be restored goes last:

@@ -113,7 +113,7 @@ pub enum Step {
     DeleteLock(Lock),
     /// Give a quota its old amounts back.
     RestoreSpec(Change),
-    /// Forget what was restored. Last: until then, whoever comes next can do all of it again.
+    /// Forget what was restored. Last: until then, the next run can do all of it again.
     ClearRecord {
         /// Name of the object.
         name: String,

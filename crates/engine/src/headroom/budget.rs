@@ -16,7 +16,7 @@ pub struct Budget {
     pub grants: Vec<Grant>,
 }
 
-/// What somebody allows above `spec.hard`.
+/// What one object grants above `spec.hard`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// Whatever migrations need.

@@ -6,8 +6,8 @@
 //!  NativeQuota (ResourceQuotas)  ├─▶ plan ─▶ Fits | Raise (exact fits) | NotEnough (shortages) | Refused
 //!  Budget (what may be granted) ─┘
 //! ```
-//! Quota admission reads `status.hard` and `status.used` only, and so does [`plan`]; the budget is measured from
-//! `spec.hard`, so that a raise that is still open is not counted twice.
+//! Quota admission reads `status.hard` and `status.used` only (`docs/quota-semantics.md`, *Enforcement*), and so does
+//! [`plan`]; the budget is measured from `spec.hard`, so that a raise that is still open is not counted twice.
 
 mod budget;
 mod need;

@@ -25,7 +25,7 @@ pub struct Shortage {
     pub additional: Option<Quantity>,
     /// How much of `additional` other namespaces have taken.
     pub taken: Quantity,
-    /// Who grants it; `None` if nobody grants anything.
+    /// The object that grants it; `None` without a grant.
     pub source: Option<Arc<str>>,
     /// How much more would have to be granted; more than 0.
     pub missing: Quantity,

@@ -1,4 +1,5 @@
-//! The rule that a quota on cpu or memory makes every container name its amounts (k8s-quota.md §2.5).
+//! The rule that a quota on cpu or memory makes every container name its amounts (`docs/quota-semantics.md`,
+//! *Required amounts*).
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Whether a pod is best effort (k8s-quota.md §3.1).
+//! Whether a pod is best effort (`docs/quota-semantics.md`, *Scopes*).
 
 use super::{ChargeRules, Container, PodInput, ResourceList, Resources};
 

@@ -1,4 +1,5 @@
-//! Requests and limits of a whole pod from those of its containers (k8s-quota.md §2.3).
+//! Requests and limits of a whole pod from those of its containers (`docs/quota-semantics.md`, *Requests and limits
+//! of a pod*).
 //!
 //! Resource names are independent of each other, so everything is gathered as entries, sorted by name,
 //! and folded per name: the cost is O(n log n) in the number of entries, whatever the names are.

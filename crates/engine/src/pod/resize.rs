@@ -1,4 +1,5 @@
-//! What a container counts for while its resources are being changed in place (k8s-quota.md §2.4).
+//! What a container counts for while its resources are being changed in place (`docs/quota-semantics.md`,
+//! *In-place resize*).
 
 use smallvec::SmallVec;
 

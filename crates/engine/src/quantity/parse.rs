@@ -1,8 +1,8 @@
-//! Text to quantity: one pass over at most 1024 bytes, no allocation (k8s-quota.md §1.2, §1.3).
+//! Text to quantity: one pass over at most 1024 bytes, no allocation (`docs/quota-semantics.md`, *Reading*).
 
 use super::{Format, NANOS_PER_UNIT, Quantity, QuantityError};
 
-/// Longest text that is looked at. Whoever needs more digits is not describing a cluster.
+/// Longest text that is looked at. A cluster is described by fewer digits.
 const MAX_TEXT: usize = 1024;
 /// Largest magnitude of a decimal exponent; beyond it nothing fits 128-bit nano-units anyway.
 const MAX_EXPONENT: i64 = 40;

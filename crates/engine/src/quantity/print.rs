@@ -1,4 +1,4 @@
-//! Quantity to canonical text (k8s-quota.md §1.5).
+//! Quantity to canonical text (`docs/quota-semantics.md`, *Writing*).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Names that Kubernetes knows in `spec.hard`, and what is required of them (k8s-quota.md §3.3–§3.5).
+//! Names that Kubernetes knows in `spec.hard`, and what is required of them (`docs/quota-semantics.md`, *Validation*).
 
 use crate::resource::{HUGEPAGES, is_extended};
 use crate::scope::Scope;

@@ -1,4 +1,4 @@
-//! The rules for `scopes` and `scopeSelector` (k8s-quota.md §3.3).
+//! The rules for `scopes` and `scopeSelector` (`docs/quota-semantics.md`, *Validation*).
 
 use std::collections::BTreeSet;
 

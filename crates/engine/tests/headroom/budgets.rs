@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Harvester §1.2, test 3: without a grant the quota refuses as ever.
+/// Harvester 1.7, test 3 (`docs/predecessors.md`, *Scenarios*): without a grant the quota refuses as ever.
 #[test]
 fn nothing_is_raised_without_a_grant() {
     let quotas = [quota("rq", &[("limits.memory", "5000Mi")], &[("limits.memory", "0")])];

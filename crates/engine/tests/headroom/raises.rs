@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Harvester scenario A: a quota whose status was once set below its spec.
+/// Harvester scenario A (`docs/predecessors.md`, *Scenarios*): a quota whose status was once set below its spec.
 #[test]
 fn a_status_below_the_spec_is_raised_to_an_exact_fit() {
     let mut rq = quota(
@@ -94,7 +94,7 @@ fn every_exceeded_key_is_raised() {
     );
 }
 
-/// Harvester scenario F: somebody reverts the quota between two migrations.
+/// Harvester scenario F: Rancher reverts the quota between two migrations.
 #[test]
 fn a_revert_in_between_costs_nothing() {
     let hard = [("limits.cpu", "30"), ("limits.memory", "60Gi")];
@@ -121,7 +121,7 @@ fn a_revert_in_between_costs_nothing() {
 /// What the target takes, and what is enforced while it gets in.
 type Windows = &'static [(&'static str, &'static str)];
 
-/// Harvester §1.2, tests 1, 2 and 4: base, usage before, the target, and what is enforced in each window.
+/// Harvester 1.7, tests 1, 2 and 4: base, usage before, the target, and what is enforced in each window.
 #[test]
 fn a_raised_overhead_ratio_stops_no_migration() {
     let cases: [(&str, &str, Windows); 3] = [
@@ -142,7 +142,7 @@ fn a_raised_overhead_ratio_stops_no_migration() {
     }
 }
 
-/// Harvester §1.2, test 4: a further migration while the last source is still counted.
+/// Harvester 1.7, test 4: a further migration while the last source is still counted.
 #[test]
 fn a_source_that_is_still_counted_stops_no_migration() {
     let hard = [("limits.cpu", "3"), ("limits.memory", "6000Mi")];

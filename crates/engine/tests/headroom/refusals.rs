@@ -101,7 +101,7 @@ fn hostile_amounts_are_refused_and_never_raised() {
     // Less than nothing is used: taken as it is, as quota admission does.
     rq.used.insert("cpu".into(), quantity("-5"));
     assert_eq!(plan(&vm, &[rq.clone()], &unlimited()), Plan::Fits { tight: false });
-    // A limit that nobody wants any more, and one that cannot be read.
+    // A limit that is not wanted any more, and one that cannot be read.
     let mut stray = quota("rq", &[], &[("cpu", "1")]);
     stray.status_hard = amounts(&[("cpu", "1")]);
     assert!(matches!(

@@ -20,6 +20,6 @@ pub struct AaqWire {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AaqSpecWire {
-    /// `None` means the default label (`aaq.md` §2.1); empty means every namespace.
+    /// `None` means the default label ([`sluice_api::names::TARGET_LABEL`]); empty means every namespace.
     pub namespace_selector: Option<LabelSelector>,
 }

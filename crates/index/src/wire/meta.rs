@@ -1,7 +1,7 @@
-//! Object metadata without what nobody here reads.
+//! Object metadata without the parts that no reader here needs.
 //!
-//! The tree of `managedFields` is the larger part of what decoding an object costs (`rust.md` §1.2), so it is
-//! skipped, and annotations are too, except the few that somebody asks for.
+//! The tree of `managedFields` is the larger part of what decoding an object costs, so it is skipped, and annotations
+//! are too, except the few that are read.
 
 use std::collections::BTreeMap;
 

@@ -144,7 +144,7 @@ pub struct WeightedTermWire {
 pub struct AffinityTermWire {
     #[serde(default)]
     namespaces: Vec<IgnoredAny>,
-    /// Even an empty selector counts; only an absent one does not (`k8s-quota.md` §3.1).
+    /// Even an empty selector counts; only an absent one does not (`docs/quota-semantics.md`, *Scopes*).
     #[serde(default)]
     namespace_selector: Option<IgnoredAny>,
 }

@@ -57,7 +57,7 @@ pub struct Observation {
     pub record: Option<Record>,
     /// When this state was first seen.
     pub changed_at: Duration,
-    /// A lease that vanished while somebody held it is respected until here: its holder may not know yet.
+    /// A lease that vanished while it was held is respected until here: its holder may not know yet.
     pub respect_until: Duration,
 }
 
@@ -80,7 +80,7 @@ pub enum Step {
         /// The term, unchanged.
         transitions: i32,
     },
-    /// Somebody else holds it; it cannot be free before `until`.
+    /// Another candidate holds it; it cannot be free before `until`.
     Wait {
         /// On the local monotonic clock.
         until: Duration,

@@ -1,4 +1,4 @@
-//! What is decided about head-room, without I/O.
+//! What is decided about head-room, without I/O (`docs/protocols.md`, *Head-room*).
 //!
 //! [`Opening`] lets one target pod in. Its driver executes one [`Command`] at a time and hands the [`Answer`] back; it may
 //! stop anywhere: what is raised is an exact fit, the mark in the quota locks its namespace until the time it names, and a

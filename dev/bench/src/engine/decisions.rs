@@ -143,7 +143,7 @@ impl Queue {
     fn new(waiting: u32, classes: u32) -> Self {
         let quota = QuotaId(1);
         let mut book = Book::default();
-        // One place, and plenty of everything else: whoever is released fills the quota.
+        // One place, and plenty of everything else: the pod that is released fills the quota.
         book.open(
             quota,
             Ledger::new([

@@ -40,8 +40,8 @@ pub(super) struct Site {
     installation: Installation<'static>,
     /// The bench as administrator.
     pub(super) admin: Client,
-    /// The bench with the controller's own account and client: whoever compares with the controller must be treated
-    /// by the API server as it is.
+    /// The bench with the controller's own account and client: what is compared with the controller must be
+    /// treated by the API server as the controller is.
     pub(super) as_controller: Client,
     kubeconfig: std::path::PathBuf,
 }

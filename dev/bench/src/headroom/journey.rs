@@ -152,7 +152,7 @@ mod tests {
     fn log() -> Vec<Request> {
         let mut log = vec![
             request("admin", "create", MIGRATIONS, "", [0, 1]),
-            // A window whose target was refused by somebody else.
+            // A window whose target was refused by another admission step.
             target(403, [2, 7]),
             write(RAISE, "full", [3, 4]),
             write(Ask::Restore, "full", [5, 6]),

@@ -47,7 +47,7 @@ impl Locked {
             match request.done() {
                 Some(Ask::Raise { end }) => {
                     raises += usize::from(request.answered >= time.from && request.answered < time.to);
-                    // What nobody restores ends by itself.
+                    // What is not restored ends by itself.
                     let to = end.unwrap_or(time.to);
                     let before = open.insert(name, Span { from: request.answered, to });
                     spans.extend(before.map(|it| Span { to: it.to.min(request.answered), ..it }));

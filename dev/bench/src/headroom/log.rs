@@ -111,7 +111,7 @@ impl Request {
         self.ask.filter(|_| self.is_ours() && !self.dry_run && self.succeeded())
     }
 
-    /// Whether something was to be changed. A lease is renewed by the clock, whether anybody migrates or not.
+    /// Whether something was to be changed. A lease is renewed by the clock, whether a machine migrates or not.
     pub(super) fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch") && self.resource != "leases"
     }

@@ -14,7 +14,7 @@ const GOAL_OPEN_P50_MS: f64 = 20.0;
 const GOAL_WRITES: f64 = 3.0;
 /// A drain, at most so many times as long as under quotas with room.
 const GOAL_DRAIN_RATIO: f64 = 1.1;
-/// A lock that helps nobody is none of a tenant's business.
+/// A lock that helps no migration must not reach a tenant.
 const GOAL_SHARE_NO_GRANT: f64 = 0.0;
 const GOAL_SHARE_ATTACK: f64 = 0.1;
 

@@ -1,5 +1,5 @@
-//! What tenants feel of locks: pods that somebody creates and deletes without end, beside a migration that nothing helps,
-//! and beside an attack.
+//! What tenants feel of locks: pods that a client creates and deletes without end, beside a migration that nothing
+//! helps, and beside an attack.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;

@@ -35,7 +35,7 @@ const PODS_PER_TEAM: usize = 28;
 async fn the_engine_agrees_with_the_api_server() {
     let report = Report::new(random::seed());
     println!("differential: seed {}", report.seed);
-    // Nobody but the API server may write what is used.
+    // Only the API server may write what is used.
     let options = BedOptions {
         kwok: false,
         audit: false,

@@ -203,7 +203,7 @@ impl Native {
         server.record(path, &self.name, json!({"hard": hard, "used": used})).await;
     }
 
-    /// Whether the quota has a say on such pods (k8s-quota.md §3.2).
+    /// Whether the quota governs such pods (`docs/quota-semantics.md`, *Enforcement*).
     pub fn concerns(&self, facts: &ScopeFacts) -> bool {
         self.quota.entries.iter().any(|entry| entry.kind == KeyKind::Pod) && self.quota.scopes.matches(facts)
     }

@@ -207,7 +207,8 @@ pub fn echo_difference(sent: &str, ours: Quantity, echoed: &str) -> Option<Strin
     let ours = stored(ours);
     // The server stores the canonical text and answers with what it reads from it: `1.5Ki` as a decimal `1536`.
     let canonical = ours.to_string().parse().map(|again: Quantity| again.to_string());
-    // Servers up to 1.37 lose the magnitude of decimal amounts that have no suffix (k8s-quota.md §1.5).
+    // Servers up to 1.37 lose the magnitude of decimal amounts that have no suffix (`docs/quota-semantics.md`,
+    // *Writing*).
     let unprintable = ours.nanos().abs() >= 1000 * 10_i128.pow(18) * NANOS_PER_UNIT;
     match Quantity::parse_json_text(echoed) {
         _ if unprintable => None,

@@ -216,8 +216,8 @@ enum Ours {
     Read(Vec<FieldError>, RawQuotaSpec),
 }
 
-/// The server's test for whole numbers goes wrong where thousandths leave 64 bits (k8s-quota.md §3.5), and it sees
-/// amounts after they were rounded to thousandths.
+/// The server's test for whole numbers goes wrong where thousandths leave 64 bits (`docs/quota-semantics.md`,
+/// *Validation*), and it sees amounts after they were rounded to thousandths.
 fn is_misjudged(spec: &RawQuotaSpec, field: &str, rule: &str) -> bool {
     let key = field.strip_prefix("spec.hard[").and_then(|rest| rest.strip_suffix(']'));
     let amount = key.and_then(|key| spec.hard.get(key));

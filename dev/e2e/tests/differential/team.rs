@@ -42,7 +42,7 @@ pub struct Team<'r> {
     pub broken: bool,
 }
 
-/// Makes a namespace in which pods can be created; without a controller-manager nobody else does.
+/// Makes a namespace in which pods can be created; without a controller-manager no other process does.
 pub async fn namespace(bed: &Bed, server: &Server, prefix: &str) -> String {
     let path = format!("/api/v1/namespaces/{}", bed.namespace(prefix, &[]).await.unwrap());
     server.set_up(&format!("{path}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await;

@@ -80,7 +80,7 @@ fn der(secret: &Secret) -> Vec<u8> {
     rustls::pki_types::CertificateDer::from_pem_slice(&pem).unwrap().to_vec()
 }
 
-/// Somebody who creates pods all the time; a failure or a pod without gate is remembered.
+/// A client that creates pods all the time; a failure or a pod without gate is remembered.
 struct Stream {
     stop: Arc<AtomicBool>,
     created: Arc<AtomicU32>,
@@ -245,7 +245,7 @@ async fn a_broken_bundle_is_restored(bed: &Bed, client: &Client) {
     }
 }
 
-/// Somebody may add a webhook to our configuration: its bundle is none of our business.
+/// Another product may add a webhook to our configuration: its bundle is left alone.
 async fn a_foreign_webhook_is_left_alone(client: &Client) {
     let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let theirs = json!([{"op": "add", "path": "/webhooks/-", "value": {

@@ -1,4 +1,4 @@
-//! A lock object as managed-tenant-quota makes it (`mtq.md` §3.1), answered by our webhook.
+//! A lock object as managed-tenant-quota makes it (`docs/predecessors.md`, *The lock of MTQ*), answered by our webhook.
 
 use http::Method;
 use k8s_openapi::ByteString;

@@ -1,4 +1,4 @@
-//! Our admission objects come back when somebody deletes or edits them, and then do what they did.
+//! Our admission objects come back when another client deletes or edits them, and then do what they did.
 
 use http::Method;
 use k8s_openapi::api::core::v1::Namespace;
@@ -143,7 +143,8 @@ async fn edits_are_undone(client: &Client, installation: &Installation<'_>) {
     installation.until_guarded().await.unwrap();
 }
 
-/// Who deletes the namespace and then the rest must not find a webhook later that nobody answers for.
+/// An administrator who deletes the namespace and then the rest must not find a webhook later that no process answers
+/// for.
 async fn an_installation_that_is_removed_stays_removed(bed: &Bed, client: &Client) {
     // Else the namespace would be empty at once, and the controller without its lease.
     bed.pause(Component::ControllerManager);

@@ -69,7 +69,7 @@ async fn controllers_get_their_pods(
         let creator = format!("system:serviceaccount:kube-system:{account}");
         assert_eq!(pod.annotations().get(names::CREATED_BY_ANNOTATION), Some(&creator));
     }
-    // The namespace is asked again and again by nobody who was refused.
+    // No client that was refused asks again and again.
     let events =
         Api::<k8s_openapi::api::core::v1::Event>::namespaced(team.client.clone(), &team.namespace.name);
     let events = events.list(&ListParams::default()).await.unwrap().items;

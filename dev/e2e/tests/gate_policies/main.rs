@@ -1,4 +1,4 @@
-//! The gate without a webhook in the way: admission policies gate and stamp, whoever of Sluice is alive.
+//! The gate without a webhook in the way: admission policies gate and stamp, whichever process of Sluice is alive.
 //!
 //! Tests that only need pods to be gated with no process of Sluice share one cluster without any ([`world::asleep`]); those
 //! that stop, delete or add something have their own.

@@ -7,7 +7,7 @@ use sluice_testbed::wait;
 
 use crate::world::{SOON, Team, asleep, assert_gated, assert_refused, awake, gates, pod, stamp};
 
-/// A mutating policy of somebody else for the pods of one namespace.
+/// A mutating policy of another product for the pods of one namespace.
 fn policy(name: &str, namespace: &str, expression: &str) -> [Value; 2] {
     let root = "admissionregistration.k8s.io/v1";
     let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });

@@ -1,4 +1,4 @@
-//! The stamp says who created a pod, by whatever way somebody writes annotations, while no process of Sluice is alive.
+//! The stamp says who created a pod, by whatever way a client writes annotations, while no process of Sluice is alive.
 
 use http::Method;
 use rstest::rstest;

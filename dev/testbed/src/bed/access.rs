@@ -15,7 +15,7 @@ use super::{Bed, kubeconfig_path};
 use crate::kubeconfig::{self, Credential};
 use crate::wait;
 
-/// Somebody who talks to the API server: a kubeconfig file and the same as a client.
+/// An account that talks to the API server: a kubeconfig file and the same as a client.
 #[derive(Clone)]
 pub struct Identity {
     user: String,
@@ -100,7 +100,7 @@ impl Bed {
         Ok(TestNamespace { name })
     }
 
-    /// Somebody with ClusterRole `edit` in one namespace and no other rights (group `tenants`).
+    /// An account with ClusterRole `edit` in one namespace and no other rights (group `tenants`).
     ///
     /// # Errors
     /// When the API server refuses the RoleBinding.
@@ -130,7 +130,7 @@ impl Bed {
             .map(drop)
     }
 
-    /// Somebody with this name and these groups: by client certificate, or, with more than one
+    /// An account with this name and these groups: by client certificate, or, with more than one
     /// group, by impersonation (the audit log then names the administrator as well).
     ///
     /// # Errors

@@ -179,7 +179,7 @@ impl Plan<'_> {
             args.extend([
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
                 format!("--audit-log-path={}", self.path(&format!("logs/{audit}.log"))),
-                // Whoever counts in the log needs all of it in one file; without a size a new one begins at 100 MB.
+                // Tests that count in the log need all of it in one file; without a size a new one begins at 100 MB.
                 "--audit-log-maxsize=1000000".into(),
                 "--audit-log-mode=batch".into(),
                 "--audit-log-batch-max-wait=200ms".into(),
@@ -228,7 +228,7 @@ impl Plan<'_> {
         vec![
             self.kubeconfig(Component::VirtController),
             "--listen=127.0.0.1".into(),
-            // Any free port: nobody reads its metrics.
+            // Any free port: its metrics are not read.
             "--port=0".into(),
             "--launcher-image=launcher".into(),
             "--exporter-image=exporter".into(),

@@ -75,7 +75,7 @@ impl Bed {
         Ok(names)
     }
 
-    /// Ready and, where there is somebody to remove them, without taints.
+    /// Ready and, where a component runs that removes them, without taints.
     fn usable(&self, node: &Node) -> bool {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
         let ready =

@@ -60,7 +60,7 @@ impl Bed {
         self.kubectl_as(&self.admin, args).await
     }
 
-    /// Runs kubectl as somebody.
+    /// Runs kubectl as this account.
     ///
     /// # Errors
     /// When it cannot be started; its own failure is in the output's status.

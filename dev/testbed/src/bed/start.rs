@@ -162,7 +162,7 @@ impl Bed {
         })
     }
 
-    /// Starts all components; `None` when a port was taken by somebody else meanwhile.
+    /// Starts all components; `None` when a port was taken by another process meanwhile.
     async fn launch(mut self, state: Option<&mut State>) -> anyhow::Result<Option<Self>> {
         let started = Instant::now();
         match self.launch_components(state).await {

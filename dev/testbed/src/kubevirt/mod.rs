@@ -68,7 +68,7 @@ impl<'a> KubeVirt<'a> {
     /// When the API server refuses, or virt-controller does not take it over.
     pub async fn configure(&self, configuration: Value) -> anyhow::Result<()> {
         // virt-controller logs its rate limit whenever it has read the configuration: a burst
-        // that nobody set before shows that it was this one.
+        // that was not set before shows that it was this one.
         let burst = 1000 + crate::ports::random() % 1_000_000;
         let mark = json!({"controllerConfiguration": {"restClient": {"rateLimiter": {
             "tokenBucketRateLimiter": {"qps": 1000, "burst": burst},

@@ -174,7 +174,7 @@ impl Vm {
         Ok(all.items.iter().filter(|one| self.owns(one)).map(|one| self.handle(one)).collect())
     }
 
-    /// Waits for a migration that is not among `known`: one that somebody else asked for.
+    /// Waits for a migration that is not among `known`: one that another client asked for.
     ///
     /// # Errors
     /// When the deadline passes.

@@ -100,7 +100,7 @@ async fn reconcile(vmi: Arc<DynamicObject>, client: Arc<Client>) -> Result<Actio
         }
     };
     match written {
-        // Somebody else wrote meanwhile, which is an event of its own.
+        // Another client wrote meanwhile, which is an event of its own.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Action::await_change()),
         written => written.map(|()| Action::await_change()),
     }

@@ -77,8 +77,8 @@ proptest! {
         run(Trouble::Expiry, &steps);
     }
 
-    /// The status is output: whatever somebody writes there, no more is released, nobody is held up, and it is
-    /// put right.
+    /// The status is output: whatever another client writes there, no more is released, no pod is held up, and it
+    /// is put right.
     #[test]
     fn a_scribbled_status_releases_nothing_and_blocks_nobody(steps in steps(Trouble::ScribbledStatus)) {
         run(Trouble::ScribbledStatus, &steps);

@@ -277,7 +277,7 @@ impl World {
         let dead = self.now_ms > request.begun_ms + REQUEST_MS;
         let fault = if dead { Fault::RequestLost } else { fault };
         if matches!(fault, Fault::Late) {
-            // Nobody waits for the answer any more.
+            // No process waits for the answer any more.
             self.requests.push(Request { life: u32::MAX, action: request.action.clone(), ..request });
         }
         let done = matches!(fault, Fault::None | Fault::AnswerLost);

@@ -1,4 +1,4 @@
-//! New pods are gated, whoever creates them.
+//! New pods are gated, whichever account creates them.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, PostParams};

@@ -1,4 +1,4 @@
-//! Nobody but the controller takes the gate from a pod.
+//! Only the controller takes the gate from a pod.
 
 use http::Method;
 use kube::Client;

@@ -31,7 +31,7 @@ async fn a_quota_is_lowered_raised_deleted_recreated_and_edited_while_pods_wait(
     team.quota("compute", &[("pods", "4")]).await;
     team.gated_pods(30).await;
     team.until_released_count(4).await;
-    // Lowered below what is used: nobody is evicted, nobody is released.
+    // Lowered below what is used: no pod is evicted, no pod is released.
     set(&team, json!({"hard": {"pods": "2"}})).await;
     wait::wait_for(&team.quotas, "compute", SOON, "status.hard to follow", |quota| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.get("pods").map(|hard| hard.0 == "2"))

@@ -1,4 +1,4 @@
-//! A control plane with Sluice's objects, gated pods and somebody who watches what is released.
+//! A control plane with Sluice's objects, gated pods and an observer of what is released.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
