@@ -43,7 +43,7 @@ pub struct PodRecord {
     /// What it takes, or would take without gates.
     pub charge: Arc<Charge>,
     /// What of it cannot be read; that is charged with the largest amount there is.
-    pub unreadable: Option<Arc<str>>,
+    pub unreadable: Option<Box<Arc<str>>>,
     /// What its scopes depend on.
     pub scope_facts: Arc<ScopeFacts>,
     /// What holds it back.
@@ -157,7 +157,7 @@ impl Pods {
             && known.overdue_at == facts.overdue_at
             && known.priority == facts.priority
             && *known.scope_facts == facts.scope_facts
-            && known.unreadable == facts.unreadable
+            && known.unreadable.as_deref() == facts.unreadable.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
             return Sighting::Same;
@@ -172,7 +172,7 @@ impl Pods {
         if let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
             known.priority = facts.priority;
             known.charge = charge;
-            known.unreadable = facts.unreadable;
+            known.unreadable = facts.unreadable.map(Box::new);
             known.scope_facts = scope_facts;
             known.gates = facts.gates;
             known.overdue_at = facts.overdue_at;
@@ -258,7 +258,7 @@ impl Pods {
             priority: facts.priority,
             created: facts.created,
             charge,
-            unreadable: facts.unreadable,
+            unreadable: facts.unreadable.map(Box::new),
             scope_facts,
             gates: facts.gates,
             overdue_at: facts.overdue_at,

@@ -3,10 +3,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures::future::{try_join, try_join_all};
+use futures::future::{select, try_join, try_join_all};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
@@ -28,6 +29,8 @@ const MEMORY: &str = "requests.memory";
 const SMALL: &str = "16Mi";
 /// Loops of pods in an attack.
 const POD_LOOPS: usize = 4;
+/// A migration whose target was not sent is deleted after so long.
+const TRIED: Duration = Duration::from_secs(3);
 /// Of so many pods of an attack one is as large as a target.
 const LARGE_ONE_IN: usize = 3;
 
@@ -87,7 +90,11 @@ impl Met {
         };
         let names: Vec<String> = (0..POD_LOOPS).map(|number| format!("pod-{number}")).collect();
         let pod_loops = try_join_all(names.iter().map(|name| pods.create_and_delete(name, size)));
-        let migration_loops = try_join_all(vms.iter().map(|vm| migrate_and_abort(vm, &migrations)));
+        // Half of them end at once, which is most work for KubeVirt's controller, and half when it has tried: on a slow
+        // machine it would not get to any target otherwise.
+        let loops = vms.iter().enumerate();
+        let loops = loops.map(|(at, vm)| migrate_and_abort(vm, &migrations, at.is_multiple_of(2)));
+        let migration_loops = try_join_all(loops);
         let loops = try_join(pod_loops, migration_loops);
         let met = during(bed, &tenant, Duration::from_secs(seconds), loops).await?;
         Ok(Self { migrations: migrations.get(), ..pods.counted(met) })
@@ -118,11 +125,18 @@ async fn during<T>(
     })
 }
 
-/// A VM's migrations: deleted as soon as they exist, over and over.
-async fn migrate_and_abort(vm: &Vm, count: &Cell<usize>) -> anyhow::Result<Infallible> {
+/// A VM's migrations, over and over: deleted as soon as they exist, or when their target was sent.
+async fn migrate_and_abort(vm: &Vm, count: &Cell<usize>, at_once: bool) -> anyhow::Result<Infallible> {
     loop {
         let migration = vm.migrate().await?;
         count.set(count.get() + 1);
+        if !at_once {
+            let tried = async {
+                select(pin!(migration.until_target_pod()), pin!(migration.until_rejected())).await;
+            };
+            // It is deleted all the same.
+            let _ = timeout(TRIED, tried).await;
+        }
         // It may have ended, and been cleared away, meanwhile.
         if let Err(error) = migration.abort().await
             && migration.phase().await.is_ok()
