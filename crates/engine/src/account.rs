@@ -101,6 +101,11 @@ impl Account {
         eldest.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// Whether there is room for this and pods are released.
+    pub(crate) fn lets_in(&self, charge: &Charge) -> bool {
+        self.rest.is_over() && self.ledger.excess(charge, None).is_empty()
+    }
+
     /// Whether the same classes wait in both.
     pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
         self.heads == other.heads

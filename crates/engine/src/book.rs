@@ -70,6 +70,7 @@ impl Book {
         if let Some(account) = self.accounts.get_mut(&quota) {
             account.rest.paused = true;
         }
+        self.room_shrank(quota);
     }
 
     /// Ends [`Self::pause`]: the pods that wait are looked at.

@@ -67,7 +67,6 @@ impl Book {
     /// are looked at again. Until then none is released: room may have to be kept for one that could not fit before.
     pub(crate) fn begin_review(&mut self, quota: QuotaId) {
         self.wake(quota);
-        self.room_shrank(quota);
         let Some(account) = self.accounts.get_mut(&quota) else {
             return;
         };
@@ -78,6 +77,7 @@ impl Book {
         if !classes.is_empty() {
             self.reviews.push_back((quota, classes));
         }
+        self.room_shrank(quota);
     }
 
     /// Goes on with a review, for at most so many classes; then it is another quota's turn.

@@ -1,7 +1,7 @@
 //! Keeping room for a pod that has waited long.
 //!
 //! In a quota room is kept for the pod that has waited longest, once it has waited longer than is reasonable, and only
-//! if each other quota has room for it: room that is kept while the pod cannot go anyway would help none.
+//! if each other quota has room for it and does not rest: room that is kept while the pod cannot go anyway would help none.
 
 use std::sync::Arc;
 
@@ -63,13 +63,13 @@ impl Book {
         }
     }
 
-    /// Less is free in this quota. Where room is kept for a pod that this quota is in the way of now, it is no longer
+    /// Less is free in this quota, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
     /// kept.
     pub(crate) fn room_shrank(&mut self, quota: QuotaId) {
         let Some(account) = self.accounts.get(&quota) else { return };
         let blocked = account.reserving_elsewhere.iter().filter(|(_, id)| {
             let class = self.classes.get(id);
-            class.is_none_or(|class| !account.ledger.excess(&class.charge, None).is_empty())
+            class.is_none_or(|class| !account.lets_in(&class.charge))
         });
         let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
         for elsewhere in ended {
@@ -100,11 +100,11 @@ impl Book {
         won
     }
 
-    /// Whether the class could go if there were room in this quota.
+    /// Whether the class could go now if there were room in this quota.
     fn is_only_blocked_by(&self, quota: QuotaId, id: ClassId) -> bool {
         let Some(class) = self.classes.get(&id) else { return false };
         let others = class.quotas.iter().filter(|other| **other != quota);
         let mut accounts = others.filter_map(|other| self.accounts.get(other));
-        accounts.all(|account| account.ledger.excess(&class.charge, None).is_empty())
+        accounts.all(|account| account.lets_in(&class.charge))
     }
 }

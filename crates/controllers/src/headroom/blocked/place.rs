@@ -173,7 +173,7 @@ impl Place {
     /// A write was refused. Returns whether that lasts and is news.
     pub(super) fn forbid(&mut self, said: &Arc<str>, now_ms: u64) -> bool {
         self.forbidden_retry.failed(now_ms);
-        // Nobody was woken.
+        // KubeVirt's controller saw no change of the quota, so it did not try again.
         self.blocked.values_mut().for_each(|entry| entry.wakes = 0);
         if self.forbidden_retry.backoff.failures() < LASTING {
             return false;
