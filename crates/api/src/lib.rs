@@ -3,16 +3,16 @@
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
 mod aaq;
+mod arq;
 mod gate_probe;
 mod headroom_policy;
 mod headroom_probe;
 mod job_queue_config;
-mod migration_quota;
 mod mtq;
 pub mod names;
-mod resource_quota;
 mod rules;
 mod schema;
+mod vmmrq;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -22,19 +22,19 @@ pub use aaq::{
     CustomTlsProfile, ImagePullPolicy, NamedTlsProfile, NodePlacement, TlsProfileType, TlsSecurityProfile,
     TlsVersion, VmiCalculator, VmiCalculatorConfiguration,
 };
+pub use arq::{
+    ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
+};
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,
 };
 pub use headroom_probe::{HeadroomProbe, HeadroomProbeSpec};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
-pub use migration_quota::{
+pub use mtq::{MTQ, MtqSpec};
+pub use vmmrq::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,
     VirtualMachineMigrationResourceQuotaStatus,
-};
-pub use mtq::{MTQ, MtqSpec};
-pub use resource_quota::{
-    ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
 
 /// Every CRD that an installation has, in the order they are applied.

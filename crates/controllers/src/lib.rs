@@ -1,9 +1,9 @@
 //! The control loops, and what is done once: each observes, plans with a pure function, and applies.
 
+pub mod admission_config;
 pub mod certificates;
 pub mod gate;
 pub mod gating;
 pub mod headroom;
-pub mod hooks;
-pub mod mtq_leftovers;
+pub mod mtq_cleanup;
 mod status_write;

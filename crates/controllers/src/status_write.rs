@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::Method;
 use kube::Client;
 use serde_json::Value;
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::raw::{Call, send};
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::raw::{Call, send};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const MERGE_PATCH: &str = "application/merge-patch+json";

@@ -1,13 +1,13 @@
-//! Keeping the classes of waiting pods and the accounts' lists of them in step.
+//! Keeping the classes of waiting pods and the entries' lists of them in step.
 
 use std::sync::Arc;
 
-use crate::account::Account;
-use crate::book::Book;
 use crate::charge::Charge;
-use crate::queue::{ClassId, Front, QuotaId, WaitClass};
+use crate::quota_entry::QuotaEntry;
+use crate::release_queue::ReleaseQueue;
+use crate::wait_order::{ClassId, EquivalenceClass, Front, QuotaId};
 
-impl Book {
+impl ReleaseQueue {
     pub(crate) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
         if let Some(id) = self.class_ids.get(&(Arc::clone(&charge), Arc::clone(&quotas))) {
             return *id;
@@ -15,18 +15,16 @@ impl Book {
         let id = ClassId(self.next_class);
         self.next_class = self.next_class.wrapping_add(1);
         self.class_ids.insert((Arc::clone(&charge), Arc::clone(&quotas)), id);
-        let possible = self.could_fit(&quotas, &charge);
-        self.classes.insert(id, WaitClass::new(charge, quotas, possible));
+        let fits_when_empty = self.could_fit(&quotas, &charge);
+        self.classes.insert(id, EquivalenceClass::new(charge, quotas, fits_when_empty));
         id
     }
 
     fn could_fit(&self, quotas: &[QuotaId], charge: &Charge) -> bool {
-        quotas
-            .iter()
-            .all(|quota| self.accounts.get(quota).is_none_or(|account| account.ledger.could_fit(charge)))
+        quotas.iter().all(|quota| self.entries.get(quota).is_none_or(|entry| entry.ledger.could_fit(charge)))
     }
 
-    /// Updates the lists of the class's accounts after a pod was added to the class or removed from it, and removes a class
+    /// Updates the lists of the class's entries after a pod was added to the class or removed from it, and removes a class
     /// without pods.
     pub(crate) fn move_front(&mut self, id: ClassId, old: Option<&Front>) {
         let Some(class) = self.classes.get(&id) else {
@@ -34,14 +32,14 @@ impl Book {
         };
         let new = class.front();
         for quota in class.quotas.iter() {
-            let Some(account) = self.accounts.get_mut(quota) else {
+            let Some(entry) = self.entries.get_mut(quota) else {
                 continue;
             };
-            if !class.possible {
+            if !class.fits_when_empty {
                 if new.is_some() {
-                    account.parked.insert(id);
+                    entry.never_fits.insert(id);
                 } else {
-                    account.parked.remove(&id);
+                    entry.never_fits.remove(&id);
                 }
                 continue;
             }
@@ -49,10 +47,10 @@ impl Book {
                 continue;
             }
             if let Some(old) = old {
-                account.strike(id, old, &class.charge);
+                entry.strike(id, old, &class.charge);
             }
             if let Some(new) = &new {
-                account.enlist(id, new, &class.charge, &self.classes);
+                entry.enlist(id, new, &class.charge, &self.classes);
             }
         }
         if new.is_none()
@@ -67,12 +65,12 @@ impl Book {
     /// are looked at again. Until then none is released: room may have to be kept for one that could not fit before.
     pub(crate) fn begin_review(&mut self, quota: QuotaId) {
         self.wake(quota);
-        let Some(account) = self.accounts.get_mut(&quota) else {
+        let Some(entry) = self.entries.get_mut(&quota) else {
             return;
         };
-        let parked = account.parked.iter().copied();
-        let classes: Vec<ClassId> = parked.chain(account.heads.iter().map(|(_, id)| *id)).collect();
-        account.rest.reviewed = !classes.is_empty();
+        let never_fits = entry.never_fits.iter().copied();
+        let classes: Vec<ClassId> = never_fits.chain(entry.heads.iter().map(|(_, id)| *id)).collect();
+        entry.rest.reviewed = !classes.is_empty();
         self.reviews.retain(|(other, _)| *other != quota);
         if !classes.is_empty() {
             self.reviews.push_back((quota, classes));
@@ -88,8 +86,8 @@ impl Book {
             self.review(*id);
         }
         // What they are told may change, whether they fit or not.
-        if let Some(account) = self.accounts.get_mut(&quota) {
-            account.rest.later.extend(&now);
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.rest.later.extend(&now);
         }
         if classes.is_empty() {
             self.end_rest(quota, |rest| rest.reviewed = false);
@@ -103,26 +101,26 @@ impl Book {
         let Some(class) = self.classes.get(&id) else {
             return;
         };
-        let possible = self.could_fit(&class.quotas, &class.charge);
-        let Some(front) = class.front().filter(|_| possible != class.possible) else {
+        let fits_when_empty = self.could_fit(&class.quotas, &class.charge);
+        let Some(front) = class.front().filter(|_| fits_when_empty != class.fits_when_empty) else {
             return;
         };
         let (quotas, charge) = (Arc::clone(&class.quotas), Arc::clone(&class.charge));
         for other in quotas.iter() {
-            let Some(account) = self.accounts.get_mut(other) else {
+            let Some(entry) = self.entries.get_mut(other) else {
                 continue;
             };
-            if possible {
-                account.parked.remove(&id);
-                account.enlist(id, &front, &charge, &self.classes);
+            if fits_when_empty {
+                entry.never_fits.remove(&id);
+                entry.enlist(id, &front, &charge, &self.classes);
             } else {
-                account.strike(id, &front, &charge);
-                account.parked.insert(id);
+                entry.strike(id, &front, &charge);
+                entry.never_fits.insert(id);
             }
             self.wake(*other);
         }
         if let Some(class) = self.classes.get_mut(&id) {
-            class.possible = possible;
+            class.fits_when_empty = fits_when_empty;
         }
     }
 
@@ -132,26 +130,28 @@ impl Book {
     /// # Errors
     /// Says what differs.
     pub fn audit_queue(&self) -> Result<(), String> {
-        for (quota, account) in &self.accounts {
+        for (quota, entry) in &self.entries {
             let classes = || self.classes.iter().filter(|(_, class)| class.quotas.contains(quota));
-            let mut lists = Account::default();
+            let mut lists = QuotaEntry::default();
             for (id, class) in classes() {
                 match class.front() {
-                    Some(front) if class.possible => lists.enlist(*id, &front, &class.charge, &self.classes),
-                    _ => drop(lists.parked.insert(*id)),
+                    Some(front) if class.fits_when_empty => {
+                        lists.enlist(*id, &front, &class.charge, &self.classes)
+                    }
+                    _ => drop(lists.never_fits.insert(*id)),
                 }
             }
             let held: usize = classes().map(|(_, class)| class.pods().len()).sum();
-            if !account.lists_the_same(&lists) || held != account.held {
+            if !entry.lists_the_same(&lists) || held != entry.held {
                 return Err(format!("comparing the queue of {quota:?} with its classes: they differ"));
             }
         }
         for (id, class) in &self.classes {
             let named = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
-            let possible = self.could_fit(&class.quotas, &class.charge);
+            let fits_when_empty = self.could_fit(&class.quotas, &class.charge);
             let is_to_be_reviewed = self.reviews.iter().any(|(_, classes)| classes.contains(id));
             if class.pods().len() == 0
-                || possible != class.possible && !is_to_be_reviewed
+                || fits_when_empty != class.fits_when_empty && !is_to_be_reviewed
                 || self.class_ids.get(&named) != Some(id)
             {
                 return Err(format!("comparing {id:?} with what is known of it: they differ"));

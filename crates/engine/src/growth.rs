@@ -1,13 +1,13 @@
 //! Pods that run and are to take more: they cannot wait, so there is room for it or there is not.
 
-use crate::book::Book;
 use crate::charge::Charge;
 use crate::ledger::Claim;
-use crate::queue::{QuotaId, Reason};
+use crate::release_queue::ReleaseQueue;
+use crate::wait_order::{QuotaId, Reason};
 
-impl Book {
+impl ReleaseQueue {
     /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing. Room is kept for pods that have
-    /// waited since `impatient_since_ms` or before, as in [`Book::decide`].
+    /// waited since `impatient_since_ms` or before, as in [`ReleaseQueue::decide`].
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.
@@ -42,14 +42,14 @@ impl Book {
     }
 
     fn lacks_room_to_grow(&self, quota: QuotaId, charge: &Charge) -> Option<Reason> {
-        let account = self.accounts.get(&quota)?;
-        let excess = account.ledger.excess(charge, None);
+        let entry = self.entries.get(&quota)?;
+        let excess = entry.ledger.excess(charge, None);
         if !excess.is_empty() {
             return Some(Reason { quota, excess, behind: None });
         }
-        let (id, _) = account.reserving.as_ref()?;
+        let (id, _) = entry.reserving.as_ref()?;
         let ahead = self.classes.get(id)?;
-        let excess = account.ledger.excess(charge, Some(&ahead.charge));
+        let excess = entry.ledger.excess(charge, Some(&ahead.charge));
         let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
         (!excess.is_empty()).then_some(Reason { quota, excess, behind })
     }

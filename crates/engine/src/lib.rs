@@ -1,13 +1,11 @@
 //! Pure quota arithmetic and decisions: no I/O, no async, no Kubernetes types.
 //!
 //! ```text
-//!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ Book (who may be released)
+//!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ ReleaseQueue (who may be released)
 //!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
 //!              headroom::plan (what would let a migration's target into native quotas)
 //! ```
 
-mod account;
-pub mod book;
 pub mod charge;
 mod classes;
 mod growth;
@@ -17,8 +15,9 @@ mod long_queue;
 mod namespace_pattern;
 pub mod pod;
 pub mod quantity;
-pub mod queue;
+mod quota_entry;
 pub mod quota_spec;
+pub mod release_queue;
 mod reservation;
 pub mod resource;
 pub mod scope;
@@ -26,17 +25,18 @@ pub mod status;
 mod sweep;
 mod uid;
 mod uncounted;
+pub mod wait_order;
 
-pub use book::{Book, Decision};
 pub use charge::{Amount, Charge};
 pub use ledger::{Claim, Excess, Ledger};
 pub use namespace_pattern::{NamespacePattern, NotANamespace};
 pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
-pub use queue::{ClassId, PodId, QuotaId, Reason, WaitClass, WaitKey};
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
+pub use release_queue::{Decision, ReleaseQueue};
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
 pub use uncounted::uncounted;
+pub use wait_order::{ClassId, EquivalenceClass, PodId, QuotaId, Reason, WaitKey};

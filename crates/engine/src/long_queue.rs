@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
-use crate::queue::{Age, ClassId, Front, WaitClass, WaitKey};
 use crate::resource::Resource;
+use crate::wait_order::{Age, ClassId, EquivalenceClass, Front, WaitKey};
 
 /// What would otherwise take a look at each class of the queue.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,10 @@ struct Needs {
 }
 
 impl LongQueue {
-    pub(crate) fn of(heads: &BTreeSet<(WaitKey, ClassId)>, classes: &HashMap<ClassId, WaitClass>) -> Self {
+    pub(crate) fn of(
+        heads: &BTreeSet<(WaitKey, ClassId)>,
+        classes: &HashMap<ClassId, EquivalenceClass>,
+    ) -> Self {
         let mut queue = Self::default();
         for (_, id) in heads {
             if let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) {

@@ -5,24 +5,24 @@
 
 use std::sync::Arc;
 
-use crate::book::Book;
-use crate::queue::{ClassId, QuotaId};
+use crate::release_queue::ReleaseQueue;
+use crate::wait_order::{ClassId, QuotaId};
 
 /// Among so many of those that have waited longest. One tenant's pods that other quotas keep from going could make
 /// it a long search.
 const SEARCHED: usize = 32;
 
-impl Book {
+impl ReleaseQueue {
     /// Finds the class that room of the quota is kept for.
     pub(crate) fn reserve(&mut self, quota: QuotaId, impatient_since_ms: Option<u64>) -> Option<ClassId> {
-        let found = self.accounts.get(&quota).and_then(|account| {
-            let impatient = account.impatient(impatient_since_ms, SEARCHED, &self.classes);
+        let found = self.entries.get(&quota).and_then(|entry| {
+            let impatient = entry.impatient(impatient_since_ms, SEARCHED, &self.classes);
             impatient.into_iter().find(|id| self.is_only_blocked_by(quota, *id))
         });
         if !found.is_some_and(|id| self.is_reserving(quota, id)) {
             let still_waits = |id| self.classes.contains_key(id);
-            let account = self.accounts.get(&quota);
-            if account.and_then(|account| account.reserving.as_ref()).is_some_and(|(id, _)| still_waits(id)) {
+            let entry = self.entries.get(&quota);
+            if entry.and_then(|entry| entry.reserving.as_ref()).is_some_and(|(id, _)| still_waits(id)) {
                 // Room was kept from others for the sake of a class that it is not kept for any more.
                 self.wake(quota);
             }
@@ -35,30 +35,29 @@ impl Book {
     }
 
     pub(crate) fn is_reserving(&self, quota: QuotaId, id: ClassId) -> bool {
-        let account = self.accounts.get(&quota);
-        account.and_then(|account| account.reserving.as_ref()).is_some_and(|(reserving, _)| *reserving == id)
+        let entry = self.entries.get(&quota);
+        entry.and_then(|entry| entry.reserving.as_ref()).is_some_and(|(reserving, _)| *reserving == id)
     }
 
     fn begin_reservation(&mut self, quota: QuotaId, id: ClassId) {
         let Some(quotas) = self.classes.get(&id).map(|class| Arc::clone(&class.quotas)) else { return };
         for other in quotas.iter().filter(|other| **other != quota) {
-            if let Some(account) = self.accounts.get_mut(other) {
-                account.reserving_elsewhere.insert((quota, id));
+            if let Some(entry) = self.entries.get_mut(other) {
+                entry.reserving_elsewhere.insert((quota, id));
             }
         }
-        if let Some(account) = self.accounts.get_mut(&quota) {
-            account.reserving = Some((id, quotas));
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.reserving = Some((id, quotas));
         }
     }
 
     pub(crate) fn end_reservation(&mut self, quota: QuotaId) {
-        let Some((id, quotas)) = self.accounts.get_mut(&quota).and_then(|account| account.reserving.take())
-        else {
+        let Some((id, quotas)) = self.entries.get_mut(&quota).and_then(|entry| entry.reserving.take()) else {
             return;
         };
         for other in quotas.iter() {
-            if let Some(account) = self.accounts.get_mut(other) {
-                account.reserving_elsewhere.remove(&(quota, id));
+            if let Some(entry) = self.entries.get_mut(other) {
+                entry.reserving_elsewhere.remove(&(quota, id));
             }
         }
     }
@@ -66,10 +65,10 @@ impl Book {
     /// Less is free in this quota, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
     /// kept.
     pub(crate) fn room_shrank(&mut self, quota: QuotaId) {
-        let Some(account) = self.accounts.get(&quota) else { return };
-        let blocked = account.reserving_elsewhere.iter().filter(|(_, id)| {
+        let Some(entry) = self.entries.get(&quota) else { return };
+        let blocked = entry.reserving_elsewhere.iter().filter(|(_, id)| {
             let class = self.classes.get(id);
-            class.is_none_or(|class| !account.lets_in(&class.charge))
+            class.is_none_or(|class| !entry.lets_in(&class.charge))
         });
         let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
         for elsewhere in ended {
@@ -83,11 +82,11 @@ impl Book {
     pub(crate) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) -> Vec<QuotaId> {
         let eldest = |id| self.classes.get(&id).and_then(|class| class.eldest());
         let (Some(class), Some(own)) = (self.classes.get(&id), eldest(id)) else { return Vec::new() };
-        if !class.possible || Some(own.0) > impatient_since_ms {
+        if !class.fits_when_empty || Some(own.0) > impatient_since_ms {
             return Vec::new();
         }
         let is_younger = |quota: &&QuotaId| {
-            let reserving = self.accounts.get(quota).and_then(|account| account.reserving.as_ref());
+            let reserving = self.entries.get(quota).and_then(|entry| entry.reserving.as_ref());
             reserving.is_some_and(|(other, _)| eldest(*other).is_none_or(|other| own < other))
         };
         let contested =
@@ -104,7 +103,7 @@ impl Book {
     fn is_only_blocked_by(&self, quota: QuotaId, id: ClassId) -> bool {
         let Some(class) = self.classes.get(&id) else { return false };
         let others = class.quotas.iter().filter(|other| **other != quota);
-        let mut accounts = others.filter_map(|other| self.accounts.get(other));
-        accounts.all(|account| account.lets_in(&class.charge))
+        let mut entries = others.filter_map(|other| self.entries.get(other));
+        entries.all(|entry| entry.lets_in(&class.charge))
     }
 }

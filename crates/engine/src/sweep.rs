@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::book::{Book, Decision};
 use crate::ledger::Claim;
-use crate::queue::{ClassId, QuotaId, Reason, WaitClass, WaitKey};
+use crate::release_queue::{Decision, ReleaseQueue};
+use crate::wait_order::{ClassId, EquivalenceClass, QuotaId, Reason, WaitKey};
 
 /// How many classes of one quota are looked at before it is another's turn.
 const TURN: usize = 16;
@@ -35,7 +35,7 @@ pub(crate) struct Sweep {
 /// For which class room is kept, as far as it was asked since something was released.
 type Reservations = HashMap<QuotaId, Option<ClassId>>;
 
-impl Book {
+impl ReleaseQueue {
     /// Whether there is anything to decide.
     #[must_use]
     pub fn has_news(&self) -> bool {
@@ -59,14 +59,14 @@ impl Book {
     /// because it has waited since `impatient_since_ms` or before (none has before that clock began).
     ///
     /// Looks only at the classes of quotas that may have got room and at newly arrived pods, and at no more than
-    /// `looks` of them: while [`Book::has_news`], there is more to decide.
+    /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide.
     pub fn decide(&mut self, impatient_since_ms: Option<u64>, mut looks: usize) -> Vec<Decision> {
         let mut decision =
-            Deciding { book: self, impatient_since_ms, kept: HashMap::new(), made: Vec::new() };
-        while looks > 0 && decision.book.has_news() {
-            looks -= decision.book.go_on_reviewing(TURN.min(looks));
+            Deciding { queue: self, impatient_since_ms, kept: HashMap::new(), made: Vec::new() };
+        while looks > 0 && decision.queue.has_news() {
+            looks -= decision.queue.go_on_reviewing(TURN.min(looks));
             decision.look_at_fresh(&mut looks);
-            if let Some(quota) = decision.book.turns.pop_front() {
+            if let Some(quota) = decision.queue.turns.pop_front() {
                 decision.sweep(quota, &mut looks);
             }
         }
@@ -76,11 +76,11 @@ impl Book {
     /// The head that the sweep of this quota comes to next. None: there is no sweep, or it is at its end.
     fn next_head(&self, quota: QuotaId) -> Option<&Head> {
         let sweep = self.sweeps.get(&quota)?;
-        let account = self.accounts.get(&quota)?;
-        if account.is_full_for_all() {
+        let entry = self.entries.get(&quota)?;
+        if entry.is_full_for_all() {
             return None;
         }
-        account.heads.range((sweep.at.as_ref(), Bound::Unbounded)).next()
+        entry.heads.range((sweep.at.as_ref(), Bound::Unbounded)).next()
     }
 
     /// The head to look at first so that this quota's sweep gets on: where a pod takes from several quotas, those
@@ -99,7 +99,7 @@ impl Book {
 
     /// A quota in whose sweep this class will be looked at.
     fn swept_before(&self, id: ClassId) -> Option<QuotaId> {
-        let class = self.classes.get(&id).filter(|class| class.possible)?;
+        let class = self.classes.get(&id).filter(|class| class.fits_when_empty)?;
         let head = (class.head()?.clone(), id);
         class.quotas.iter().copied().find(|quota| self.next_head(*quota).is_some_and(|next| *next <= head))
     }
@@ -108,9 +108,9 @@ impl Book {
     fn class_rests(&mut self, id: ClassId) -> bool {
         let Some(class) = self.classes.get(&id) else { return true };
         for quota in class.quotas.iter() {
-            let Some(account) = self.accounts.get_mut(quota) else { continue };
-            if !account.rest.is_over() {
-                account.rest.later.push(id);
+            let Some(entry) = self.entries.get_mut(quota) else { continue };
+            if !entry.rest.is_over() {
+                entry.rest.later.push(id);
                 return true;
             }
         }
@@ -128,7 +128,7 @@ impl Book {
 
 /// One decision in the making.
 struct Deciding<'b> {
-    book: &'b mut Book,
+    queue: &'b mut ReleaseQueue,
     impatient_since_ms: Option<u64>,
     kept: Reservations,
     made: Vec<Decision>,
@@ -136,23 +136,23 @@ struct Deciding<'b> {
 
 impl Deciding<'_> {
     fn look_at_fresh(&mut self, looks: &mut usize) {
-        let rested = self.book.rested.len();
-        let rested = self.book.rested.split_off(rested.saturating_sub(FRESH));
-        self.book.fresh.extend(rested);
+        let rested = self.queue.rested.len();
+        let rested = self.queue.rested.split_off(rested.saturating_sub(FRESH));
+        self.queue.fresh.extend(rested);
         let mut batch = Vec::new();
         while batch.len() < FRESH.min(*looks)
-            && let Some(id) = self.book.fresh.pop_first()
+            && let Some(id) = self.queue.fresh.pop_first()
         {
-            batch.extend(self.book.classes.get(&id).and_then(|class| Some((class.head()?.clone(), id))));
+            batch.extend(self.queue.classes.get(&id).and_then(|class| Some((class.head()?.clone(), id))));
         }
         batch.sort_unstable();
         for (_, id) in batch {
-            if self.book.class_rests(id) {
+            if self.queue.class_rests(id) {
                 *looks = looks.saturating_sub(1);
                 continue;
             }
-            if let Some(quota) = self.book.swept_before(id) {
-                if let Some(sweep) = self.book.sweeps.get_mut(&quota) {
+            if let Some(quota) = self.queue.swept_before(id) {
+                if let Some(sweep) = self.queue.sweeps.get_mut(&quota) {
                     sweep.postponed.push(id);
                 }
                 continue;
@@ -160,57 +160,57 @@ impl Deciding<'_> {
             *looks = looks.saturating_sub(1);
             // Its next pod takes the same and may fit too.
             if self.look(id) {
-                self.book.fresh.insert(id);
+                self.queue.fresh.insert(id);
             }
         }
     }
 
     fn sweep(&mut self, quota: QuotaId, looks: &mut usize) {
-        if let Some(account) = self.book.accounts.get_mut(&quota).filter(|account| !account.rest.is_over()) {
+        if let Some(entry) = self.queue.entries.get_mut(&quota).filter(|entry| !entry.rest.is_over()) {
             // It is swept as a whole afterwards.
-            let sweep = self.book.sweeps.remove(&quota);
-            account.rest.later.extend(sweep.into_iter().flat_map(|sweep| sweep.postponed));
+            let sweep = self.queue.sweeps.remove(&quota);
+            entry.rest.later.extend(sweep.into_iter().flat_map(|sweep| sweep.postponed));
             *looks = looks.saturating_sub(1);
             return;
         }
         for _ in 0..TURN {
             *looks = looks.saturating_sub(1);
-            let Some(head) = self.book.first_head(quota) else {
-                self.book.finish_sweep(quota);
+            let Some(head) = self.queue.first_head(quota) else {
+                self.queue.finish_sweep(quota);
                 return;
             };
-            let quotas = self.book.classes.get(&head.1).map(|class| Arc::clone(&class.quotas));
+            let quotas = self.queue.classes.get(&head.1).map(|class| Arc::clone(&class.quotas));
             for other in quotas.iter().flat_map(|quotas| quotas.iter()) {
-                if self.book.next_head(*other) == Some(&head)
-                    && let Some(sweep) = self.book.sweeps.get_mut(other)
+                if self.queue.next_head(*other) == Some(&head)
+                    && let Some(sweep) = self.queue.sweeps.get_mut(other)
                 {
                     sweep.at = Bound::Excluded(head.clone());
                 }
             }
             let released = self.look(head.1);
             // Its next head comes later in the order, unless another of its pods went in place of this one.
-            if released && self.book.classes.get(&head.1).and_then(WaitClass::head) == Some(&head.0) {
-                self.book.fresh.insert(head.1);
+            if released && self.queue.classes.get(&head.1).and_then(EquivalenceClass::head) == Some(&head.0) {
+                self.queue.fresh.insert(head.1);
             }
             if *looks == 0 {
                 break;
             }
         }
-        self.book.turns.push_back(quota);
+        self.queue.turns.push_back(quota);
     }
 
     /// Releases a pod of the class, or says why not. Returns whether it has released one.
     fn look(&mut self, id: ClassId) -> bool {
-        if self.book.class_rests(id) {
+        if self.queue.class_rests(id) {
             return false;
         }
         match self.reason_to_hold(id) {
             None => self.release(id),
             Some(reason) => {
-                let Some(class) = self.book.classes.get_mut(&id) else { return false };
+                let Some(class) = self.queue.classes.get_mut(&id) else { return false };
                 let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
                 class.reason = Some(reason);
-                for quota in self.book.contest(id, self.impatient_since_ms) {
+                for quota in self.queue.contest(id, self.impatient_since_ms) {
                     self.kept.remove(&quota);
                 }
                 if !told {
@@ -222,37 +222,37 @@ impl Deciding<'_> {
     }
 
     fn release(&mut self, id: ClassId) -> bool {
-        let Some(class) = self.book.classes.get(&id) else { return false };
+        let Some(class) = self.queue.classes.get(&id) else { return false };
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
         let was_kept_room = quotas.iter().any(|quota| self.kept.get(quota) == Some(&Some(id)));
         let first = if was_kept_room { class.eldest().map(|(_, key)| key) } else { class.head().cloned() };
         let Some(key) = first else { return false };
-        let Some(pod) = self.book.take(id, &key) else { return false };
+        let Some(pod) = self.queue.take(id, &key) else { return false };
         self.kept.clear();
-        self.book.apply(Claim::Assumed, &quotas, &charge);
+        self.queue.apply(Claim::Assumed, &quotas, &charge);
         self.made.push(Decision::Release { pod, charge, quotas });
         true
     }
 
     fn reason_to_hold(&mut self, id: ClassId) -> Option<Reason> {
-        let class = self.book.classes.get(&id)?;
+        let class = self.queue.classes.get(&id)?;
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
         for quota in quotas.iter() {
-            let Some(account) = self.book.accounts.get(quota) else { continue };
-            let excess = account.ledger.excess(&charge, None);
+            let Some(entry) = self.queue.entries.get(quota) else { continue };
+            let excess = entry.ledger.excess(&charge, None);
             if !excess.is_empty() {
                 return Some(Reason { quota: *quota, excess, behind: None });
             }
         }
         for quota in quotas.iter() {
             let since = self.impatient_since_ms;
-            let keeper = *self.kept.entry(*quota).or_insert_with(|| self.book.reserve(*quota, since));
-            let Some(ahead) = keeper.filter(|ahead| *ahead != id).and_then(|id| self.book.classes.get(&id))
+            let keeper = *self.kept.entry(*quota).or_insert_with(|| self.queue.reserve(*quota, since));
+            let Some(ahead) = keeper.filter(|ahead| *ahead != id).and_then(|id| self.queue.classes.get(&id))
             else {
                 continue;
             };
-            let Some(account) = self.book.accounts.get(quota) else { continue };
-            let excess = account.ledger.excess(&charge, Some(&ahead.charge));
+            let Some(entry) = self.queue.entries.get(quota) else { continue };
+            let excess = entry.ledger.excess(&charge, Some(&ahead.charge));
             if !excess.is_empty() {
                 let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
                 return Some(Reason { quota: *quota, excess, behind });

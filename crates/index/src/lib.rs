@@ -21,7 +21,7 @@ pub mod wire;
 
 pub use facts::{PodFacts, need_of};
 pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
-pub use pods::{Gates, PodRecord, Pods, Sighting, push_tightly};
-pub use quotas::{Quantities, QuotaRecord, QuotaSighting, Quotas, Recorded, Told};
+pub use pods::{Change, Gates, PodRecord, Pods, push_tightly};
+pub use quotas::{Quantities, QuotaChange, QuotaRecord, Quotas, Recorded, Told};
 pub use selector::read_selector;
 pub use version::Version;

@@ -65,7 +65,7 @@ impl PodRecord {
 
 /// What a sighting of a pod changed.
 #[derive(Debug)]
-pub enum Sighting {
+pub enum Change {
     /// It was not known.
     Added(PodId),
     /// It was known and is different now.
@@ -133,22 +133,22 @@ impl Pods {
     }
 
     /// A pod was seen.
-    pub fn upsert(&mut self, facts: PodFacts, namespaces: &mut Namespaces) -> Sighting {
+    pub fn upsert(&mut self, facts: PodFacts, namespaces: &mut Namespaces) -> Change {
         let namespace = namespaces.intern(&facts.namespace);
         let Some(id) = self.find(namespace, &facts.name) else {
-            return Sighting::Added(self.insert(facts, namespace, namespaces));
+            return Change::Added(self.insert(facts, namespace, namespaces));
         };
         let mark = self.mark;
         let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return Sighting::Same;
+            return Change::Same;
         };
         if facts.version.is_older_than(known.version) {
             known.mark = mark;
-            return Sighting::Same;
+            return Change::Same;
         }
         if known.uid != facts.uid {
-            let Some(old) = self.remove(id, namespaces) else { return Sighting::Same };
-            return Sighting::Replaced(old, self.insert(facts, namespace, namespaces));
+            let Some(old) = self.remove(id, namespaces) else { return Change::Same };
+            return Change::Replaced(old, self.insert(facts, namespace, namespaces));
         }
         known.mark = mark;
         // The same version is compared too: it may be read by other rules of charging.
@@ -160,7 +160,7 @@ impl Pods {
             && known.unreadable.as_deref() == facts.unreadable.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
-            return Sighting::Same;
+            return Change::Same;
         }
         if let Some(at) = known.overdue_at {
             self.overdue.remove(&(at, id));
@@ -177,7 +177,7 @@ impl Pods {
             known.gates = facts.gates;
             known.overdue_at = facts.overdue_at;
         }
-        Sighting::Changed(id)
+        Change::Changed(id)
     }
 
     /// A pod is gone.

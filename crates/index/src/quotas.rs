@@ -134,7 +134,7 @@ type Compiled = Result<Arc<CompiledQuota>, Arc<str>>;
 
 /// What a sighting of a quota changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaSighting {
+pub enum QuotaChange {
     /// It was not known, or one of the same name with another uid was: that one has to go first.
     Added(QuotaId),
     /// Its limits are different, for the same resources and scopes.
@@ -210,7 +210,7 @@ impl Quotas {
     }
 
     /// A quota was seen. [`Self::replaced_by`] has to be asked and obeyed before.
-    pub fn upsert(&mut self, wire: &QuotaWire, namespaces: &mut Namespaces) -> QuotaSighting {
+    pub fn upsert(&mut self, wire: &QuotaWire, namespaces: &mut Namespaces) -> QuotaChange {
         let name = wire.metadata.name.as_deref().unwrap_or_default();
         let namespace = namespaces.intern(wire.metadata.namespace.as_deref().unwrap_or_default());
         let version = Version::parse(wire.metadata.resource_version.as_deref());
@@ -219,26 +219,26 @@ impl Quotas {
         let recorded = wire.status.as_ref().map(|status| Recorded::read(status, shared)).unwrap_or_default();
         let mark = self.mark;
         let Some(id) = self.find(namespace, name) else {
-            return QuotaSighting::Added(self.insert(wire, namespace, namespaces, fresh, recorded));
+            return QuotaChange::Added(self.insert(wire, namespace, namespaces, fresh, recorded));
         };
-        let Some(known) = self.records.get_mut(&id) else { return QuotaSighting::Same };
+        let Some(known) = self.records.get_mut(&id) else { return QuotaChange::Same };
         known.mark = mark;
         if version.is_older_than(known.version) || (version == known.version && version != Version::default())
         {
-            return QuotaSighting::Same;
+            return QuotaChange::Same;
         }
         known.version = version;
         let status_changed = known.recorded != recorded;
         known.recorded = recorded;
         if known.compiled == fresh {
-            return if status_changed { QuotaSighting::Status(id) } else { QuotaSighting::Same };
+            return if status_changed { QuotaChange::Status(id) } else { QuotaChange::Same };
         }
         let same_meaning = match (&known.compiled, &fresh) {
             (Ok(old), Ok(new)) => counts_the_same(old, new),
             _ => false,
         };
         known.compiled = fresh;
-        if same_meaning { QuotaSighting::Limits(id) } else { QuotaSighting::Meaning(id) }
+        if same_meaning { QuotaChange::Limits(id) } else { QuotaChange::Meaning(id) }
     }
 
     /// A quota is gone.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_engine::ChargeRules;
 use sluice_index::wire::PodWire;
-use sluice_index::{Gates, Namespaces, PodFacts, Pods, Sighting, Targeting, Version};
+use sluice_index::{Change, Gates, Namespaces, PodFacts, Pods, Targeting, Version};
 
 const GATE: &str = "gate";
 
@@ -77,7 +77,7 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
 }
 
 fn see(pods: &mut Pods, namespaces: &mut Namespaces, at: (u8, u8), known: &Known) {
-    if let Sighting::Replaced(old, _) = pods.upsert(facts(at, known), namespaces) {
+    if let Change::Replaced(old, _) = pods.upsert(facts(at, known), namespaces) {
         assert_eq!(*old.name, *format!("pod{}", at.1), "the pod that is gone has the name of the new one");
     }
 }
@@ -130,7 +130,7 @@ fn run(steps: &[Step]) {
                 pods.begin_list();
                 for (at, known) in model.iter().filter(|(at, _)| at.0 != without) {
                     let sighting = pods.upsert(facts(*at, known), &mut namespaces);
-                    assert!(matches!(sighting, Sighting::Same), "what did not change wakes nobody");
+                    assert!(matches!(sighting, Change::Same), "what did not change wakes nobody");
                 }
                 for id in pods.end_list() {
                     pods.remove(id, &mut namespaces).unwrap();
@@ -178,7 +178,7 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
     let targeting = Targeting::new(kube::core::Selector::default(), [].into());
     let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
     let facts = PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 100);
-    let Sighting::Added(id) = pods.upsert(facts, &mut namespaces) else { unreachable!() };
+    let Change::Added(id) = pods.upsert(facts, &mut namespaces) else { unreachable!() };
     assert_eq!(pods.next_overdue(), Some(131));
     assert!(pods.take_overdue(130).is_empty());
     assert_eq!(pods.take_overdue(131), [id]);

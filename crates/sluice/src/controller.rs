@@ -20,14 +20,14 @@ use sluice_controllers::headroom::{
     SweepMetrics, reports,
 };
 use sluice_engine::{ChargeRules, NamespacePattern};
-use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
-use sluice_kube_ext::events::{Recorder, Report, Severity, recorder};
-use sluice_kube_ext::health::{Admin, Checks};
-use sluice_kube_ext::lease::{Election, LeaseOptions, WriteToken};
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::CertStore;
 use sluice_operator::Gating;
+use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::events::{Recorder, Report, Severity, recorder};
+use sluice_runtime::health::{Admin, Checks};
+use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::shutdown::{Tasks, on_signal};
+use sluice_runtime::tls::CertStore;
 use sluice_webhook::{SecretPath, WebhookMetrics};
 use sluice_window::Servers;
 use tokio::sync::watch;

@@ -1,8 +1,8 @@
 //! Flags that say whose pods are gated and by what. Controller and operator are given the same.
 
 use sluice_engine::NamespacePattern;
-use sluice_kube_ext::client::ServerVersion;
 use sluice_operator::{Gating, default_exempt_namespaces};
+use sluice_runtime::client::ServerVersion;
 
 /// The first version of Kubernetes whose API server gates by a policy.
 const FIRST_WITH_MUTATING_POLICIES: (u32, u32) = (1, 36);

@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_api::names;
 use sluice_controllers::gate::{Gate, Judgement};
-use sluice_kube_ext::leader::LeaderLink;
-use sluice_kube_ext::lease::WriteToken;
-use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
-use sluice_kube_ext::shutdown::Tasks;
-use sluice_kube_ext::tls::{CertStore, secret_entry, server_config};
 use sluice_operator::certificates::{is_path, service_names};
+use sluice_runtime::leader::LeaderLink;
+use sluice_runtime::lease::WriteToken;
+use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_runtime::shutdown::Tasks;
+use sluice_runtime::tls::{CertStore, secret_entry, server_config};
 use sluice_webhook::{
     App, Growth, GrowthVerdict, Judge, Limits, SecretPath, Settings, WebhookMetrics, behind, growth_router,
 };

@@ -7,9 +7,9 @@ use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_kube_ext::client::{ClientOptions, Server, connect};
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::shutdown::Tasks;
+use sluice_runtime::client::{ClientOptions, Server, connect};
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::shutdown::Tasks;
 use sluice_window::{
     Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, ServerClock, Servers, StatusWriter,
     follow_identities, follow_servers,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
-use sluice_kube_ext::lease::plan::Timings;
+use sluice_runtime::lease::plan::Timings;
 
 /// Flags about the lease.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ mod headroom;
 mod lease;
 mod logging;
 mod metrics;
-mod mtq_leftovers;
+mod mtq_cleanup;
 mod operator;
 mod rules;
 mod webhook;
@@ -55,7 +55,7 @@ enum Command {
     ///
     /// Exit code: 0: nothing is left; 3: something is left (also: without --clean, or while a managed-tenant-quota is
     /// alive); 1: an error; 2: wrong arguments.
-    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
+    MtqLeftovers(mtq_cleanup::MtqLeftoversArgs),
     /// Print the custom resource definitions as YAML
     Crds,
 }
@@ -63,15 +63,15 @@ enum Command {
 fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     cli.logging.init()?;
-    sluice_kube_ext::panics::end_process_on_panic();
-    sluice_kube_ext::client::install_crypto_provider();
+    sluice_runtime::panics::end_process_on_panic();
+    sluice_runtime::client::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
             Command::Controller(args) => controller::run(*args).await?,
             Command::Webhook(args) => webhook::run(*args).await?,
             Command::Operator(args) => operator::run(*args).await?,
-            Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
+            Command::MtqLeftovers(args) => return mtq_cleanup::run(args).await,
             Command::Crds => crds::print()?,
         }
         Ok(ExitCode::SUCCESS)

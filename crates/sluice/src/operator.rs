@@ -8,14 +8,14 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
+use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings};
-use sluice_controllers::hooks;
-use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
-use sluice_kube_ext::health::Admin;
-use sluice_kube_ext::lease::{Election, Leadership, LeaseOptions, WriteToken};
-use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::CertStore;
 use sluice_operator::{InstallOptions, WebhookClient};
+use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::health::Admin;
+use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
+use sluice_runtime::shutdown::{Tasks, on_signal};
+use sluice_runtime::tls::CertStore;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -85,8 +85,9 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     settings.names.extend(args.webhook_san.iter().cloned());
     let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    let hooks = hooks::run(client, args.install_options(&version), may_write(&token), cancel.clone());
-    tasks.spawn("hooks", once_leading(leadership, cancel.clone(), hooks));
+    let configuration =
+        admission_config::run(client, args.install_options(&version), may_write(&token), cancel.clone());
+    tasks.spawn("admission configuration", once_leading(leadership, cancel.clone(), configuration));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));
     tasks.supervise(cancel, GRACE).await?;

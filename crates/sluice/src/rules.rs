@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use sluice_engine::ChargeRules;
-use sluice_kube_ext::client::ServerVersion;
+use sluice_runtime::client::ServerVersion;
 use sluice_window::Servers;
 use tokio::sync::watch::Sender;
 use tokio::time::sleep;
@@ -64,7 +64,7 @@ mod tests {
 
     use http::{Request, Response};
     use kube::client::Body;
-    use sluice_kube_ext::client::ClientOptions;
+    use sluice_runtime::client::ClientOptions;
     use tokio::sync::watch;
 
     use super::*;

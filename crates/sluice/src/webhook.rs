@@ -15,16 +15,16 @@ use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, names};
 use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
-use sluice_kube_ext::client::{ClientOptions, ServerVersion, connect};
-use sluice_kube_ext::events::recorder;
-use sluice_kube_ext::health::{Admin, Checks};
-use sluice_kube_ext::leader::LeaderLink;
-use sluice_kube_ext::lease::unique_identity;
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::serve::{ServeLimits, ServeMetrics, serve};
-use sluice_kube_ext::shutdown::{Tasks, on_signal};
-use sluice_kube_ext::tls::{CertStore, server_config, watch_files, watch_secret};
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::events::recorder;
+use sluice_runtime::health::{Admin, Checks};
+use sluice_runtime::leader::LeaderLink;
+use sluice_runtime::lease::unique_identity;
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_runtime::shutdown::{Tasks, on_signal};
+use sluice_runtime::tls::{CertStore, server_config, watch_files, watch_secret};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use sluice_webhook::{
     AaqSightings, App, HeadroomEndpoint, Limits, SecretPath, Settings, WebhookMetrics, behind,
     headroom_router, relay_router,
@@ -164,13 +164,13 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
 fn watch_aaqs(tasks: &mut Tasks, client: Client, app: Arc<App>, cancel: CancellationToken) {
     let api: Api<PartialObjectMeta<AAQ>> = Api::all(client);
     let mut aaqs = AaqSightings::default();
-    let sink = move |delta| {
-        match delta {
-            Delta::ListBegin => aaqs.list_started(),
-            Delta::Listed(aaq) => aaqs.listed(name_of(&aaq)),
-            Delta::ListEnd => aaqs.list_finished(),
-            Delta::Applied(aaq) => aaqs.seen(name_of(&aaq)),
-            Delta::Deleted(aaq) => aaqs.gone(&name_of(&aaq)),
+    let sink = move |event| {
+        match event {
+            Event::Init => aaqs.list_started(),
+            Event::InitApply(aaq) => aaqs.listed(name_of(&aaq)),
+            Event::InitDone => aaqs.list_finished(),
+            Event::Apply(aaq) => aaqs.seen(name_of(&aaq)),
+            Event::Delete(aaq) => aaqs.gone(&name_of(&aaq)),
         }
         app.set_aaq(aaqs.presence());
     };

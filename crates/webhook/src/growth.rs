@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_index::wire::PodWire;
-use sluice_kube_ext::leader::LeaderLink;
+use sluice_runtime::leader::LeaderLink;
 use tokio::sync::Semaphore;
 
 use crate::review::{Operation, Review};

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::Need;
 use sluice_engine::{Charge, ChargeRules, Uid};
-use sluice_index::headroom::{MachineRecord, MigrationRecord};
+use sluice_index::headroom::{MigrationRecord, VmiRecord};
 use sluice_index::wire::PodWire;
 use sluice_window::{Headroom, MigrationRef, Target};
 use tokio::sync::watch;
@@ -106,7 +106,7 @@ impl Claim {
     pub fn check(
         &self,
         migration: Option<&MigrationRecord>,
-        machine: Option<&MachineRecord>,
+        machine: Option<&VmiRecord>,
     ) -> Result<(), &'static str> {
         let migration = migration.filter(|migration| {
             migration.uid == Uid::parse(&self.migration_uid) && *migration.namespace == *self.namespace
@@ -131,7 +131,7 @@ impl Claim {
         sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")
     }
 
-    fn target(self, migration: &MigrationRecord, machine: &MachineRecord, need: Need) -> Target {
+    fn target(self, migration: &MigrationRecord, machine: &VmiRecord, need: Need) -> Target {
         Target {
             namespace: Arc::from(self.namespace),
             pod: Uid::parse(&self.pod),

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_kube_ext::leader::LeaderLink;
+use sluice_runtime::leader::LeaderLink;
 use sluice_webhook::{App, Growth, GrowthVerdict, Limits, WebhookMetrics, growth_router, relay_router};
 
 const PATH: &str = "/growth";

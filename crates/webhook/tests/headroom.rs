@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ChargeRules;
-use sluice_index::headroom::{HeadroomIndex, MachineRecord, MigrationRecord, Watched as _};
+use sluice_index::headroom::{HeadroomIndex, MigrationRecord, VmiRecord, Watched as _};
 use sluice_webhook::Review;
 use sluice_webhook::headroom::{Claim, claim};
 
@@ -44,14 +44,14 @@ fn migration(change: impl FnOnce(&mut Value)) -> MigrationRecord {
     MigrationRecord::read(&serde_json::from_value(wire).unwrap())
 }
 
-fn machine(status: Value) -> MachineRecord {
+fn machine(status: Value) -> VmiRecord {
     let wire = json!({"metadata": {"name": "web", "namespace": "team", "uid": "v"}, "status": status});
     let mut index = HeadroomIndex::default();
     index.machines.upsert(&serde_json::from_value(wire).unwrap());
-    MachineRecord::clone(index.machines.get("team", "web").unwrap())
+    VmiRecord::clone(index.machines.get("team", "web").unwrap())
 }
 
-fn running() -> MachineRecord {
+fn running() -> VmiRecord {
     machine(json!({"phase": "Running", "nodeName": "node-1"}))
 }
 

@@ -21,7 +21,7 @@ type Key = (Uid, Box<str>);
 #[derive(Debug, Default)]
 pub(crate) struct Attempts(Mutex<HashMap<Key, Arc<Attempt>>>);
 
-/// One opening, as later attempts for the same migration see it.
+/// One session, as later attempts for the same migration see it.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     need: Need,
@@ -56,7 +56,7 @@ impl Attempts {
         Some(attempt)
     }
 
-    /// The opening of an attempt is over.
+    /// The session of an attempt is over.
     pub(crate) fn end(&self, target: &Target, attempt: &Arc<Attempt>) {
         let key = (target.migration.uid.clone(), target.role.clone());
         let mut attempts = self.0.lock();

@@ -1,18 +1,18 @@
-//! Carries out the commands of one opening.
+//! Carries out the commands of one session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::headroom::Raise;
-use sluice_index::headroom::{HeadroomIndex, NativeRecord};
+use sluice_index::headroom::{HeadroomIndex, ResourceQuotaRecord};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::attempts::Attempt;
 use crate::headroom::Headroom;
 use crate::patches;
-use crate::protocol::{Answer, Command, Look, Opening, QuotaRef, RENEWAL_MS, is_over};
+use crate::protocol::{Answer, Command, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
@@ -30,19 +30,19 @@ const MARGIN: Duration = Duration::from_millis(2_500);
 const HOLD_TIME: Duration = Duration::from_millis(10_500);
 /// How long a pod for which a quota was charged may take to be seen.
 const CONFIRM_TIME: Duration = Duration::from_secs(2);
-/// How long an opening waits for another one of its namespace: virt-controller has three threads for all migrations.
+/// How long an session waits for another one of its namespace: virt-controller has three threads for all migrations.
 pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
 
-/// The state of the I/O of one opening.
+/// The state of the I/O of one session.
 pub(crate) struct Executor<'h> {
     headroom: &'h Headroom,
     target: &'h Target,
-    /// When waiting for other openings ends.
+    /// When waiting for other sessions ends.
     others_until: Instant,
     admit: Option<oneshot::Sender<()>>,
     attempt: Arc<Attempt>,
     /// The quotas as they were last seen.
-    records: HashMap<Arc<str>, Arc<NativeRecord>>,
+    records: HashMap<Arc<str>, Arc<ResourceQuotaRecord>>,
     /// The first raise, if one was sent.
     pub(crate) raised_at: Option<Instant>,
     /// When the API server was told to create the target.
@@ -74,22 +74,22 @@ impl<'h> Executor<'h> {
         }
     }
 
-    pub(crate) async fn carry_out(&mut self, opening: &Opening, command: Command) -> Answer {
+    pub(crate) async fn carry_out(&mut self, session: &WindowSession, command: Command) -> Answer {
         match command {
             Command::Look(look) => self.look(look).await,
-            Command::WaitForOther => self.wait_for_other(opening).await,
+            Command::WaitForOther => self.wait_for_other(session).await,
             Command::Clear(quota) => {
                 let now_ms = self.headroom.server_now_ms();
                 self.end(&quota, |mark| is_over(mark, now_ms), Instant::now()).await
             }
             Command::Raise { raise, mark } => self.raise(raise, mark).await,
-            Command::Settle(mark) => self.settle(opening, mark).await,
+            Command::Settle(mark) => self.settle(session, mark).await,
             Command::LetIn => self.let_in(),
-            Command::Await => self.await_target(opening).await,
-            Command::Renew(quota) => self.renew(opening, &quota).await,
+            Command::Await => self.await_target(session).await,
+            Command::Renew(quota) => self.renew(session, &quota).await,
             Command::Restore(quota) => {
                 let until = self.lock_end.max(Instant::now() + Duration::from_millis(500));
-                self.end(&quota, |mark| opening.is_own(mark), until).await
+                self.end(&quota, |mark| session.is_own(mark), until).await
             }
             Command::Confirm => self.confirm().await,
             Command::Stop(_) => Answer::NotSeen,
@@ -135,14 +135,14 @@ impl<'h> Executor<'h> {
         GrantNames { vmmrqs, policies }
     }
 
-    /// The mark of another opening: until the watch shows that none is left.
-    async fn wait_for_other(&self, opening: &Opening) -> Answer {
+    /// The mark of another session: until the watch shows that none is left.
+    async fn wait_for_other(&self, session: &WindowSession) -> Answer {
         let namespace = &self.target.namespace;
         let left = self.others_until.saturating_duration_since(Instant::now());
         let free = |index: &HeadroomIndex| {
             let marks =
                 index.quotas.raised_in(namespace).filter_map(|key| index.quota(namespace, &key.name)?.mark());
-            let mut foreign = marks.filter(|mark| !opening.is_own(*mark));
+            let mut foreign = marks.filter(|mark| !session.is_own(*mark));
             foreign.next().is_none().then_some(())
         };
         let found = self.headroom.observed.until(left, free).await;
@@ -162,9 +162,9 @@ impl<'h> Executor<'h> {
         self.lock_written(written)
     }
 
-    async fn renew(&mut self, opening: &Opening, quota: &QuotaRef) -> Answer {
+    async fn renew(&mut self, session: &WindowSession, quota: &QuotaRef) -> Answer {
         let Some(record) = self.newest(quota) else { return Answer::Conflict };
-        let Some(own) = record.native().mark().filter(|mark| opening.is_own(*mark)) else {
+        let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else {
             return Answer::Conflict;
         };
         let patch = patches::renew(&record, own + RENEWAL_MS);
@@ -193,7 +193,7 @@ impl<'h> Executor<'h> {
         }
     }
 
-    async fn settle(&self, opening: &Opening, mark: i64) -> Answer {
+    async fn settle(&self, session: &WindowSession, mark: i64) -> Answer {
         let (headroom, namespace) = (self.headroom, &self.target.namespace);
         let shown = |index: &HeadroomIndex| {
             let is_shown = |quota: &QuotaRef| {
@@ -204,10 +204,10 @@ impl<'h> Executor<'h> {
                 let known = index.quotas.record(namespace, &quota.name);
                 known.is_none_or(|known| !known.version.is_older_than(written.version))
             };
-            opening.raised().iter().all(is_shown).then(|| index.quotas.records_in(namespace).to_vec())
+            session.raised().iter().all(is_shown).then(|| index.quotas.records_in(namespace).to_vec())
         };
         let marked: Vec<_> =
-            opening.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
+            session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
         let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
         let (known, shown) = tokio::join!(
             headroom.probes.know(namespace, mark, plain, SETTLE_TIME),
@@ -226,7 +226,7 @@ impl<'h> Executor<'h> {
             headroom.metrics.settled(at.elapsed());
         }
         // The first raise is the oldest: a later one of another namespace knows of it.
-        let first = opening.raised().first().and_then(|quota| self.records.get(&quota.name));
+        let first = session.raised().first().and_then(|quota| self.records.get(&quota.name));
         let own = first.map(|record| record.version);
         match headroom.sight(namespace, &records, (false, own)).await {
             Ok(sight) => Answer::Settled(sight),
@@ -244,7 +244,7 @@ impl<'h> Executor<'h> {
         Answer::LetIn
     }
 
-    async fn await_target(&self, opening: &Opening) -> Answer {
+    async fn await_target(&self, session: &WindowSession) -> Answer {
         let namespace = &self.target.namespace;
         let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
         let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
@@ -257,15 +257,15 @@ impl<'h> Executor<'h> {
                 |quota: &QuotaRef| index.quota(namespace, &quota.name).filter(|known| known.uid == quota.uid);
             // Quotas that are only marked do not tell.
             let mut charged =
-                opening.raised().iter().filter_map(|reference| quota(reference)?.is_charged()).peekable();
+                session.raised().iter().filter_map(|reference| quota(reference)?.is_charged()).peekable();
             if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
                 return Some(Answer::Charged);
             }
             let own = |reference: &QuotaRef| {
-                quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| opening.is_own(mark)))
+                quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
             // The raise was ended by another process, or the quota is gone.
-            (!opening.raised().iter().any(own)).then_some(Answer::NotSeen)
+            (!session.raised().iter().any(own)).then_some(Answer::NotSeen)
         };
         let answer = tokio::select! {
             found = self.headroom.observed.until(left, look) => match found {
@@ -317,8 +317,8 @@ impl<'h> Executor<'h> {
     }
 
     /// The quota as it was written or shown last.
-    fn newest(&self, quota: &QuotaRef) -> Option<Arc<NativeRecord>> {
-        let is_it = |record: &&Arc<NativeRecord>| record.uid == quota.uid;
+    fn newest(&self, quota: &QuotaRef) -> Option<Arc<ResourceQuotaRecord>> {
+        let is_it = |record: &&Arc<ResourceQuotaRecord>| record.uid == quota.uid;
         let written = self.records.get(&quota.name).filter(is_it).cloned();
         let namespace = &self.target.namespace;
         let shown = self

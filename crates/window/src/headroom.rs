@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_engine::headroom::NUDGE_KEY;
 use sluice_index::Version;
-use sluice_index::headroom::{MigrationRecord, NativeRecord};
+use sluice_index::headroom::{MigrationRecord, ResourceQuotaRecord};
 use sluice_index::wire::PodWire;
-use sluice_kube_ext::retry::process_seed;
+use sluice_runtime::retry::process_seed;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ use crate::patches;
 use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Backoff, Command, Ending, Opening, QuotaRef, Sight};
+use crate::protocol::{Backoff, Command, Ending, QuotaRef, Sight, WindowSession};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Headroom {
 }
 
 impl Headroom {
-    /// `told` hears of each opening that raised something, was refused to, or lacks something.
+    /// `told` hears of each session that raised something, was refused to, or lacks something.
     #[must_use]
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
         let Parts { observed, requests, writer, servers, metrics } = parts;
@@ -160,7 +160,7 @@ impl Headroom {
         let (admit, admitted) = oneshot::channel();
         let this = Arc::clone(self);
         self.tasks.spawn(async move { this.open(target, admit, attempt).await });
-        // An error means that the opening ended without an answer: the target goes on all the same.
+        // An error means that the session ended without an answer: the target goes on all the same.
         let _ = timeout(patience, admitted).await;
         "opened"
     }
@@ -175,18 +175,18 @@ impl Headroom {
         let others_until = Instant::now() + OTHERS_TIME;
         let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
         let listed = self.listed.lock().get(&namespace).copied();
-        let mut opening =
-            Opening::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)))
+        let mut session =
+            WindowSession::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)))
                 .behind(self.ahead_of(&target));
         let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
             Ok(_) if self.observed.is_resting(&namespace) => None,
             Ok(_) => loop {
-                match opening.command() {
+                match session.command() {
                     Command::Stop(ending) => break Some(ending),
                     command => {
-                        let answer = executor.carry_out(&opening, command).await;
-                        opening.take(answer);
+                        let answer = executor.carry_out(&session, command).await;
+                        session.take(answer);
                     }
                 }
             },
@@ -276,12 +276,12 @@ impl Headroom {
     }
 
     /// What a plan takes: these quotas, the budget as it is known, the API server's clock and a mark of its own.
-    /// With `guess` nothing is asked: without a clock no lock is over. `own` is the version of a raise of this opening:
+    /// With `guess` nothing is asked: without a clock no lock is over. `own` is the version of a raise of this session:
     /// younger ones give way to it.
     pub(crate) async fn sight(
         &self,
         namespace: &str,
-        records: &[Arc<NativeRecord>],
+        records: &[Arc<ResourceQuotaRecord>],
         (guess, own): (bool, Option<Version>),
     ) -> kube::Result<Sight> {
         let now_ms = match self.requests.clock.now() {
@@ -296,7 +296,7 @@ impl Headroom {
         Ok(Sight { quotas, budget, now_ms, mark: self.mark(now_ms) })
     }
 
-    /// The end of a lock taken now, unlike that of any other: openings of one second differ in the milliseconds, which do not
+    /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do not
     /// count for the end. Neither it nor the next one is a multiple of 1000, which would be stored in another way.
     fn mark(&self, now_ms: i64) -> i64 {
         use std::hash::{BuildHasher as _, RandomState};
@@ -306,7 +306,7 @@ impl Headroom {
 
     /// All quotas of a namespace, not from a cache. Each known quota is read by its name: an API server answers that from
     /// storage, while it lets a list wait until its cache has caught up, which takes ten times as long.
-    pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<NativeRecord>>> {
+    pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<ResourceQuotaRecord>>> {
         let names: Vec<Arc<str>> = self.observed.read(|index| {
             index.quotas.records_in(namespace).iter().map(|record| Arc::clone(&record.name)).collect()
         });
@@ -316,7 +316,8 @@ impl Headroom {
             let reads = names.iter().map(|name| self.requests.quota(namespace, name));
             futures::future::try_join_all(reads).await?.into_iter().flatten().collect()
         };
-        let mut records: Vec<_> = wires.iter().map(|wire| Arc::new(NativeRecord::read(wire))).collect();
+        let mut records: Vec<_> =
+            wires.iter().map(|wire| Arc::new(ResourceQuotaRecord::read(wire))).collect();
         records.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(records)
     }

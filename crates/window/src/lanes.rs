@@ -1,4 +1,4 @@
-//! One opening at a time in each namespace.
+//! One session at a time in each namespace.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

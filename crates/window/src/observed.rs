@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Amounts, MARK, NUDGE_KEY};
-use sluice_index::headroom::{HeadroomIndex, Phase, Sighting, Watched};
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_index::headroom::{Change, HeadroomIndex, Phase, Watched};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -234,8 +234,8 @@ impl Observed {
         W: Watched,
         W::Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let sink = |delta| {
-            let places = self.note(delta, place, pick);
+        let sink = |event| {
+            let places = self.note(event, place, pick);
             if places.is_empty() {
                 return;
             }
@@ -249,22 +249,22 @@ impl Observed {
     /// Brings the index up to date. Returns where something changed.
     fn note<W: Watched>(
         &self,
-        delta: Delta<W::Wire>,
+        event: Event<W::Wire>,
         place: fn(&W::Wire) -> Place,
         pick: fn(&mut HeadroomIndex) -> &mut W,
     ) -> Vec<Place> {
         let mut index = self.index.write();
         let part = pick(&mut index);
-        match delta {
-            Delta::ListBegin => {
+        match event {
+            Event::Init => {
                 part.begin_list();
                 Vec::new()
             }
-            Delta::Listed(wire) | Delta::Applied(wire) => match part.upsert(&wire) {
-                Sighting::Same => Vec::new(),
-                Sighting::Added | Sighting::Changed | Sighting::Replaced => vec![place(&wire)],
+            Event::InitApply(wire) | Event::Apply(wire) => match part.upsert(&wire) {
+                Change::Same => Vec::new(),
+                Change::Added | Change::Changed | Change::Replaced => vec![place(&wire)],
             },
-            Delta::Deleted(wire) => {
+            Event::Delete(wire) => {
                 if part.remove(&wire) {
                     vec![place(&wire)]
                 } else {
@@ -272,7 +272,7 @@ impl Observed {
                 }
             }
             // Also when nothing is missing: callers that wait for the first list have to look again.
-            Delta::ListEnd => {
+            Event::InitDone => {
                 let gone = part.end_list().into_iter();
                 gone.map(|key| Place::of(&key.namespace)).chain([Place::Nowhere]).collect()
             }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use sluice_engine::headroom::{MARK, NUDGE_KEY, Raise, Restore};
-use sluice_index::headroom::NativeRecord;
+use sluice_index::headroom::ResourceQuotaRecord;
 
 /// Sets the keys of a raise and the mark.
-pub(crate) fn raise(record: &NativeRecord, raise: &Raise, mark: i64) -> Value {
+pub(crate) fn raise(record: &ResourceQuotaRecord, raise: &Raise, mark: i64) -> Value {
     let keys = raise.keys.iter().map(|raised| (raised.key.to_string(), json!(raised.to.to_string())));
     let mut hard: Map<String, Value> = keys.collect();
     hard.insert(MARK.to_owned(), json!(mark.to_string()));
@@ -15,18 +15,18 @@ pub(crate) fn raise(record: &NativeRecord, raise: &Raise, mark: i64) -> Value {
 }
 
 /// Sets the mark anew.
-pub(crate) fn renew(record: &NativeRecord, mark: i64) -> Value {
+pub(crate) fn renew(record: &ResourceQuotaRecord, mark: i64) -> Value {
     let mark = json!({ MARK: mark.to_string() });
     patch(record, mark.as_object().cloned().unwrap_or_default(), mark)
 }
 
 /// Changes a key that nothing looks at.
-pub(crate) fn nudge(record: &NativeRecord, count: u32) -> Value {
+pub(crate) fn nudge(record: &ResourceQuotaRecord, count: u32) -> Value {
     patch(record, Map::new(), json!({ NUDGE_KEY: count.to_string() }))
 }
 
 /// Ends a raise. Amounts are written as `spec.hard` has them.
-pub(crate) fn restore(record: &NativeRecord, restore: &Restore) -> Value {
+pub(crate) fn restore(record: &ResourceQuotaRecord, restore: &Restore) -> Value {
     let texts: BTreeMap<String, String> = record.raw().spec_hard;
     let keys = restore.keys.keys().filter_map(|key| Some((key.to_string(), json!(texts.get(&**key)?))));
     let mut hard: Map<String, Value> = keys.collect();
@@ -37,7 +37,7 @@ pub(crate) fn restore(record: &NativeRecord, restore: &Restore) -> Value {
     patch(record, hard, json!({ MARK: null }))
 }
 
-fn patch(record: &NativeRecord, hard: Map<String, Value>, used: Value) -> Value {
+fn patch(record: &ResourceQuotaRecord, hard: Map<String, Value>, used: Value) -> Value {
     json!({
         "metadata": { "uid": record.uid.to_string(), "resourceVersion": record.version.precondition() },
         "status": { "hard": hard, "used": used },

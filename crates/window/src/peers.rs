@@ -7,8 +7,8 @@ use futures::future::join;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::{Api, Client, ResourceExt as _};
-use sluice_kube_ext::client::Server;
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::client::Server;
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +21,8 @@ const TLS_NAME: &str = "kubernetes.default.svc";
 pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
     let (tell, mut told) = signal::channel(Vec::new());
     let mut slices = Slices::default();
-    let sink = move |delta| {
-        if slices.note(delta) {
+    let sink = move |event| {
+        if slices.note(event) {
             tell.send_if_modified(|known| {
                 let now = slices.servers();
                 let changed = *known != now;
@@ -51,19 +51,19 @@ pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: Ca
     let mut listed: Option<BTreeSet<String>> = None;
     // A set: each Lease is renewed every few seconds, for as long as this process runs.
     let mut known: BTreeSet<String> = BTreeSet::new();
-    let sink = move |delta: Delta<Lease>| match delta {
-        Delta::ListBegin => listed = Some(BTreeSet::new()),
-        Delta::ListEnd => {
+    let sink = move |event: Event<Lease>| match event {
+        Event::Init => listed = Some(BTreeSet::new()),
+        Event::InitDone => {
             let now = listed.take().unwrap_or_default();
             known.difference(&now).for_each(|name| servers.announced(name, None));
             known = now;
         }
-        Delta::Listed(lease) | Delta::Applied(lease) => {
+        Event::InitApply(lease) | Event::Apply(lease) => {
             let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
             servers.announced(&lease.name_any(), renewed);
             listed.as_mut().unwrap_or(&mut known).insert(lease.name_any());
         }
-        Delta::Deleted(lease) => {
+        Event::Delete(lease) => {
             servers.announced(&lease.name_any(), None);
             known.remove(&lease.name_any());
         }
@@ -82,22 +82,22 @@ struct Slices {
 
 impl Slices {
     /// Returns whether what is known is complete.
-    fn note(&mut self, delta: Delta<EndpointSlice>) -> bool {
-        match delta {
-            Delta::ListBegin => self.listing = Some(BTreeMap::new()),
-            Delta::Listed(slice) => {
+    fn note(&mut self, event: Event<EndpointSlice>) -> bool {
+        match event {
+            Event::Init => self.listing = Some(BTreeMap::new()),
+            Event::InitApply(slice) => {
                 let listing = self.listing.get_or_insert_default();
                 listing.insert(slice.name_any(), servers(&slice));
             }
-            Delta::ListEnd => {
+            Event::InitDone => {
                 self.known = self.listing.take().unwrap_or_default();
                 return true;
             }
-            Delta::Applied(slice) => {
+            Event::Apply(slice) => {
                 self.known.insert(slice.name_any(), servers(&slice));
                 return true;
             }
-            Delta::Deleted(slice) => {
+            Event::Delete(slice) => {
                 self.known.remove(&slice.name_any());
                 return true;
             }
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn every_ready_address_is_a_server() {
         let mut slices = Slices::default();
-        assert!(!slices.note(Delta::ListBegin));
-        assert!(!slices.note(Delta::Listed(slice("a", &["10.0.0.2", "10.0.0.1"], true))));
-        assert!(!slices.note(Delta::Listed(slice("b", &["10.0.0.3"], false))));
+        assert!(!slices.note(Event::Init));
+        assert!(!slices.note(Event::InitApply(slice("a", &["10.0.0.2", "10.0.0.1"], true))));
+        assert!(!slices.note(Event::InitApply(slice("b", &["10.0.0.3"], false))));
         assert_eq!(urls(&slices), Vec::<String>::new(), "half a list");
-        assert!(slices.note(Delta::ListEnd));
+        assert!(slices.note(Event::InitDone));
         assert_eq!(urls(&slices), ["https://10.0.0.1:6443/", "https://10.0.0.2:6443/"]);
-        assert!(slices.note(Delta::Applied(slice("b", &["fd00::1"], true))));
-        assert!(slices.note(Delta::Deleted(slice("a", &[], true))));
+        assert!(slices.note(Event::Apply(slice("b", &["fd00::1"], true))));
+        assert!(slices.note(Event::Delete(slice("a", &[], true))));
         assert_eq!(urls(&slices), ["https://[fd00::1]:6443/"]);
     }
 }

@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_kube_ext::raw::{Call, JSON, Reply, send};
+use sluice_runtime::raw::{Call, JSON, Reply, send};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::ServerClock;
@@ -191,7 +191,7 @@ fn is_denial(reply: &Reply, text: &str) -> bool {
     reply.code == 403 && reply.status().message.contains(text)
 }
 
-/// Whether quota admission says that a quota has a mark of this opening, or a later one.
+/// Whether quota admission says that a quota has a mark of this session, or a later one.
 fn is_limited_by(said: &str, mark: i64) -> bool {
     let limit = said.split(&format!("limited: {MARK}=")).nth(1);
     let digits =
@@ -233,7 +233,7 @@ mod tests {
         };
         assert!(is_limited_by(&said("1795350631391"), 1_795_350_631_391));
         assert!(is_limited_by(&said("1795350631392"), 1_795_350_631_391), "the other quota's");
-        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of an opening before");
+        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of an session before");
         assert!(!is_limited_by(&said("0"), 1_795_350_631_391) && !is_limited_by("no such thing", 1));
     }
 }

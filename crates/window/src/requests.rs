@@ -1,4 +1,4 @@
-//! The requests of an opening, each one call. Nothing here decides about quotas.
+//! The requests of an session, each one call. Nothing here decides about quotas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sluice_api::names;
 use sluice_index::wire::{
     HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, NativeQuotaWire, PodWire, VmmrqWire,
 };
-use sluice_kube_ext::raw::{Call, Reply, send};
+use sluice_runtime::raw::{Call, Reply, send};
 
 use crate::clock::ServerClock;
 
@@ -21,7 +21,7 @@ use crate::clock::ServerClock;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 const KUBEVIRT: &str = "/apis/kubevirt.io/v1/namespaces";
 
-/// Reads what openings rest on.
+/// Reads what sessions rest on.
 pub struct Requests {
     client: Client,
     pub(crate) clock: Arc<ServerClock>,

@@ -1,11 +1,11 @@
-//! Ends raises: of an opening that is over, and of those that were left.
+//! Ends raises: of an session that is over, and of those that were left.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::headroom::restore;
-use sluice_index::headroom::NativeRecord;
-use sluice_kube_ext::retry::Backoff;
+use sluice_index::headroom::ResourceQuotaRecord;
+use sluice_runtime::retry::Backoff;
 use tokio::time::{Instant, sleep};
 
 use crate::patches;
@@ -30,7 +30,7 @@ impl Restorer<'_> {
     pub(crate) async fn end(
         &self,
         quota: &QuotaRef,
-        mut known: Option<Arc<NativeRecord>>,
+        mut known: Option<Arc<ResourceQuotaRecord>>,
         is_own: impl Fn(i64) -> bool,
         end: Instant,
     ) -> Written {
@@ -82,11 +82,15 @@ impl Restorer<'_> {
         }
     }
 
-    async fn read(&self, quota: &QuotaRef) -> Result<Option<Arc<NativeRecord>>, Arc<str>> {
+    async fn read(&self, quota: &QuotaRef) -> Result<Option<Arc<ResourceQuotaRecord>>, Arc<str>> {
         let wire = self.requests.quota(self.namespace, &quota.name).await;
         let wire =
             wire.map_err(|error| Arc::<str>::from(format!("reading quota {}: {error}", quota.name)))?;
-        Ok(wire.as_ref().map(NativeRecord::read).filter(|record| record.uid == quota.uid).map(Arc::new))
+        Ok(wire
+            .as_ref()
+            .map(ResourceQuotaRecord::read)
+            .filter(|record| record.uid == quota.uid)
+            .map(Arc::new))
     }
 }
 
@@ -101,7 +105,7 @@ mod tests {
     use serde_json::{Value, json};
     use sluice_engine::Uid;
     use sluice_engine::headroom::MARK;
-    use sluice_kube_ext::metrics::ApiWrites;
+    use sluice_runtime::metrics::ApiWrites;
 
     use super::*;
     use crate::clock::ServerClock;

@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use parking_lot::Mutex;
-use sluice_kube_ext::client::{ClientError, ClientOptions, Server, connect};
+use sluice_runtime::client::{ClientError, ClientOptions, Server, connect};
 use tokio::sync::watch as signal;
 
 /// One API server.
@@ -147,7 +147,7 @@ mod tests {
     async fn more_leases_than_addresses_are_told_unless_balancers_are_trusted() {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let options = ClientOptions::default();
-        let client = sluice_kube_ext::client::client_from(config, &options).unwrap();
+        let client = sluice_runtime::client::client_from(config, &options).unwrap();
         let servers = Servers::new(client, options);
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
         servers.announced("a", Some(now));

@@ -8,10 +8,10 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_index::headroom::NativeRecord;
+use sluice_index::headroom::ResourceQuotaRecord;
 use sluice_index::wire::NativeQuotaWire;
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::raw::{Call, JSON, Reply, send};
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::raw::{Call, JSON, Reply, send};
 
 use crate::clock::ServerClock;
 use crate::requests::{DEADLINE, quotas};
@@ -23,7 +23,7 @@ const STATUS: &str = "resourcequotas/status";
 #[derive(Clone, Debug)]
 pub enum Written {
     /// The quota as it is now, and the API server's clock.
-    Done(Box<NativeRecord>, Option<jiff::Timestamp>),
+    Done(Box<ResourceQuotaRecord>, Option<jiff::Timestamp>),
     /// The quota is another one by now, or gone.
     Conflict,
     /// The write may have been done, or be done yet.
@@ -113,7 +113,7 @@ impl StatusWriter {
             let reply = send(client, call, DEADLINE).await?;
             self.clock.observe(reply.date);
             let wire: NativeQuotaWire = reply.decode()?;
-            Ok((NativeRecord::read(&wire), reply.date))
+            Ok((ResourceQuotaRecord::read(&wire), reply.date))
         };
         match self.writes.record(STATUS, verb, sent).await {
             Ok((record, date)) => Written::Done(Box::new(record), date),
@@ -152,7 +152,7 @@ impl StatusWriter {
 }
 
 fn judge(error: &kube::Error) -> Written {
-    use sluice_kube_ext::retry::{Failure, classify};
+    use sluice_runtime::retry::{Failure, classify};
     let text: Arc<str> = error.to_string().into();
     match classify(error) {
         Failure::Conflict | Failure::AlreadyExists | Failure::NotFound => Written::Conflict,

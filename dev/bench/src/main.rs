@@ -162,6 +162,6 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
 
 /// A runtime for benches that talk to other programs.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    sluice_kube_ext::client::install_crypto_provider();
+    sluice_runtime::client::install_crypto_provider();
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
 }

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use sluice_api::names;
-use sluice_kube_ext::client::with_deadline;
-use sluice_kube_ext::retry::{Failure, classify};
 use sluice_operator::certificates::{CaPair, CertError, CertStep, issue_serving, new_authority, new_path};
+use sluice_runtime::client::with_deadline;
+use sluice_runtime::retry::{Failure, classify};
 
 use super::plan::ca_pair;
 

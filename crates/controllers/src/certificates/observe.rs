@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch::Sender;
 use tokio_util::sync::CancellationToken;
 
@@ -25,19 +25,19 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let mut listed = None;
-    let sink = |delta: Delta<K>| {
-        let state = match delta {
-            Delta::ListBegin => {
+    let sink = |event: Event<K>| {
+        let state = match event {
+            Event::Init => {
                 listed = None;
                 return;
             }
-            Delta::Listed(object) => {
+            Event::InitApply(object) => {
                 listed = Some(object);
                 return;
             }
-            Delta::ListEnd => listed.take().map_or(Seen::Absent, Seen::Present),
-            Delta::Applied(object) => Seen::Present(object),
-            Delta::Deleted(_) => Seen::Absent,
+            Event::InitDone => listed.take().map_or(Seen::Absent, Seen::Present),
+            Event::Apply(object) => Seen::Present(object),
+            Event::Delete(_) => Seen::Absent,
         };
         seen.send_replace(state);
     };

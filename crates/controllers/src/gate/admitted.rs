@@ -188,18 +188,18 @@ impl State {
         if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
             return Err(Judgement::Refused(format!("cannot be charged: {field}")));
         }
-        if more.iter().any(|(quota, _)| self.book.rests(*quota)) {
+        if more.iter().any(|(quota, _)| self.queue.rests(*quota)) {
             return Err(CHANGED);
         }
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
         if *dry_run {
-            let fits = self.book.can_grow(&more, impatient_since_ms);
+            let fits = self.queue.can_grow(&more, impatient_since_ms);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        self.book.grow(&more, impatient_since_ms).map_err(|reason| self.refusal(&reason))?;
+        self.queue.grow(&more, impatient_since_ms).map_err(|reason| self.refusal(&reason))?;
         Ok(self.hold(id, before.version, wanted, parts, &more, now))
     }
 
@@ -272,7 +272,7 @@ impl State {
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {
-                let Some(ledger) = self.book.ledger(*quota) else { continue };
+                let Some(ledger) = self.queue.ledger(*quota) else { continue };
                 let more = if counted_in.contains(quota) {
                     wanted.charge.above(&counted)
                 } else {
@@ -347,10 +347,10 @@ impl State {
         }
         // First what is new: there is no moment without either.
         for (quota, charge) in &parts {
-            self.book.apply(Claim::Assumed, &[*quota], charge);
+            self.queue.apply(Claim::Assumed, &[*quota], charge);
         }
         for (quota, charge) in &old {
-            self.book.revert(Claim::Assumed, &[*quota], charge);
+            self.queue.revert(Claim::Assumed, &[*quota], charge);
         }
         self.dirty.extend(old.keys().chain(parts.keys()));
     }

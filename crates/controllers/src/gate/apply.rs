@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_engine::Quantity;
 use sluice_index::wire::{PodWire, QuotaWire};
-use sluice_kube_ext::client::with_deadline;
-use sluice_kube_ext::lease::WriteToken;
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::retry::{Failure, classify};
+use sluice_runtime::client::with_deadline;
+use sluice_runtime::lease::WriteToken;
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::Semaphore;
 
 use super::action::{Action, Answer, Outcome, Record, Release, Tell};

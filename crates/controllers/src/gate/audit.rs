@@ -133,7 +133,7 @@ impl State {
                 gates == Gates::None && *counted == charge && *quotas == matching
             }
             Stage::Waiting(class) => {
-                let class = self.book.class(*class);
+                let class = self.queue.class(*class);
                 let is_charged =
                     class.is_some_and(|class| *class.charge() == charge && *class.quotas() == matching);
                 gates == Gates::Ours && is_charged
@@ -148,7 +148,7 @@ impl State {
     /// Whether the sums of a quota are those of its pods.
     fn is_summed_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
-        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.book.ledger(id)) else { return true };
+        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.queue.ledger(id)) else { return true };
         let mut recount = Ledger::new(enforced(compiled));
         for pod in self.namespaces.get(quota.namespace).into_iter().flat_map(|known| known.pods()) {
             match self.stage(*pod) {

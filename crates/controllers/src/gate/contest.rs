@@ -122,9 +122,9 @@ impl State {
 
     fn is_as_wanted(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
-        let (Some(compiled), Some(ledger)) = (self.summed(id), self.book.ledger(id)) else { return true };
+        let (Some(compiled), Some(ledger)) = (self.summed(id), self.queue.ledger(id)) else { return true };
         let target = sluice_engine::status_target(compiled, ledger);
-        let held = i64::try_from(self.book.held(id)).unwrap_or(i64::MAX);
+        let held = i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX);
         records(&quota.recorded, &target) && shows(&quota.recorded, &target, held)
     }
 

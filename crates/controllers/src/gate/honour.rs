@@ -95,7 +95,7 @@ impl State {
     /// Whatever other leaders have done is seen.
     pub(super) fn settle_catching_up(&mut self) {
         for id in self.unseen.catching_up.take().unwrap_or_default() {
-            self.book.forget_in_flight(id);
+            self.queue.forget_in_flight(id);
             self.dirty.insert(id);
         }
     }
@@ -112,7 +112,7 @@ impl State {
         self.honour_recorded(id, now);
         // There is another leader, and it may have given away the room of a pod whose end is not seen here
         // yet. So nothing that ends makes room until its requests are dead.
-        self.book.freeze(id);
+        self.queue.freeze(id);
         self.honour_until(id, now);
     }
 
@@ -148,7 +148,7 @@ impl State {
             }
         }
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
-        if self.book.honour(id, recorded, &unrecorded) {
+        if self.queue.honour(id, recorded, &unrecorded) {
             self.honour_until(id, now);
         }
     }

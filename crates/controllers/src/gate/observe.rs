@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_engine::status::enforced;
 use sluice_engine::{Claim, PodId, QuotaId};
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
-use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, QuotaSighting, Sighting, Targeting};
+use sluice_index::{Change, Gates, NamespaceId, PodFacts, PodRecord, QuotaChange, Targeting};
 
 use super::admitted::CHANGED;
 use super::config::Moment;
@@ -30,14 +30,14 @@ impl State {
         let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         match self.pods.upsert(facts, &mut self.namespaces) {
-            Sighting::Added(id) => self.restage(id, now),
-            Sighting::Changed(id) => self.reconsider_pod(id, now),
-            Sighting::Replaced(old, id) => {
+            Change::Added(id) => self.restage(id, now),
+            Change::Changed(id) => self.reconsider_pod(id, now),
+            Change::Replaced(old, id) => {
                 // The handle may be the old one's: everything about the old one has to go first.
                 self.drop_pod(id, &old);
                 self.restage(id, now);
             }
-            Sighting::Same => {}
+            Change::Same => {}
         }
         let find =
             |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
@@ -82,7 +82,7 @@ impl State {
             // Our release, or one that is not answered yet, has arrived.
             (Stage::Assumed { charge, quotas, .. }, Gates::None) => {
                 let (charge, quotas) = (charge.clone(), quotas.clone());
-                self.book.confirm(&quotas, &charge);
+                self.queue.confirm(&quotas, &charge);
                 self.note_release(id, now);
                 let is_same = charge == record.charge;
                 self.set_stage(id, Stage::Counted { charge, quotas });
@@ -115,10 +115,10 @@ impl State {
                 }
                 self.telling.forget(id);
                 if record.unreadable.is_none() {
-                    self.book.arrive(&quotas, &charge);
+                    self.queue.arrive(&quotas, &charge);
                 } else {
                     // It would be taken for everything that is in flight.
-                    self.book.apply(Claim::Counted, &quotas, &charge);
+                    self.queue.apply(Claim::Counted, &quotas, &charge);
                 }
                 self.dirty.extend(quotas.iter());
                 self.seen_ms.remove(&id);
@@ -233,25 +233,25 @@ impl State {
         }
         let before = self.recorded_charges(wire);
         match self.quotas.upsert(wire, &mut self.namespaces) {
-            QuotaSighting::Added(id) => {
+            QuotaChange::Added(id) => {
                 self.open_ledger(id);
                 self.restage_namespace_of(id, now);
                 self.heed_charge(id, before, now);
             }
-            QuotaSighting::Meaning(id) => {
+            QuotaChange::Meaning(id) => {
                 let id = self.reopen(id, now);
                 self.heed_charge(id, before, now);
             }
-            QuotaSighting::Limits(id) => {
+            QuotaChange::Limits(id) => {
                 let id = self.relimit(id, now);
                 self.heed_charge(id, before, now);
             }
-            QuotaSighting::Status(id) => {
+            QuotaChange::Status(id) => {
                 self.heed_charge(id, before, now);
                 self.heed_overwriting(id, wire, now);
                 self.dirty.insert(id);
             }
-            QuotaSighting::Same => {}
+            QuotaChange::Same => {}
         }
     }
 
@@ -289,7 +289,7 @@ impl State {
     /// Returns the quota's handle.
     fn relimit(&mut self, id: QuotaId, now: Moment) -> QuotaId {
         let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-        if !limits.is_some_and(|limits| self.book.replace_hard(id, enforced(&limits))) {
+        if !limits.is_some_and(|limits| self.queue.replace_hard(id, enforced(&limits))) {
             return self.reopen(id, now);
         }
         self.decide_anew(id, now);

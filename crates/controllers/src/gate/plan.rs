@@ -46,7 +46,7 @@ impl State {
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let has_more = !self.dirty.is_empty() && self.recording < RECORDS
             || !self.to_release.is_empty() && self.releasing.len() < RELEASES;
-        if self.leading && (has_more || self.book.has_news()) || !self.restaging.is_over() {
+        if self.leading && (has_more || self.queue.has_news()) || !self.restaging.is_over() {
             return Some(0);
         }
         let overdue = self.pods.next_overdue().map(|at| {
@@ -100,7 +100,7 @@ impl State {
     fn decide(&mut self, now: Moment) {
         // The wait of a pod that is older than this process begins when this process first sees the pod.
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
-        for decision in self.book.decide(impatient_since_ms, LOOKS) {
+        for decision in self.queue.decide(impatient_since_ms, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
                     self.next_serial += 1;
@@ -140,8 +140,8 @@ impl State {
     /// The write that a quota's status needs now, if any.
     fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
         let quota = self.quotas.get(id)?;
-        let target = status_target(self.summed(id)?, self.book.ledger(id)?);
-        let held = i64::try_from(self.book.held(id)).unwrap_or(i64::MAX);
+        let target = status_target(self.summed(id)?, self.queue.ledger(id)?);
+        let held = i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX);
         let writing = self.writings.entry(id).or_default();
         if writing.in_flight.is_some() {
             return None;

@@ -1,7 +1,7 @@
 //! Pods that have to find their stage anew because their quotas, or their namespace, have changed.
 //!
 //! There may be very many, so it is done for some at a time. A quota that counts other things than before is another one to
-//! the book, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
+//! the queue, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
 //! claim of the new one is right as soon as each of them has had its turn. Until then the namespace rests: no pod of it is
 //! decided on, none is released, no status is written, no growth is admitted. What is seen meanwhile is taken as always.
 
@@ -92,7 +92,7 @@ impl State {
         resting.pods.extend(pods.into_iter().chain(admitted));
         let Some(known) = self.namespaces.get(namespace) else { return };
         for quota in known.quotas() {
-            self.book.pause(*quota);
+            self.queue.pause(*quota);
         }
         if resting.pods.len() > known.pods().len() {
             // Some have to for several reasons.
@@ -141,7 +141,7 @@ impl State {
     fn end_rest(&mut self, namespace: NamespaceId, now: Moment) {
         let Some(resting) = self.restaging.resting.remove(&namespace) else { return };
         for quota in resting.closing {
-            self.book.close(quota);
+            self.queue.close(quota);
             self.dirty.remove(&quota);
         }
         self.to_release.extend(resting.to_release);
@@ -151,20 +151,20 @@ impl State {
         }
         let quotas = self.namespaces.get(namespace).map(|known| known.quotas().to_vec()).unwrap_or_default();
         for quota in quotas {
-            self.book.resume(quota);
+            self.queue.resume(quota);
             self.dirty.insert(quota);
         }
     }
 
-    /// The quota is another one to the book, of which nothing is claimed yet.
+    /// The quota is another one to the queue, of which nothing is claimed yet.
     pub(super) fn renew_quota(&mut self, old: QuotaId) -> QuotaId {
         let namespace = self.quotas.get(old).map(|quota| quota.namespace);
         let (Some(namespace), Some(new)) = (namespace, self.quotas.renew(old, &mut self.namespaces)) else {
             return old;
         };
         self.open_ledger(new);
-        if self.book.is_frozen(old) {
-            self.book.freeze(new);
+        if self.queue.is_frozen(old) {
+            self.queue.freeze(new);
         }
         let resting = self.restaging.resting.entry(namespace).or_default();
         let is_honoured = |writing: &Writing| writing.honoured_until_ms.is_some();
@@ -192,12 +192,12 @@ impl State {
     pub(super) fn open_ledger(&mut self, id: QuotaId) {
         let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok());
         let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
-        self.book.open(id, ledger);
+        self.queue.open(id, ledger);
     }
 
     /// The quota is no more. [`Self::restage_all`] has to follow.
     pub(super) fn drop_quota(&mut self, id: QuotaId, namespace: NamespaceId) {
-        self.book.pause(id);
+        self.queue.pause(id);
         self.restaging.resting.entry(namespace).or_default().closing.push(id);
         self.quota_lists.retain(|list| !list.contains(&id));
         self.writings.remove(&id);
@@ -220,7 +220,7 @@ impl State {
         let Some(record) = self.pods.get(id) else { return };
         let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
         let quotas = self.matching_quotas(namespace, &facts);
-        self.book.apply(Claim::Assumed, &quotas, &charge);
+        self.queue.apply(Claim::Assumed, &quotas, &charge);
         self.dirty.extend(quotas.iter());
         self.set_stage(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
     }

@@ -12,8 +12,8 @@ use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
-use sluice_kube_ext::lease::Leadership;
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::lease::Leadership;
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::{Notify, oneshot, watch as latest};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -202,21 +202,21 @@ impl Gate {
     /// Keeps the state like the cluster until `cancel`. Every replica does that, leader or not.
     pub async fn observe(self, client: kube::Client, cancel: CancellationToken) {
         let pods =
-            self.follow::<PodWire>(&client, &self.caches.pods, &cancel, |state, delta, now| match delta {
-                Delta::ListBegin => state.begin_pods(),
-                Delta::ListEnd => state.end_pods(),
-                Delta::Listed(pod) | Delta::Applied(pod) => state.see_pod(&pod, now),
-                Delta::Deleted(pod) => state.lose_pod(&pod),
+            self.follow::<PodWire>(&client, &self.caches.pods, &cancel, |state, event, now| match event {
+                Event::Init => state.begin_pods(),
+                Event::InitDone => state.end_pods(),
+                Event::InitApply(pod) | Event::Apply(pod) => state.see_pod(&pod, now),
+                Event::Delete(pod) => state.lose_pod(&pod),
             });
         let namespaces =
-            self.follow::<NamespaceWire>(&client, &self.caches.namespaces, &cancel, |state, delta, now| {
-                match delta {
-                    Delta::ListBegin => state.begin_namespaces(),
-                    Delta::ListEnd => state.end_namespaces(now),
-                    Delta::Listed(namespace) | Delta::Applied(namespace) => {
+            self.follow::<NamespaceWire>(&client, &self.caches.namespaces, &cancel, |state, event, now| {
+                match event {
+                    Event::Init => state.begin_namespaces(),
+                    Event::InitDone => state.end_namespaces(now),
+                    Event::InitApply(namespace) | Event::Apply(namespace) => {
                         state.see_namespace(&namespace, now);
                     }
-                    Delta::Deleted(namespace) => state.lose_namespace(&namespace, now),
+                    Event::Delete(namespace) => state.lose_namespace(&namespace, now),
                 }
             });
         let quotas =
@@ -224,12 +224,12 @@ impl Gate {
                 &client,
                 &self.caches.quotas,
                 &cancel,
-                |state, delta, now| match delta {
-                    Delta::ListBegin => state.begin_quotas(),
-                    Delta::ListEnd => state.end_quotas(now),
-                    Delta::Listed(quota) => state.see_listed_quota(&quota, now),
-                    Delta::Applied(quota) => state.see_watched_quota(&quota, now),
-                    Delta::Deleted(quota) => state.lose_watched_quota(&quota, now),
+                |state, event, now| match event {
+                    Event::Init => state.begin_quotas(),
+                    Event::InitDone => state.end_quotas(now),
+                    Event::InitApply(quota) => state.see_listed_quota(&quota, now),
+                    Event::Apply(quota) => state.see_watched_quota(&quota, now),
+                    Event::Delete(quota) => state.lose_watched_quota(&quota, now),
                 },
             );
         let mut known = Configurations::new();
@@ -238,9 +238,9 @@ impl Gate {
             &client,
             &self.caches.configurations,
             &cancel,
-            move |state, delta, now| {
-                let complete = !matches!(delta, Delta::ListBegin | Delta::Listed(_));
-                take(&mut known, delta);
+            move |state, event, now| {
+                let complete = !matches!(event, Event::Init | Event::InitApply(_));
+                take(&mut known, event);
                 if complete {
                     let released = state.retarget(targeting(&known, &exempt), now);
                     tell_released(state, &known, released);
@@ -255,11 +255,11 @@ impl Gate {
         client: &kube::Client,
         health: &WatchHealth,
         cancel: &CancellationToken,
-        mut see: impl FnMut(&mut State, Delta<K>, Moment),
+        mut see: impl FnMut(&mut State, Event<K>, Moment),
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let sink = |delta| self.change(Work::Watch, |state, now| see(state, delta, now));
+        let sink = |event| self.change(Work::Watch, |state, now| see(state, event, now));
         watch(Api::<K>::all(client.clone()), WatchOptions::default(), sink, health.clone(), cancel.clone())
             .await;
         // The end of the first list is what the decisions wait for.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use sluice_engine::{Book, Charge, ChargeRules, Claim, PodId, QuotaId, ScopeFacts, Uid};
+use sluice_engine::{Charge, ChargeRules, Claim, PodId, QuotaId, ReleaseQueue, ScopeFacts, Uid};
 use sluice_index::{Gates, NamespaceId, Namespaces, PodRecord, Pods, Quotas, Targeting, push_tightly};
 use smallvec::SmallVec;
 
@@ -57,7 +57,7 @@ pub struct State {
     pub(super) pods: Pods,
     pub(super) namespaces: Namespaces,
     pub(super) quotas: Quotas,
-    pub(super) book: Book,
+    pub(super) queue: ReleaseQueue,
     /// By the number of the pod's handle.
     pub(super) stages: Vec<Stage>,
     pub(super) troubles: HashMap<PodId, Trouble>,
@@ -112,7 +112,7 @@ impl State {
             pods: Pods::default(),
             namespaces: Namespaces::new(targeting),
             quotas: Quotas::default(),
-            book: Book::default(),
+            queue: ReleaseQueue::default(),
             stages: Vec::new(),
             troubles: HashMap::new(),
             seen_ms: HashMap::new(),
@@ -148,7 +148,7 @@ impl State {
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.honour_recorded(id, now);
-            self.book.wake(id);
+            self.queue.wake(id);
             self.dirty.insert(id);
         }
         self.to_release =
@@ -189,8 +189,8 @@ impl State {
 
     /// All ledgers.
     #[must_use]
-    pub fn book(&self) -> &Book {
-        &self.book
+    pub fn queue(&self) -> &ReleaseQueue {
+        &self.queue
     }
 
     pub(super) fn stage(&self, id: PodId) -> &Stage {
@@ -211,32 +211,32 @@ impl State {
     /// The pod has ended or changed: ends whatever it has claimed so far. `record` is the pod as it was when it
     /// claimed it, as far as its place in the order goes.
     pub(super) fn unstage(&mut self, id: PodId, record: &PodRecord) {
-        self.leave_stage(id, record, Book::end);
+        self.leave_stage(id, record, ReleaseQueue::end);
     }
 
     /// Takes back whatever the pod has claimed so far, for it was certainly not released on account of it or
     /// will claim it again at once.
     pub(super) fn lift(&mut self, id: PodId, record: &PodRecord) {
-        self.leave_stage(id, record, Book::revert);
+        self.leave_stage(id, record, ReleaseQueue::revert);
     }
 
     fn leave_stage(
         &mut self,
         id: PodId,
         record: &PodRecord,
-        mut drop_claim: impl FnMut(&mut Book, Claim, &[QuotaId], &Charge),
+        mut drop_claim: impl FnMut(&mut ReleaseQueue, Claim, &[QuotaId], &Charge),
     ) {
         match std::mem::take(self.stages.get_mut(id.0 as usize).unwrap_or(&mut Stage::Foreign)) {
             Stage::Waiting(class) => {
                 self.dirty_class(class);
-                self.book.leave(class, &record.wait_key());
+                self.queue.leave(class, &record.wait_key());
             }
             Stage::Assumed { charge, quotas, .. } => {
-                drop_claim(&mut self.book, Claim::Assumed, &quotas, &charge);
+                drop_claim(&mut self.queue, Claim::Assumed, &quotas, &charge);
                 self.dirty.extend(quotas.iter());
             }
             Stage::Counted { charge, quotas } => {
-                drop_claim(&mut self.book, Claim::Counted, &quotas, &charge);
+                drop_claim(&mut self.queue, Claim::Counted, &quotas, &charge);
                 self.dirty.extend(quotas.iter());
             }
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => {}
@@ -276,7 +276,7 @@ impl State {
     fn counted_stage(&mut self, record: &PodRecord) -> Stage {
         let charge = Arc::clone(&record.charge);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
-        self.book.apply(Claim::Counted, &quotas, &charge);
+        self.queue.apply(Claim::Counted, &quotas, &charge);
         self.dirty.extend(quotas.iter());
         Stage::Counted { charge, quotas }
     }
@@ -308,7 +308,7 @@ impl State {
         }
         self.dirty.extend(quotas.iter());
         let since_ms = *self.seen_ms.entry(id).or_insert(now.mono_ms);
-        let class = self.book.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
+        let class = self.queue.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
         Stage::Waiting(class)
     }
 
@@ -344,7 +344,7 @@ impl State {
     }
 
     pub(super) fn dirty_class(&mut self, class: sluice_engine::ClassId) {
-        if let Some(class) = self.book.class(class) {
+        if let Some(class) = self.queue.class(class) {
             self.dirty.extend(class.quotas().iter());
         }
     }

@@ -9,7 +9,7 @@ use sluice_api::names;
 use sluice_engine::{FieldError, NamespacePattern, Uid};
 use sluice_index::wire::AaqWire;
 use sluice_index::{Targeting, read_selector};
-use sluice_kube_ext::watch::Delta;
+use sluice_runtime::watch::Event;
 
 use super::state::State;
 
@@ -24,15 +24,15 @@ pub(super) struct Configuration {
 }
 
 /// A configuration was seen.
-pub(super) fn take(configurations: &mut Configurations, delta: Delta<AaqWire>) {
+pub(super) fn take(configurations: &mut Configurations, event: Event<AaqWire>) {
     let key = |aaq: &AaqWire| {
         let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, aaq.metadata.name.clone().unwrap_or_default())
     };
-    match delta {
-        Delta::ListBegin => configurations.clear(),
-        Delta::ListEnd => {}
-        Delta::Listed(aaq) | Delta::Applied(aaq) => {
+    match event {
+        Event::Init => configurations.clear(),
+        Event::InitDone => {}
+        Event::InitApply(aaq) | Event::Apply(aaq) => {
             let key = key(&aaq);
             let uid = Uid::parse(aaq.metadata.uid.as_deref().unwrap_or_default());
             let selector = aaq
@@ -41,7 +41,7 @@ pub(super) fn take(configurations: &mut Configurations, delta: Delta<AaqWire>) {
                 .map(|selector| read_selector("spec.namespaceSelector", selector).unwrap_or_else(unreadable));
             configurations.insert(key, Configuration { uid, selector });
         }
-        Delta::Deleted(aaq) => {
+        Event::Delete(aaq) => {
             configurations.remove(&key(&aaq));
         }
     }
@@ -101,7 +101,7 @@ mod tests {
         for (age, spec) in specs.iter().enumerate() {
             let metadata = json!({ "name": format!("aaq-{age}"), "creationTimestamp": format!("2026-01-01T00:00:0{age}Z") });
             let aaq = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
-            take(&mut configurations, Delta::Applied(aaq));
+            take(&mut configurations, Event::Apply(aaq));
         }
         let mut namespaces = Namespaces::new(targeting(&configurations, &[].into()));
         let labelled = |name: &str, key: &str| {

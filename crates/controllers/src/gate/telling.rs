@@ -164,7 +164,7 @@ impl State {
     /// The reason for holding the class is another one: its first pods hear it. The rest of a long queue hears it when it is
     /// its turn to hear anything.
     pub(super) fn class_has_news(&mut self, class: ClassId, now: Moment) {
-        let Some(class) = self.book.class(class) else { return };
+        let Some(class) = self.queue.class(class) else { return };
         for pod in class.pods().take(self.config.retold_pods) {
             self.telling.news(pod, now);
         }
@@ -324,7 +324,7 @@ impl State {
     }
 
     fn words_for_class(&self, class: ClassId) -> Option<(&'static str, String)> {
-        let reason = self.book.class(class)?.reason()?;
+        let reason = self.queue.class(class)?.reason()?;
         let quota = self.quotas.get(reason.quota)?;
         let compiled = quota.compiled.as_ref().ok()?;
         // It may have gone since the class was looked at, and its handle may be another pod's.

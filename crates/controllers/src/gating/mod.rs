@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use sluice_kube_ext::retry::{Backoff, process_seed};
 use sluice_operator::Gating;
+use sluice_runtime::retry::{Backoff, process_seed};
 use sluice_window::Servers;
 use tokio::sync::watch as signal;
 use tokio::time::sleep;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use kube::Client;
 use sluice_api::{GateProbe, GateProbeSpec, names};
-use sluice_kube_ext::raw::{Call, JSON, Reply, send};
+use sluice_runtime::raw::{Call, JSON, Reply, send};
 
 /// Nothing waits for these answers.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::{AAQ, names};
-use sluice_kube_ext::lease::WriteToken;
-use sluice_kube_ext::metrics::ApiWrites;
-use sluice_kube_ext::retry::{Failure, classify};
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::lease::WriteToken;
+use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ impl GatingWatch {
         cancel: CancellationToken,
     ) {
         let (aaqs, mut changed) = signal::channel(BTreeMap::new());
-        let follow = |delta: Delta<AAQ>| aaqs.send_modify(|aaqs| take(aaqs, delta));
+        let follow = |event: Event<AAQ>| aaqs.send_modify(|aaqs| take(aaqs, event));
         let api = Api::all(client.clone());
         let following =
             watch(api, WatchOptions::default(), follow, WatchHealth::new("aaqs (status)"), cancel.clone());
@@ -68,14 +68,14 @@ impl GatingWatch {
     }
 }
 
-fn take(aaqs: &mut BTreeMap<String, AAQ>, delta: Delta<AAQ>) {
-    match delta {
-        Delta::ListBegin => aaqs.clear(),
-        Delta::ListEnd => {}
-        Delta::Listed(aaq) | Delta::Applied(aaq) => {
+fn take(aaqs: &mut BTreeMap<String, AAQ>, event: Event<AAQ>) {
+    match event {
+        Event::Init => aaqs.clear(),
+        Event::InitDone => {}
+        Event::InitApply(aaq) | Event::Apply(aaq) => {
             aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
         }
-        Delta::Deleted(aaq) => _ = aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default()),
+        Event::Delete(aaq) => _ = aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default()),
     }
 }
 

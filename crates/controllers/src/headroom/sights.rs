@@ -10,7 +10,7 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota as Vmmrq, names};
-use sluice_kube_ext::watch::{Delta, Lenient, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, Lenient, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
@@ -64,12 +64,12 @@ impl Sources {
         api: Api<K>,
         health: &WatchHealth,
         cancel: &CancellationToken,
-        see: fn(&mut Sights, Delta<K>),
+        see: fn(&mut Sights, Event<K>),
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let sink = |delta| {
-            see(&mut self.sights.lock(), delta);
+        let sink = |event| {
+            see(&mut self.sights.lock(), event);
             self.changed();
         };
         watch(api, WatchOptions::default(), sink, health.clone(), cancel.clone()).await;
@@ -81,13 +81,13 @@ impl Sources {
         client: &Client,
         health: &WatchHealth,
         cancel: &CancellationToken,
-        see: fn(&mut Sights, Delta<K>),
+        see: fn(&mut Sights, Event<K>),
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let sink = |delta: Delta<Lenient<K>>| {
-            if let Some(delta) = readable(delta) {
-                see(&mut self.sights.lock(), delta);
+        let sink = |event: Event<Lenient<K>>| {
+            if let Some(event) = readable(event) {
+                see(&mut self.sights.lock(), event);
                 self.changed();
             }
         };
@@ -96,13 +96,13 @@ impl Sources {
     }
 }
 
-fn readable<K>(delta: Delta<Lenient<K>>) -> Option<Delta<K>> {
-    match delta {
-        Delta::ListBegin => Some(Delta::ListBegin),
-        Delta::ListEnd => Some(Delta::ListEnd),
-        Delta::Listed(object) => object.0.ok().map(Delta::Listed),
-        Delta::Applied(object) => object.0.ok().map(Delta::Applied),
-        Delta::Deleted(object) => object.0.ok().map(Delta::Deleted),
+fn readable<K>(event: Event<Lenient<K>>) -> Option<Event<K>> {
+    match event {
+        Event::Init => Some(Event::Init),
+        Event::InitDone => Some(Event::InitDone),
+        Event::InitApply(object) => object.0.ok().map(Event::InitApply),
+        Event::Apply(object) => object.0.ok().map(Event::Apply),
+        Event::Delete(object) => object.0.ok().map(Event::Delete),
     }
 }
 
@@ -133,13 +133,13 @@ impl<K> Default for Objects<K> {
 
 impl<K: Resource> Objects<K> {
     /// Takes note of a change. Returns the namespaces that it is about.
-    pub(super) fn see(&mut self, delta: Delta<K>) -> Vec<Arc<str>> {
-        match delta {
-            Delta::ListBegin => {
+    pub(super) fn see(&mut self, event: Event<K>) -> Vec<Arc<str>> {
+        match event {
+            Event::Init => {
                 self.listed = Some(BTreeSet::new());
                 Vec::new()
             }
-            Delta::Listed(object) | Delta::Applied(object) => {
+            Event::InitApply(object) | Event::Apply(object) => {
                 let place = place(&object);
                 if let Some(listed) = &mut self.listed {
                     listed.insert(place.clone());
@@ -148,12 +148,12 @@ impl<K: Resource> Objects<K> {
                 self.known.insert(place, Arc::new(object));
                 changed
             }
-            Delta::ListEnd => {
+            Event::InitDone => {
                 let Some(listed) = self.listed.take() else { return Vec::new() };
                 let gone = self.known.extract_if(.., |place, _| !listed.contains(place));
                 gone.map(|((namespace, _), _)| namespace).collect()
             }
-            Delta::Deleted(object) => {
+            Event::Delete(object) => {
                 let place = place(&object);
                 self.known.remove(&place);
                 vec![place.0]
@@ -191,8 +191,8 @@ struct LimitRanges {
 }
 
 impl LimitRanges {
-    fn see(&mut self, delta: Delta<PartialObjectMeta<LimitRange>>) -> Vec<Arc<str>> {
-        if let Delta::Listed(object) | Delta::Applied(object) = &delta
+    fn see(&mut self, event: Event<PartialObjectMeta<LimitRange>>) -> Vec<Arc<str>> {
+        if let Event::InitApply(object) | Event::Apply(object) = &event
             && self
                 .objects
                 .get(&place(object))
@@ -203,7 +203,7 @@ impl LimitRanges {
             }
             return Vec::new();
         }
-        let changed = self.objects.see(delta);
+        let changed = self.objects.see(event);
         for namespace in &changed {
             *self.changes.entry(Arc::clone(namespace)).or_default() += 1;
         }
@@ -212,16 +212,16 @@ impl LimitRanges {
 }
 
 impl Sights {
-    pub(super) fn see_limit_range(&mut self, delta: Delta<PartialObjectMeta<LimitRange>>) {
-        self.dirty.extend(self.limit_ranges.see(delta));
+    pub(super) fn see_limit_range(&mut self, event: Event<PartialObjectMeta<LimitRange>>) {
+        self.dirty.extend(self.limit_ranges.see(event));
     }
 
-    pub(super) fn see_vmmrq(&mut self, delta: Delta<Vmmrq>) {
-        self.dirty.extend(self.vmmrqs.see(delta));
+    pub(super) fn see_vmmrq(&mut self, event: Event<Vmmrq>) {
+        self.dirty.extend(self.vmmrqs.see(event));
     }
 
-    pub(super) fn see_policy(&mut self, delta: Delta<HeadroomPolicy>) {
-        self.all |= !self.policies.see(delta).is_empty();
+    pub(super) fn see_policy(&mut self, event: Event<HeadroomPolicy>) {
+        self.all |= !self.policies.see(event).is_empty();
     }
 
     /// Grows when a LimitRange of the namespace changes.
@@ -246,14 +246,14 @@ mod tests {
             }))
             .unwrap()
         };
-        sights.see_limit_range(Delta::Applied(range("1")));
+        sights.see_limit_range(Event::Apply(range("1")));
         assert_eq!(sights.limit_ranges("shop"), 1);
-        for delta in [Delta::ListBegin, Delta::Listed(range("1")), Delta::ListEnd] {
-            sights.see_limit_range(delta);
+        for event in [Event::Init, Event::InitApply(range("1")), Event::InitDone] {
+            sights.see_limit_range(event);
         }
         assert_eq!(sights.limit_ranges("shop"), 1);
-        for delta in [Delta::ListBegin, Delta::ListEnd] {
-            sights.see_limit_range(delta);
+        for event in [Event::Init, Event::InitDone] {
+            sights.see_limit_range(event);
         }
         assert_eq!(sights.limit_ranges("shop"), 2, "it is gone");
     }

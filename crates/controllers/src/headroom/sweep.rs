@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 use sluice_index::headroom::Key;
-use sluice_kube_ext::lease::{Leadership, WriteToken};
-use sluice_kube_ext::retry::Backoffs;
+use sluice_runtime::lease::{Leadership, WriteToken};
+use sluice_runtime::retry::Backoffs;
 use sluice_window::protocol::{Left, QuotaRef, sweep};
 use sluice_window::{Headroom, Written};
 use tokio::sync::watch as latest;
@@ -43,7 +43,7 @@ impl Sweep {
     /// Nothing was seen yet.
     #[must_use]
     pub fn new(headroom: Arc<Headroom>, metrics: SweepMetrics) -> Self {
-        let backoffs = Backoffs::new(RETRY, sluice_kube_ext::retry::process_seed());
+        let backoffs = Backoffs::new(RETRY, sluice_runtime::retry::process_seed());
         Self { headroom, metrics, seen: BTreeMap::new(), backoffs }
     }
 

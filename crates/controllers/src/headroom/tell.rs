@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_engine::Amount;
-use sluice_kube_ext::events::{Report, Severity};
+use sluice_runtime::events::{Report, Severity};
 
 use sluice_engine::headroom::{Raise, sentence};
 use sluice_window::{Ending, Outcome, Target};

@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 /// A VirtualMachineInstance.
-pub type MachineRecord = Record<Machine>;
+pub type VmiRecord = Record<Machine>;
 
 /// All VirtualMachineInstances.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub struct Machines {
 impl Machines {
     /// One by its name.
     #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<MachineRecord>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmiRecord>> {
         self.store.get(namespace, name)
     }
 }

@@ -25,13 +25,13 @@ mod vmmrqs;
 
 pub use kubevirts::KubeVirts;
 pub use labels::Labels;
-pub use machines::{Machine, MachineRecord, Machines};
+pub use machines::{Machine, Machines, VmiRecord};
 pub use migrations::{Migration, MigrationPriority, MigrationRecord, Migrations, Phase};
 pub use namespaces::{HeadroomNamespace, HeadroomNamespaces, NamespaceRecord};
-pub use native::{Native, NativeRecord, RawQuota};
+pub use native::{Native, RawQuota, ResourceQuotaRecord};
 pub use native_quotas::NativeQuotas;
 pub use policies::{Mode, Policies, Policy, PolicyRecord};
-pub use store::{Key, Record, Sighting, Watched};
+pub use store::{Change, Key, Record, Watched};
 pub use targets::{Target, TargetRecord, Targets};
 pub use texts::RawAmounts;
 pub use vmmrqs::{Vmmrq, VmmrqRecord, Vmmrqs};
@@ -88,7 +88,7 @@ impl HeadroomIndex {
     }
 }
 
-fn resolved(record: &NativeRecord, opted_out: bool) -> NativeQuota {
+fn resolved(record: &ResourceQuotaRecord, opted_out: bool) -> NativeQuota {
     let mut quota = record.native();
     quota.opted_out |= opted_out;
     quota

@@ -24,7 +24,7 @@ pub struct Native {
 }
 
 /// A ResourceQuota.
-pub type NativeRecord = Record<Native>;
+pub type ResourceQuotaRecord = Record<Native>;
 
 /// The three maps of a quota exactly as the API server sent them. An absent map is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Native {
     }
 }
 
-impl NativeRecord {
+impl ResourceQuotaRecord {
     /// Reads a quota, from a list of one's own for example.
     #[must_use]
     pub fn read(wire: &NativeQuotaWire) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::native::{Native, NativeRecord};
+use super::native::{Native, ResourceQuotaRecord};
 use super::store::{Indexed, Key, Store};
 use crate::wire::NativeQuotaWire;
 
@@ -22,18 +22,18 @@ pub struct NativeQuotas {
 impl NativeQuotas {
     /// One by its name.
     #[must_use]
-    pub fn record(&self, namespace: &str, name: &str) -> Option<&Arc<NativeRecord>> {
+    pub fn record(&self, namespace: &str, name: &str) -> Option<&Arc<ResourceQuotaRecord>> {
         self.store.get(namespace, name)
     }
 
     /// Those of a namespace, by name.
     #[must_use]
-    pub fn records_in(&self, namespace: &str) -> &[Arc<NativeRecord>] {
+    pub fn records_in(&self, namespace: &str) -> &[Arc<ResourceQuotaRecord>] {
         self.store.in_namespace(namespace)
     }
 
     /// All of them, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<NativeRecord>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ResourceQuotaRecord>> {
         self.store.iter()
     }
 
@@ -69,7 +69,7 @@ impl Indexed for NativeQuotas {
     fn body(wire: &NativeQuotaWire) -> Native {
         Native::of(wire)
     }
-    fn link(&mut self, record: &Arc<NativeRecord>) {
+    fn link(&mut self, record: &Arc<ResourceQuotaRecord>) {
         let quota = record.native();
         if quota.mark().is_some() || quota.is_raised() {
             self.raised.insert(record.key());
@@ -80,7 +80,7 @@ impl Indexed for NativeQuotas {
             self.lent.remove(&record.key());
         }
     }
-    fn unlink(&mut self, record: &Arc<NativeRecord>) {
+    fn unlink(&mut self, record: &Arc<ResourceQuotaRecord>) {
         self.raised.remove(&record.key());
     }
     fn forget(&mut self, key: &Key) {

@@ -66,7 +66,7 @@ impl<B> Deref for Record<B> {
 
 /// What a sighting changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub enum Change {
     /// Nothing that is kept, or it is older than what is known.
     Same,
     /// It was not known.
@@ -86,7 +86,7 @@ pub trait Watched {
     fn begin_list(&mut self);
 
     /// An object was seen, in a list or by an event.
-    fn upsert(&mut self, wire: &Self::Wire) -> Sighting;
+    fn upsert(&mut self, wire: &Self::Wire) -> Change;
 
     /// An object is gone. Returns whether it was known; one of the same name with another uid stays.
     fn remove(&mut self, wire: &Self::Wire) -> bool;
@@ -128,28 +128,28 @@ impl<T: Indexed> Watched for T {
         store.mark = store.mark.wrapping_add(1);
     }
 
-    fn upsert(&mut self, wire: &T::Wire) -> Sighting {
+    fn upsert(&mut self, wire: &T::Wire) -> Change {
         let meta = T::meta(wire);
         if !T::is_kept(meta) {
-            return Sighting::Same;
+            return Change::Same;
         }
         let version = Version::parse(meta.resource_version.as_deref());
         if self.store_mut().is_stale(meta, version) {
-            return Sighting::Same;
+            return Change::Same;
         }
         let (record, old) = self.store_mut().put(Record::new(meta, T::body(wire)));
         let Some(old) = old else {
             self.link(&record);
-            return Sighting::Added;
+            return Change::Added;
         };
         self.unlink(&old);
         self.link(&record);
         if old.uid != record.uid {
-            Sighting::Replaced
+            Change::Replaced
         } else if old.body != record.body || old.deleting != record.deleting {
-            Sighting::Changed
+            Change::Changed
         } else {
-            Sighting::Same
+            Change::Same
         }
     }
 

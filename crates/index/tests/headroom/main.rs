@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
 use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
 use sluice_index::headroom::{
-    HeadroomIndex, MachineRecord, MigrationPriority, NativeRecord, Phase, RawAmounts, Sighting, Watched,
+    Change, HeadroomIndex, MigrationPriority, Phase, RawAmounts, ResourceQuotaRecord, VmiRecord, Watched,
 };
 use sluice_index::wire::NativeQuotaWire;
 
 /// Feeds objects as a watch delivers them.
-fn see<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> Sighting {
+fn see<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> Change {
     kind.upsert(&serde_json::from_value(object).unwrap())
 }
 
@@ -187,7 +187,7 @@ fn grants_of_a_namespace_add_up() {
     let mut dying = grant("two", "28Mi");
     dying["metadata"]["resourceVersion"] = json!("2");
     dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(see(&mut index.vmmrqs, dying), Sighting::Changed);
+    assert_eq!(see(&mut index.vmmrqs, dying), Change::Changed);
     assert!(
         matches!(&index.budget("a").grants[..], [Grant::Amounts { additional, .. }] if additional["memory"].to_string() == "100Mi")
     );
@@ -218,7 +218,7 @@ fn texts_stay_as_the_server_sent_them() {
             "used": {"limits.cpu": "0.5", "requests.memory": 7},
         },
     });
-    let record = NativeRecord::read(&serde_json::from_value::<NativeQuotaWire>(object).unwrap());
+    let record = ResourceQuotaRecord::read(&serde_json::from_value::<NativeQuotaWire>(object).unwrap());
     let raw = record.raw();
     let text = |map: &RawAmounts, key: &str| map.get(key).cloned();
     assert_eq!(text(&raw.spec_hard, "limits.cpu").as_deref(), Some("2000m"));
@@ -251,7 +251,8 @@ fn a_record_is_small() {
     let amounts: serde_json::Map<String, Value> =
         keys.iter().map(|key| ((*key).to_owned(), json!("60Gi"))).collect();
     let object = |keys: Value| json!({"metadata": meta("a", "default-gn4d2", 7), "spec": {"hard": keys}, "status": {"hard": keys, "used": keys}});
-    let bytes = |keys: Value| NativeRecord::read(&serde_json::from_value(object(keys)).unwrap()).bytes();
+    let bytes =
+        |keys: Value| ResourceQuotaRecord::read(&serde_json::from_value(object(keys)).unwrap()).bytes();
     assert!(bytes(Value::Object(amounts)) <= 700);
     assert!(
         bytes(
@@ -264,7 +265,7 @@ fn a_record_is_small() {
 fn scopes_come_along() {
     let read = |spec: Value| {
         let object = json!({"metadata": meta("a", "rq", 1), "spec": spec, "status": {"hard": {"pods": "1"}}});
-        NativeRecord::read(&serde_json::from_value(object).unwrap()).native()
+        ResourceQuotaRecord::read(&serde_json::from_value(object).unwrap()).native()
     };
     let plain = ScopeFacts::default();
     let high = ScopeFacts { priority_class: Some("high".into()), ..ScopeFacts::default() };

@@ -37,7 +37,7 @@ fn waiting_migrations_are_served_by_priority_then_age() {
     assert_eq!(waiting(&index), ["a", "m", "d"]);
     assert_eq!(
         see(&mut index.migrations, migration("b", 1, new, json!("user-triggered"), "Pending", true)),
-        Sighting::Same
+        Change::Same
     );
     assert_eq!(waiting(&index), ["a", "m", "d"], "an older event does not bring it back");
     let found = index.migrations.by_uid(&Uid::parse("a/b")).unwrap();
@@ -74,23 +74,23 @@ fn targets_are_known_by_uid() {
     };
     let job = json!({"kubevirt.io/migrationJobUID": "m-1"});
     let (first, second) = (Uid::parse("p-1"), Uid::parse("p-2"));
-    assert_eq!(index.targets.upsert(&pod("p-1", job.clone())), Sighting::Added);
+    assert_eq!(index.targets.upsert(&pod("p-1", job.clone())), Change::Added);
     assert!(index.targets.seen(&first));
-    assert_eq!(index.targets.upsert(&pod("p-2", job.clone())), Sighting::Replaced);
+    assert_eq!(index.targets.upsert(&pod("p-2", job.clone())), Change::Replaced);
     assert!(!index.targets.seen(&first) && index.targets.seen(&second));
     assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).collect::<Vec<_>>(), [&second]);
     assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
     assert!(index.targets.remove(&pod("p-2", job)));
     assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
-    assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Sighting::Same, "no target");
+    assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Change::Same, "no target");
 }
 
 #[test]
 fn a_machine_runs_and_grows_by_what_kubevirt_says() {
-    let machine = |status: Value| -> MachineRecord {
+    let machine = |status: Value| -> VmiRecord {
         let mut index = HeadroomIndex::default();
         see(&mut index.machines, json!({"metadata": meta("a", "web", 1), "status": status}));
-        MachineRecord::clone(index.machines.get("a", "web").unwrap())
+        VmiRecord::clone(index.machines.get("a", "web").unwrap())
     };
     let running = machine(json!({"phase": "Running", "nodeName": "n"}));
     assert!(running.running && !running.growing);

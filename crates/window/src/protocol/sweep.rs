@@ -2,7 +2,7 @@
 
 use sluice_engine::headroom::{NativeQuota, Restore, restore};
 
-use super::opening::is_over;
+use super::session::is_over;
 
 /// A quota that is raised without a mark is left to kube-controller-manager for so long; milliseconds.
 const UNMARKED_MS: u64 = 1_000;

@@ -72,31 +72,31 @@ fn word(command: &Command) -> String {
 }
 
 /// Gives the answers one by one; returns what was asked for, the last one unanswered.
-fn play(opening: &mut Opening, answers: impl IntoIterator<Item = Answer>) -> Vec<String> {
+fn play(session: &mut WindowSession, answers: impl IntoIterator<Item = Answer>) -> Vec<String> {
     let mut asked = Vec::new();
     for answer in answers {
-        asked.push(word(&opening.command()));
-        opening.take(answer);
+        asked.push(word(&session.command()));
+        session.take(answer);
     }
-    asked.push(word(&opening.command()));
+    asked.push(word(&session.command()));
     asked
 }
 
-/// An opening that has raised the quotas, all of which are full.
-fn raised(quotas: &[NativeQuota]) -> Opening {
-    let mut opening = Opening::new(need(5), true);
-    play(&mut opening, [seen(quotas), seen(quotas)]);
-    play(&mut opening, quotas.iter().map(|_| Answer::Written));
-    opening
+/// An session that has raised the quotas, all of which are full.
+fn raised(quotas: &[NativeQuota]) -> WindowSession {
+    let mut session = WindowSession::new(need(5), true);
+    play(&mut session, [seen(quotas), seen(quotas)]);
+    play(&mut session, quotas.iter().map(|_| Answer::Written));
+    session
 }
 
 #[test]
 fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
     let full = [quota("a", [10, 10, 8])];
     let after = [marked("a", [10, 13, 8], OWN)];
-    let mut opening = Opening::new(need(5), true);
+    let mut session = WindowSession::new(need(5), true);
     let asked = play(
-        &mut opening,
+        &mut session,
         [
             seen(&full),
             seen(&full),
@@ -133,8 +133,8 @@ fn a_budget_for_one_is_left_to_the_target_that_comes_before() {
     for (additional, ahead, word) in
         [(5, 0, "Look Grants"), (5, 1, "LetIn"), (10, 1, "Look Grants"), (10, 2, "LetIn")]
     {
-        let mut opening = Opening::new(need(5), true).behind(ahead);
-        let asked = play(&mut opening, [Answer::Seen(sight(&full, granted(additional)))]);
+        let mut session = WindowSession::new(need(5), true).behind(ahead);
+        let asked = play(&mut session, [Answer::Seen(sight(&full, granted(additional)))]);
         assert_eq!(asked, ["Look Memory", word], "{additional} with {ahead} ahead");
     }
 }
@@ -142,8 +142,8 @@ fn a_budget_for_one_is_left_to_the_target_that_comes_before() {
 #[test]
 fn nothing_is_written_where_it_does_not_help() {
     let stop = |answers: Vec<Answer>, may_list: bool| {
-        let mut opening = Opening::new(need(5), may_list);
-        play(&mut opening, answers)
+        let mut session = WindowSession::new(need(5), may_list);
+        play(&mut session, answers)
     };
     let none = |quotas: &[NativeQuota]| Answer::Seen(sight(quotas, Budget::default()));
     let (full, tight, wide) =
@@ -173,30 +173,30 @@ fn nothing_is_written_where_it_does_not_help() {
 fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
     let full = [quota("a", [10, 10, 8])];
     let none = || Answer::Seen(sight(&full, Budget::default()));
-    let mut opening = Opening::new(need(5), true);
-    assert_eq!(play(&mut opening, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), none(), none(), Answer::LetIn]);
+    let mut session = WindowSession::new(need(5), true);
+    assert_eq!(play(&mut session, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), none(), none(), Answer::LetIn]);
     assert_eq!(asked[1..], ["Look Grants", "Look All", "LetIn", "Stop not_enough"]);
 }
 
 #[test]
 fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
     let tight = [quota("a", [20, 20, 12])];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&tight), seen(&tight)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&tight), seen(&tight)]);
     assert_eq!(asked[2], "Raise a to  +0", "a mark alone: nothing is ever below the spec");
     let both = [quota("a", [20, 20, 12]), quota("b", [10, 10, 8])];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&both), seen(&both), Answer::Written]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&both), seen(&both), Answer::Written]);
     assert_eq!(asked[2..], ["Raise a to  +1", "Raise b to 13 +0"]);
 }
 
 #[test]
 fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Written, Answer::Written]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Written, Answer::Written]);
     assert_eq!(asked[2..], ["Raise a to 13 +1", "Raise b to 13 +0", "Settle +0"]);
 }
 
@@ -204,9 +204,9 @@ fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
 fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_again() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [9, 9, 7])];
-    let mut opening = Opening::new(need(5), true);
+    let mut session = WindowSession::new(need(5), true);
     let asked = play(
-        &mut opening,
+        &mut session,
         [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now), Answer::Written],
     );
     assert_eq!(asked[3..], ["Raise b to 13 +0", "Look Quotas", "Raise b to 12 +0", "Settle +0"]);
@@ -216,14 +216,14 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
 fn without_the_mark_that_is_asked_for_nothing_is_settled() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now)]);
     assert_eq!(asked[4..], ["Look Quotas", "Restore a"]);
     // A lost answer: the primary may have its mark, so no other quota gets the same.
     let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
     let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&now)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&now)]);
     assert_eq!(asked[3..], ["Look Quotas", "Restore b"]);
 }
 
@@ -231,25 +231,25 @@ fn without_the_mark_that_is_asked_for_nothing_is_settled() {
 fn a_write_without_an_answer_is_looked_for() {
     let full = [quota("a", [10, 10, 8])];
     let arrived = [marked("a", [10, 13, 8], OWN)];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&arrived)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&arrived)]);
     assert_eq!(asked[3..], ["Look Quotas", "Settle +0"]);
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&full), seen(&full), Answer::Unanswered, seen(&full)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&full)]);
     assert_eq!(asked[3..], ["Look Quotas", "Raise a to 13 +0"]);
 }
 
 #[test]
 fn quotas_that_change_without_end_are_given_up() {
-    let mut opening = Opening::new(need(5), true);
+    let mut session = WindowSession::new(need(5), true);
     let full = |used| [quota("a", [10, 10, used])];
-    play(&mut opening, [seen(&full(8)), seen(&full(8))]);
+    play(&mut session, [seen(&full(8)), seen(&full(8))]);
     for round in 0.. {
-        match opening.command() {
-            Command::Look(_) => opening.take(seen(&full(8 + round % 2))),
-            Command::Raise { .. } => opening.take(Answer::Conflict),
-            Command::Restore(_) => opening.take(Answer::Conflict),
-            Command::LetIn => opening.take(Answer::LetIn),
+        match session.command() {
+            Command::Look(_) => session.take(seen(&full(8 + round % 2))),
+            Command::Raise { .. } => session.take(Answer::Conflict),
+            Command::Restore(_) => session.take(Answer::Conflict),
+            Command::LetIn => session.take(Answer::LetIn),
             Command::Stop(ending) => {
                 assert_eq!(ending, Ending::Overtaken);
                 break;
@@ -263,27 +263,27 @@ fn quotas_that_change_without_end_are_given_up() {
 #[test]
 fn another_opening_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&held), Answer::TimeUp, Answer::LetIn]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&held), Answer::TimeUp, Answer::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
     let full = [quota("a", [10, 10, 8])];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&held), Answer::Free, seen(&full)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&held), Answer::Free, seen(&full)]);
     assert_eq!(asked[1..], ["WaitForOther", "Look Quotas", "Raise a to 13 +0"]);
     let over = [marked("a", [10, 13, 8], NOW - 1)];
-    let mut opening = Opening::new(need(5), true);
-    let asked = play(&mut opening, [seen(&over), Answer::Written, seen(&full)]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&over), Answer::Written, seen(&full)]);
     assert_eq!(asked[1..], ["Clear a", "Look Quotas", "Raise a to 13 +0"]);
-    assert!(opening.raised().iter().any(|quota| &*quota.name == "a"));
+    assert!(session.raised().iter().any(|quota| &*quota.name == "a"));
 }
 
 #[test]
 fn a_refused_write_restores_what_was_raised_before() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
-    let mut opening = Opening::new(need(5), true);
+    let mut session = WindowSession::new(need(5), true);
     let refused = Answer::Refused("no".into());
     let asked = play(
-        &mut opening,
+        &mut session,
         [seen(&full), seen(&full), Answer::Written, refused, Answer::Written, Answer::LetIn],
     );
     assert_eq!(asked[4..], ["Restore a", "LetIn", "Stop forbidden"]);
@@ -291,8 +291,8 @@ fn a_refused_write_restores_what_was_raised_before() {
 
 #[test]
 fn what_is_not_known_everywhere_is_taken_back_before_the_target_goes_on() {
-    let mut opening = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut opening, [Answer::Unproven("no".into()), Answer::Written, Answer::LetIn]);
+    let mut session = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(&mut session, [Answer::Unproven("no".into()), Answer::Written, Answer::LetIn]);
     assert_eq!(asked, ["Settle +0", "Restore a", "LetIn", "Stop unproven"]);
 }
 
@@ -306,12 +306,12 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
         }],
     };
     let after = [marked("a", [10, 13, 8], OWN)];
-    let mut opening = raised(&[quota("a", [10, 10, 8])]);
-    assert_eq!(play(&mut opening, [Answer::Settled(sight(&after, pool(0)))])[1..], ["LetIn"]);
-    let mut opening = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut opening, [Answer::Settled(sight(&after, pool(1))), Answer::Written, Answer::LetIn]);
+    let mut session = raised(&[quota("a", [10, 10, 8])]);
+    assert_eq!(play(&mut session, [Answer::Settled(sight(&after, pool(0)))])[1..], ["LetIn"]);
+    let mut session = raised(&[quota("a", [10, 10, 8])]);
+    let asked = play(&mut session, [Answer::Settled(sight(&after, pool(1))), Answer::Written, Answer::LetIn]);
     assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
-    let Command::Stop(Ending::NotEnough(lacking)) = opening.command() else { panic!("it gave way") };
+    let Command::Stop(Ending::NotEnough(lacking)) = session.command() else { panic!("it gave way") };
     let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
     assert_eq!(said.collect::<Vec<_>>(), [(units(5), units(1), units(1))], "what it lacks without its raise");
 }
@@ -319,16 +319,16 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
 #[test]
 fn a_lock_is_renewed_once_while_other_webhooks_think() {
     let settled = || Answer::Settled(sight(&[marked("a", [10, 13, 8], OWN)], unlimited()));
-    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
-        &mut opening,
+        &mut session,
         [settled(), Answer::LetIn, Answer::Closing, Answer::Written, Answer::Closing, Answer::Written],
     );
     assert_eq!(asked[2..], ["Await", "Renew a", "Await", "Restore a", "Stop not_seen"]);
-    assert!(opening.is_own(OWN + RENEWAL_MS) && opening.is_own(OWN + 1) && !opening.is_own(OWN + 2));
-    let mut opening = raised(&[quota("a", [10, 10, 8])]);
+    assert!(session.is_own(OWN + RENEWAL_MS) && session.is_own(OWN + 1) && !session.is_own(OWN + 2));
+    let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
-        &mut opening,
+        &mut session,
         [settled(), Answer::LetIn, Answer::Closing, Answer::Conflict, Answer::Exists, Answer::Written],
     );
     assert_eq!(asked[3..], ["Renew a", "Await", "Restore a", "Stop entered"], "the conflict was the charge");
@@ -342,8 +342,8 @@ fn a_denied_target_and_a_thief_are_told_apart() {
         (vec![Answer::Charged, Answer::Written, Answer::NotSeen], "Stop taken"),
         (vec![Answer::NotSeen, Answer::Failed("no".into())], "Stop not_seen"),
     ] {
-        let mut opening = raised(&[quota("a", [10, 10, 8])]);
-        let asked = play(&mut opening, [settled(), Answer::LetIn].into_iter().chain(answers));
+        let mut session = raised(&[quota("a", [10, 10, 8])]);
+        let asked = play(&mut session, [settled(), Answer::LetIn].into_iter().chain(answers));
         assert_eq!(asked.last().map(String::as_str), Some(ending));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota};
-use sluice_window::protocol::{Answer, Command, Ending, Look, Opening, QuotaRef, RENEWAL_MS, Sight};
+use sluice_window::protocol::{Answer, Command, Ending, Look, QuotaRef, RENEWAL_MS, Sight, WindowSession};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
@@ -16,7 +16,7 @@ const LOCK_MS: i64 = 10_000;
 impl Rules {
     /// The webhook is asked about a target.
     pub fn open(&self, world: &mut World, target: usize) {
-        let id = world.openings;
+        let id = world.sessions;
         let tries = world.targets[target].tries;
         if let Some(earlier) = world.runs.iter_mut().rfind(|run| run.target == target) {
             if earlier.let_in_at.is_some() && earlier.attempts.1.is_none() {
@@ -25,11 +25,11 @@ impl Rules {
             // A later attempt tells that this one failed.
             earlier.denied = true;
         }
-        world.openings += 1;
+        world.sessions += 1;
         world.runs.push(Run {
             id,
             target,
-            machine: Opening::new(need(self.need), true),
+            machine: WindowSession::new(need(self.need), true),
             records: Vec::new(),
             fresh: None,
             granted: world.granted,
@@ -69,7 +69,7 @@ impl Rules {
         }
     }
 
-    /// Whether an earlier opening of this process holds the lane of the namespace.
+    /// Whether an earlier session of this process holds the lane of the namespace.
     pub fn is_queued(world: &World, index: usize) -> bool {
         let place = |run: &Run| (world.targets[run.target].process, world.targets[run.target].namespace);
         world.runs[..index].iter().any(|run| place(run) == place(&world.runs[index]))

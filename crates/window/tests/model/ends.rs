@@ -46,7 +46,7 @@ fn places(world: &World) -> Vec<(usize, usize)> {
 }
 
 impl Rules {
-    /// No opening goes on and kube-controller-manager is away: the sweep has only to wait.
+    /// No session goes on and kube-controller-manager is away: the sweep has only to wait.
     pub fn sweep_ends_well(&self, world: &World) -> bool {
         let clean = |quota: &Quota| quota.mark.is_none() && quota.hard <= quota.spec;
         let mut end = later(world);
@@ -94,7 +94,7 @@ impl Rules {
     /// What a later attempt depends on: all else is left out, so that many states are one.
     fn settle_down(&self, world: &mut World) {
         world.quotas.iter_mut().flatten().for_each(|quota| quota.version = 0);
-        (world.clock, world.openings, world.taken) = (0, 0, 0);
+        (world.clock, world.sessions, world.taken) = (0, 0, 0);
         world.budget = crate::world::Budget::default();
         world.thieves.clear();
         world.caches = vec![world.quotas.clone(); self.servers];

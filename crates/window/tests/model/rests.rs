@@ -8,7 +8,7 @@ use sluice_window::protocol::Rests;
 const HOUR_MS: u64 = 3_600_000;
 /// How long virt-controller waits at least before it tries again; milliseconds.
 const PAUSE_MS: u64 = 5;
-/// How long an opening looks for its target after the room was taken; milliseconds.
+/// How long an session looks for its target after the room was taken; milliseconds.
 const CONFIRM_MS: u64 = 2_000;
 
 /// What the watches show of one lock, whose migration is aborted if it got its target.
@@ -59,7 +59,7 @@ fn without_rests_a_tenant_locks_most_of_the_time() {
     assert!(locked_share(&[(500, false)], false) > 90);
 }
 
-/// Each opening makes room that a pod of the same size takes. How often that works in an hour.
+/// Each session makes room that a pod of the same size takes. How often that works in an hour.
 fn thefts(pause_ms: u64) -> u64 {
     let (mut rests, namespace) = (Rests::default(), Arc::from("tenant"));
     let (mut now, mut count) = (0, 0);

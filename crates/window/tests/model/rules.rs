@@ -27,7 +27,7 @@ pub enum Without {
     ExactFit,
     /// Only keys that were raised are put back.
     RaisedKeysOnly,
-    /// An opening ends only its own raise.
+    /// An session ends only its own raise.
     OwnMark,
     /// The sweep leaves marks alone that are not over.
     EndOfMark,
@@ -101,7 +101,7 @@ impl Rules {
             orphans: Vec::new(),
             granted,
             budget: self.budget,
-            openings: 0,
+            sessions: 0,
             taken: 0,
             wrong: None,
         }

@@ -133,16 +133,16 @@ fn a_process_is_held_up() {
     let budget = Budget { delays: 2, impatience: 1, ..Budget::default() };
     holds("delays", Rules { budget, thieves: vec![(0, 1), (0, 2)], slow_sibling: true, ..full() });
     let budget = Budget { delays: 2, ..Budget::default() };
-    holds("delays, two openings", Rules { budget, ..two_openings() });
+    holds("delays, two sessions", Rules { budget, ..two_openings() });
 }
 
 #[test]
 fn two_openings_of_a_namespace_take_turns() {
     let budget = Budget { crashes: 1, ..Budget::default() };
-    holds("two openings", Rules { budget, thieves: vec![(0, 1)], ..two_openings() });
-    holds("two openings, slow sibling", Rules { slow_sibling: true, ..two_openings() });
+    holds("two sessions", Rules { budget, thieves: vec![(0, 1)], ..two_openings() });
+    holds("two sessions, slow sibling", Rules { slow_sibling: true, ..two_openings() });
     let one_process = Rules { targets: vec![(0, 0), (0, 0)], thieves: vec![(0, 1)], ..two_openings() };
-    holds("two openings of a process", one_process);
+    holds("two sessions of a process", one_process);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
-use sluice_window::protocol::{Opening, QuotaRef};
+use sluice_window::protocol::{QuotaRef, WindowSession};
 
 /// Seconds of a step of the clock.
 pub const TICK: i64 = 7;
@@ -74,7 +74,7 @@ pub struct Target {
     pub stage: Stage,
     pub posted_at: u8,
     pub tries: u8,
-    /// Its opening has made room and let it in, and nothing has gone wrong since.
+    /// Its session has made room and let it in, and nothing has gone wrong since.
     pub promised: bool,
 }
 
@@ -106,16 +106,16 @@ pub struct RaiseWrite {
     pub version: u8,
     pub to: u8,
     pub mark: i64,
-    /// Something was granted when the opening began.
+    /// Something was granted when the session began.
     pub granted: bool,
 }
 
-/// One opening and the state of its I/O.
+/// One session and the state of its I/O.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     pub id: u8,
     pub target: usize,
-    pub machine: Opening,
+    pub machine: WindowSession,
     /// The quotas of the namespace as they were read or written last.
     pub records: Vec<Quota>,
     /// The quota that is to be restored, read anew after a conflict.
@@ -153,7 +153,7 @@ pub struct Budget {
     pub crashes: u8,
     /// Targets that the other webhook refuses.
     pub denials: u8,
-    /// Steps of the clock while an opening or the API server has something to do.
+    /// Steps of the clock while an session or the API server has something to do.
     pub delays: u8,
     /// Raises of which the answer is lost.
     pub losses: u8,
@@ -202,7 +202,7 @@ pub struct World {
     pub orphans: Vec<RaiseWrite>,
     pub granted: bool,
     pub budget: Budget,
-    pub openings: u8,
+    pub sessions: u8,
     /// What pods took above the specs that no promise was made to.
     pub taken: u8,
     pub wrong: Option<Wrong>,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use sluice_engine::{Amount, Book, Charge, Claim, Decision, Ledger, PodId, QuotaId, Resource, Uid, WaitKey};
+use sluice_engine::{
+    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource, Uid, WaitKey,
+};
 
 use crate::report::{median, quantile, round, say};
 
@@ -98,26 +100,26 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
         let amounts = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
         Charge::from_pairs(amounts.map(|(resource, amount)| (resource, Amount::from_nanos(amount))))
     };
-    let mut book = Book::default();
+    let mut queue = ReleaseQueue::default();
     let hard = [Resource::Cpu, Resource::Memory].map(|resource| (resource, Amount::from_nanos(2 * HALF)));
-    book.open(quota, Ledger::new(hard));
-    book.apply(Claim::Counted, &quotas, &of(HALF, HALF));
+    queue.open(quota, Ledger::new(hard));
+    queue.apply(Claim::Counted, &quotas, &of(HALF, HALF));
     for pod in 0..waiting {
         let much = HALF + 1 + i128::from(pod / 2);
         let charge = if pod % 2 == 0 { of(much, 1) } else { of(1, much) };
         let key = WaitKey { priority: Reverse(0), created: i64::from(pod), uid: Uid::Uuid(u128::from(pod)) };
-        book.wait(PodId(pod), key, 0, Arc::new(charge), Arc::clone(&quotas));
+        queue.wait(PodId(pod), key, 0, Arc::new(charge), Arc::clone(&quotas));
     }
-    while book.has_news() {
-        book.decide(NO_RESERVATION, usize::MAX);
+    while queue.has_news() {
+        queue.decide(NO_RESERVATION, usize::MAX);
     }
     let (mut slices, mut sweeps) = (Vec::new(), Vec::new());
     for _ in 0..if quick { 5 } else { 50 } {
-        book.wake(quota);
+        queue.wake(quota);
         let mut whole = 0.0;
-        while book.has_news() {
+        while queue.has_news() {
             let begin = Instant::now();
-            black_box(book.decide(NO_RESERVATION, LOOKS));
+            black_box(queue.decide(NO_RESERVATION, LOOKS));
             let took = begin.elapsed().as_secs_f64() * 1e9;
             slices.push(took);
             whole += took;
@@ -128,7 +130,7 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
 }
 
 struct Queue {
-    book: Book,
+    queue: ReleaseQueue,
     quotas: Arc<[QuotaId]>,
     charges: Vec<Arc<Charge>>,
     classes: u32,
@@ -142,9 +144,9 @@ struct Queue {
 impl Queue {
     fn new(waiting: u32, classes: u32) -> Self {
         let quota = QuotaId(1);
-        let mut book = Book::default();
+        let mut queue = ReleaseQueue::default();
         // One place, and plenty of everything else: the pod that is released fills the quota.
-        book.open(
+        queue.open(
             quota,
             Ledger::new([
                 (Resource::Pods, Amount::ONE),
@@ -155,13 +157,13 @@ impl Queue {
         let charges: Vec<Arc<Charge>> = (0..classes).map(|class| Arc::new(charge(class))).collect();
         let first = charges.first().cloned().unwrap_or_default();
         let quotas: Arc<[QuotaId]> = Arc::from([quota]);
-        book.apply(Claim::Assumed, &quotas, &first);
+        queue.apply(Claim::Assumed, &quotas, &first);
         let runs = (PodId(waiting), first);
-        let mut queue = Self { book, quotas, charges, classes, waiting, clock: 0, runs };
+        let mut queue = Self { queue, quotas, charges, classes, waiting, clock: 0, runs };
         for pod in 0..waiting {
             queue.join(PodId(pod));
         }
-        queue.book.decide(NO_RESERVATION, usize::MAX);
+        queue.queue.decide(NO_RESERVATION, usize::MAX);
         queue
     }
 
@@ -173,7 +175,7 @@ impl Queue {
         let charge = self.charges.get((pod.0 % self.classes) as usize).cloned().unwrap_or_default();
         let quotas = Arc::clone(&self.quotas);
         let begin = Instant::now();
-        self.book.wait(pod, key, 0, charge, quotas);
+        self.queue.wait(pod, key, 0, charge, quotas);
         let took = begin.elapsed();
         took.as_secs_f64() * 1e9
     }
@@ -183,8 +185,8 @@ impl Queue {
         for event in 0..events {
             let (ended, charge) = self.runs.clone();
             let begin = Instant::now();
-            self.book.revert(Claim::Assumed, &self.quotas, &charge);
-            let decisions = black_box(self.book.decide(NO_RESERVATION, usize::MAX));
+            self.queue.revert(Claim::Assumed, &self.quotas, &charge);
+            let decisions = black_box(self.queue.decide(NO_RESERVATION, usize::MAX));
             let took = begin.elapsed();
             let released = decisions.into_iter().find_map(|decision| match decision {
                 Decision::Release { pod, charge, .. } => Some((pod, charge)),
@@ -194,7 +196,7 @@ impl Queue {
             self.runs = released;
             let queued = self.join(ended);
             // The reasons of classes that have just come are not part of the next event.
-            self.book.decide(NO_RESERVATION, usize::MAX);
+            self.queue.decide(NO_RESERVATION, usize::MAX);
             if event >= events / 10 {
                 event_ns.push(took.as_secs_f64() * 1e9);
                 queue_ns.push(queued);

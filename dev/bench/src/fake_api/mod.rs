@@ -26,7 +26,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use sluice_kube_ext::tls::{CertStore, server_config};
+use sluice_runtime::tls::{CertStore, server_config};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};

@@ -5,7 +5,7 @@ use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, GateProbe, GateProbeSpec, names};
 use sluice_index::wire::{PodWire, QuotaWire};
-use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_runtime::client::{ClientOptions, connect};
 
 use super::{FakeApiServer, Size};
 use crate::cluster_json::QUOTA;

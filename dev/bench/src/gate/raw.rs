@@ -11,7 +11,7 @@ use kube::{Client, Resource as _};
 use serde_json::json;
 use sluice_api::names;
 use sluice_index::wire::PodWire;
-use sluice_kube_ext::client::with_deadline;
+use sluice_runtime::client::with_deadline;
 
 /// As in the controller.
 const DEADLINE: Duration = Duration::from_secs(5);

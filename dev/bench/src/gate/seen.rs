@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kube::Api;
 use sluice_index::wire::PodWire;
-use sluice_kube_ext::watch::{Delta, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use sluice_testbed::wait;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -25,8 +25,8 @@ impl Seen {
         let stop = CancellationToken::new();
         let health = WatchHealth::new("pods");
         let (noted, told) = (Arc::clone(&moments), Arc::clone(&changed));
-        let sink = move |delta: Delta<PodWire>| {
-            let (Delta::Listed(pod) | Delta::Applied(pod)) = delta else { return };
+        let sink = move |event: Event<PodWire>| {
+            let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return };
             if pod.spec.scheduling_gates.is_empty() {
                 let meta = &pod.metadata;
                 let name = meta.name.as_deref().unwrap_or_default();

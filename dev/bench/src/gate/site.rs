@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_e2e::{Controller, Installation, Setup, objects};
-use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 /// How long anything may take that is not measured.

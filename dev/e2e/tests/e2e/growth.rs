@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::objects::{from_json, is_held};
 use sluice_e2e::{Controller, Installation, Setup, Shared};
-use sluice_kube_ext::client::{ClientOptions, connect};
+use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, BedOptions, wait};
 use tokio::sync::OnceCell;
 

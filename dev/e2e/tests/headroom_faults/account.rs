@@ -24,7 +24,7 @@ const ADMISSION: &str = "system:apiserver";
 
 /// Everything of interest that was done in one namespace.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct QuotaEntry {
     namespace: String,
     /// Denials of probes by the admission policy, and by quota admission: when they were asked for, and the mark.
     proofs: [Vec<(Timestamp, i64)>; 2],
@@ -56,7 +56,7 @@ struct Write {
     used: Amounts,
 }
 
-impl Account {
+impl QuotaEntry {
     /// What was done up to now.
     pub async fn of(bed: &Bed, namespace: &str) -> Self {
         let mut account = Self { namespace: namespace.to_owned(), ..Self::default() };

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_e2e::tenant::{Tenant, used};
 use sluice_testbed::kubevirt::Vm;
 
-use crate::account::Account;
+use crate::account::QuotaEntry;
 use crate::scene::Scene;
 use crate::world;
 
@@ -13,7 +13,7 @@ const KEYS: [&str; 3] = ["requests.memory", "requests.cpu", "pods"];
 
 async fn holds_without_refusal(tenant: &Tenant<'_>, raises: usize) {
     tenant.until_clear().await;
-    let account = Account::of(tenant.bed, tenant.name()).await;
+    let account = QuotaEntry::of(tenant.bed, tenant.name()).await;
     account.holds(1);
     assert_eq!(tenant.rejected_attempts().await, 0, "{account:#?}");
     assert_eq!(account.raises_of("full"), raises, "{account:#?}");

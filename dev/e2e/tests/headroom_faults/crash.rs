@@ -11,7 +11,7 @@ use sluice_testbed::kubevirt::Migration;
 use sluice_testbed::proxy::Action;
 use sluice_testbed::{Component, ports, wait};
 
-use crate::account::Account;
+use crate::account::QuotaEntry;
 use crate::gate::{Forwarder, Gate};
 use crate::scene::Scene;
 use crate::steps::{Step, writes};
@@ -68,7 +68,7 @@ impl Killed {
         scene.reset().await;
         let migration = scene.vm.migrate().await.unwrap();
         scene.settled(&migration).await;
-        Account::of(bed, scene.tenant.name()).await.holds(0);
+        QuotaEntry::of(bed, scene.tenant.name()).await.holds(0);
     }
 }
 
@@ -152,7 +152,7 @@ async fn the_api_server_is_killed_at_each_write() {
         drop(gate);
         gate = Gate::start_at(&world, &identity, port, &args).await;
         scene.settled_when_woken(&migration).await;
-        Account::of(bed, name).await.holds(2);
+        QuotaEntry::of(bed, name).await.holds(2);
         scene.reset().await;
     }
 }

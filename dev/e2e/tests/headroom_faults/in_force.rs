@@ -15,7 +15,7 @@ use sluice_engine::headroom::MARK;
 use sluice_operator::{InstallOptions, admission_policies};
 use sluice_testbed::{Component, wait};
 
-use crate::account::Account;
+use crate::account::QuotaEntry;
 use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::world::{self, Turn, account, at_second, both, quotas_as};
@@ -69,7 +69,7 @@ async fn a_raise_without_policies_lets_no_target_in_and_one_goes_when_they_are_b
     scene.tenant.until_clear().await;
     put_back_policies(&world).await;
     scene.settled_when_woken(&migration).await;
-    Account::of(bed, scene.tenant.name()).await.holds(2);
+    QuotaEntry::of(bed, scene.tenant.name()).await.holds(2);
 }
 
 /// A namespace with a pod and the quota `rq` of 4 pods, and how to mark it.

@@ -14,7 +14,7 @@ use sluice_e2e::tenant::{SOON, Tenant, hard, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, Vm};
 use sluice_testbed::{Bed, wait};
 
-use crate::account::Account;
+use crate::account::QuotaEntry;
 use crate::gate::OWN_WEBHOOK;
 
 /// The quotas of every scene.
@@ -56,15 +56,15 @@ impl Scene {
     }
 
     /// Starts a migration and sees it through.
-    pub async fn migrate_through(&self) -> Account {
+    pub async fn migrate_through(&self) -> QuotaEntry {
         let migration = self.vm.migrate().await.unwrap();
         self.through(&migration).await
     }
 
     /// The migration succeeds, everything is put back, and nothing happened that must not.
-    pub async fn through(&self, migration: &Migration) -> Account {
+    pub async fn through(&self, migration: &Migration) -> QuotaEntry {
         self.settled(migration).await;
-        let account = Account::of(self.tenant.bed, self.tenant.name()).await;
+        let account = QuotaEntry::of(self.tenant.bed, self.tenant.name()).await;
         account.holds(1);
         account
     }

@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use sluice_api::names;
 use sluice_testbed::{Component, wait};
 
-use crate::account::Account;
+use crate::account::QuotaEntry;
 use crate::gate::Gate;
 use crate::scene::Scene;
 use crate::world::{self, World, account, at_second, both};
@@ -39,7 +39,7 @@ async fn a_mark_is_proven_at_both_api_servers() {
         scene.settled(&migration).await;
         scene.reset().await;
     }
-    let account = Account::of(world.bed, scene.tenant.name()).await;
+    let account = QuotaEntry::of(world.bed, scene.tenant.name()).await;
     account.holds(2);
     assert_eq!(account.raises(), 6, "{account:#?}");
     assert_eq!(scene.tenant.rejected_attempts().await, 0);
@@ -60,7 +60,7 @@ async fn an_api_server_whose_watch_lags_lets_nothing_in() {
     waited.unwrap();
     assert!(target.unwrap().is_none(), "nothing is let in that is not proven");
     scene.settled(&migration).await;
-    Account::of(world.bed, scene.tenant.name()).await.holds(2);
+    QuotaEntry::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
 /// The first API server stands still; KubeVirt's controller and the webhook speak with the second.
@@ -83,7 +83,7 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     let migrations = scene.vm.migrations().await.unwrap();
     let migration = migrations.into_iter().find(|migration| migration.name() == created).unwrap();
     scene.settled(&migration).await;
-    Account::of(world.bed, scene.tenant.name()).await.holds(2);
+    QuotaEntry::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
 async fn create_migration(client: &kube::Client, namespace: &str) -> String {

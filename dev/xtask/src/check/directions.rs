@@ -8,12 +8,12 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
     // Knows Kubernetes and no quota.
-    ("sluice-kube-ext", &[]),
+    ("sluice-runtime", &[]),
     ("sluice-index", &["sluice-api", "sluice-engine"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
-    ("sluice-window", &["sluice-api", "sluice-engine", "sluice-index", "sluice-kube-ext"]),
-    ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-kube-ext"]),
-    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-window", "sluice-index", "sluice-kube-ext"]),
+    ("sluice-window", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
+    ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-runtime"]),
+    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-window", "sluice-index", "sluice-runtime"]),
     (
         "sluice-controllers",
         &[
@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-engine",
             "sluice-window",
             "sluice-index",
-            "sluice-kube-ext",
+            "sluice-runtime",
             "sluice-operator",
         ],
     ),
@@ -33,7 +33,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-engine",
             "sluice-window",
             "sluice-index",
-            "sluice-kube-ext",
+            "sluice-runtime",
             "sluice-operator",
             "sluice-webhook",
         ],
@@ -88,7 +88,7 @@ mod tests {
         for (name, uses, path) in [
             ("sluice-engine", "sluice-api", true),
             ("sluice-engine", "tokio", false),
-            ("sluice-kube-ext", "sluice-engine", true),
+            ("sluice-runtime", "sluice-engine", true),
             ("sluice-webhook", "sluice-controllers", true),
             ("sluice", "sluice-testbed", true),
             ("sluice-new", "serde", false),

@@ -36,7 +36,7 @@ fn charged_twice(state: &mut State) {
     let id = state.pods.iter().find(|(_, record)| &*record.name == "a").unwrap().0;
     let Stage::Counted { charge, quotas } = state.stage(id) else { unreachable!() };
     let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
-    state.book.apply(Claim::Counted, &quotas, &charge);
+    state.queue.apply(Claim::Counted, &quotas, &charge);
 }
 
 fn not_charged(state: &mut State) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_kube_ext::watch::Delta;
+use sluice_runtime::watch::Event;
 
 use super::stories::{Story, at};
 use crate::gate::targeting::{Configurations, take, targeting, tell_released};
@@ -122,7 +122,7 @@ fn pods_that_go_because_their_namespace_is_not_targeted_any_more_are_told_on_the
         serde_json::json!({"name": "aaq", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"});
     let selector = serde_json::json!({"matchLabels": {"team": "none"}});
     let aaq = serde_json::json!({"metadata": metadata, "spec": {"namespaceSelector": selector}});
-    take(&mut known, Delta::Applied(super::server::wire(aaq)));
+    take(&mut known, Event::Apply(super::server::wire(aaq)));
     let released = story.state.retarget(targeting(&known, &super::own_namespace()), at(71_000));
     tell_released(&mut story.state, &known, released);
     story.run(at(71_000));

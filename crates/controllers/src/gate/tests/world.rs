@@ -56,7 +56,7 @@ impl Replica {
         }
         let quotas: Vec<_> = self.state.index().2.iter().map(|(id, _)| id).collect();
         for quota in quotas {
-            let in_flight = self.state.book().ledger(quota).is_some_and(|ledger| {
+            let in_flight = self.state.queue().ledger(quota).is_some_and(|ledger| {
                 ledger.lines().iter().any(|line| line.claimed(Claim::InFlight) != Amount::ZERO)
             });
             // No room is ever kept on account of a leader that there is not.

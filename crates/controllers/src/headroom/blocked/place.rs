@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{MARK, NUDGE_KEY, Need};
-use sluice_kube_ext::retry::Backoff;
+use sluice_runtime::retry::Backoff;
 
 use super::words::{NamespaceFacts, QuotaName, Summary};
 

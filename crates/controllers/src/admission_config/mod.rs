@@ -1,0 +1,102 @@
+//! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
+//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies, those
+//! that gate with the same namespaces, and their bindings. What is deleted or edited is put back, as long
+//! as the namespace of the installation exists.
+//!
+//! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
+//! server refuses what it would have to review (fail closed). Entries that are not ours are left alone.
+
+mod apply;
+mod compare;
+mod observe;
+mod pace;
+mod plan;
+mod policies;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use kube::Client;
+use sluice_operator::{InstallOptions, admission_policies};
+use sluice_runtime::retry::{Backoff, process_seed};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::certificates::LoopError;
+use observe::{Sources, World};
+use pace::Pace;
+
+/// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
+/// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
+const FOLLOWED: Duration = Duration::from_secs(2);
+
+/// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
+/// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
+///
+/// # Errors
+/// When something has to be written and `may_write` says no.
+pub async fn run(
+    client: Client,
+    options: InstallOptions,
+    may_write: impl Fn() -> bool,
+    shutdown: CancellationToken,
+) -> Result<(), LoopError> {
+    let (seen, world) = watch::channel(World::default());
+    let sources = Sources::new(client.clone(), &options.namespace, seen);
+    let policies = admission_policies(&options);
+    tokio::select! {
+        result = keep(&client, world, &options, may_write) => result,
+        () = sources.follow(&policies, shutdown) => Ok(()),
+    }
+}
+
+async fn keep(
+    client: &Client,
+    mut seen: watch::Receiver<World>,
+    options: &InstallOptions,
+    may_write: impl Fn() -> bool,
+) -> Result<(), LoopError> {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+    let mut pace = Pace::default();
+    loop {
+        let world = seen.borrow_and_update().clone();
+        let (mut failed, mut selected, mut again) = (false, false, None);
+        for step in plan::plan(&world, options) {
+            // Another controller may insist on something different as quickly as we do.
+            if let Some(due) = pace.held(step.kind(), Instant::now()) {
+                again = again.into_iter().chain([due]).min();
+                continue;
+            }
+            selected |= step.selects_for_gates();
+            if !may_write() {
+                return Err(LoopError::NotLeading { what: "webhook configurations" });
+            }
+            pace.wrote(step.kind(), Instant::now());
+            failed |= !apply::apply(client, &options.namespace, step).await;
+        }
+        if selected {
+            tokio::time::sleep(FOLLOWED).await;
+        }
+        if failed {
+            let retry = Instant::now() + backoff.failed();
+            again = again.into_iter().chain([retry]).min();
+        } else {
+            backoff.reset();
+        }
+        let timer = async {
+            match again {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let gone = tokio::select! {
+            changed = seen.changed() => changed.is_err(),
+            () = timer => false,
+        };
+        if gone {
+            return Ok(());
+        }
+    }
+}

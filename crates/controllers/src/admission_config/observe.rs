@@ -1,0 +1,263 @@
+//! What the plan looks at: our admission objects, the `AAQ`, the authority, our own namespace.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use futures::future::join_all;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sluice_api::names;
+use sluice_index::wire::AaqWire;
+use sluice_operator::AdmissionPolicy;
+use sluice_operator::certificates::is_path;
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::certificates::observe::{Seen, follow_one};
+use crate::certificates::plan::ca_pair;
+
+/// Which of our admission objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// The MutatingWebhookConfiguration.
+    Mutating,
+    /// The ValidatingWebhookConfiguration.
+    Validating,
+    /// An admission policy.
+    Policy {
+        /// Also of its binding.
+        name: &'static str,
+        /// Else it validates.
+        mutates: bool,
+    },
+    /// The binding of a policy.
+    Binding {
+        /// Also of its policy.
+        name: &'static str,
+        /// Else it validates.
+        mutates: bool,
+    },
+}
+
+impl Kind {
+    /// Of a policy.
+    pub(super) const fn policy(of: &AdmissionPolicy) -> Self {
+        Self::Policy { name: of.name, mutates: of.mutates }
+    }
+
+    /// Of its binding.
+    pub(super) const fn binding(of: &AdmissionPolicy) -> Self {
+        Self::Binding { name: of.name, mutates: of.mutates }
+    }
+}
+
+/// An object as it is. What is watched for is known once it was looked for: `Some(None)` says that there is none.
+pub(super) type Looked<T> = Option<Option<T>>;
+
+/// A webhook configuration as far as the plan reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Configuration {
+    pub(super) resource_version: String,
+    /// Names and entries in the object's order.
+    pub(super) webhooks: Vec<(String, Value)>,
+}
+
+/// A policy or its binding as far as the plan reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fixed {
+    pub(super) resource_version: String,
+    pub(super) spec: Value,
+}
+
+/// Everything that the plan depends on; `None` means not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct World {
+    pub(super) mutating: Looked<Configuration>,
+    pub(super) validating: Looked<Configuration>,
+    /// Policies and bindings that were looked for.
+    pub(super) fixed: BTreeMap<Kind, Option<Fixed>>,
+    /// PEM.
+    pub(super) bundle: Option<Vec<u8>>,
+    /// Known with the bundle. `None` then: the webhook's paths have no segment of their own.
+    pub(super) path: Option<String>,
+    /// The inner `None`: no `AAQ` says anything, the default holds.
+    pub(super) selector: Option<Option<LabelSelector>>,
+    /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
+    pub(super) installed: bool,
+}
+
+/// The watches that fill a [`World`].
+pub(super) struct Sources {
+    client: Client,
+    namespace: String,
+    seen: watch::Sender<World>,
+}
+
+impl Sources {
+    pub(super) fn new(client: Client, namespace: &str, seen: watch::Sender<World>) -> Self {
+        Self { client, namespace: namespace.to_owned(), seen }
+    }
+
+    /// Follows all of it, with these policies, until `cancel`.
+    pub(super) async fn follow(self, policies: &[AdmissionPolicy], cancel: CancellationToken) {
+        let client = || self.client.clone();
+        let secrets: Api<Secret> = Api::namespaced(client(), &self.namespace);
+        tokio::join!(
+            self.follow_into(Api::all(client()), names::MUTATING_CONFIG, &cancel, |world, object| {
+                world.mutating = Some(object.map(mutating));
+            }),
+            self.follow_into(Api::all(client()), names::VALIDATING_CONFIG, &cancel, |world, object| {
+                world.validating = Some(object.map(validating));
+            }),
+            join_all(policies.iter().map(|policy| self.follow_policy(policy, &cancel))),
+            self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
+                // An authority that is missing is about to be made; until then the old ones stay trusted.
+                world.bundle = secret.and_then(bundle);
+                world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
+            }),
+            self.follow_into(
+                Api::all(client()),
+                &self.namespace,
+                &cancel,
+                |world, object: Option<&Namespace>| {
+                    world.installed =
+                        object.is_some_and(|object| object.metadata.deletion_timestamp.is_none());
+                }
+            ),
+            self.follow_aaqs(cancel.clone()),
+        );
+    }
+
+    async fn follow_policy(&self, of: &AdmissionPolicy, cancel: &CancellationToken) {
+        let (policy, binding) = (Kind::policy(of), Kind::binding(of));
+        if of.mutates {
+            tokio::join!(
+                self.follow_fixed(policy, cancel, |object: &MutatingAdmissionPolicy| json(&object.spec)),
+                self.follow_fixed(binding, cancel, |object: &MutatingAdmissionPolicyBinding| {
+                    json(&object.spec)
+                }),
+            );
+        } else {
+            tokio::join!(
+                self.follow_fixed(policy, cancel, |object: &ValidatingAdmissionPolicy| json(&object.spec)),
+                self.follow_fixed(binding, cancel, |object: &ValidatingAdmissionPolicyBinding| {
+                    json(&object.spec)
+                }),
+            );
+        }
+    }
+
+    async fn follow_fixed<K>(&self, kind: Kind, cancel: &CancellationToken, spec: impl Fn(&K) -> Value)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        self.follow_into(Api::all(self.client.clone()), kind.name(), cancel, |world, object: Option<&K>| {
+            let found =
+                object.map(|object| Fixed { resource_version: version(object.meta()), spec: spec(object) });
+            world.fixed.insert(kind, found);
+        })
+        .await;
+    }
+
+    async fn follow_into<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        cancel: &CancellationToken,
+        store: impl Fn(&mut World, Option<&K>),
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let (found, mut changes) = watch::channel(Seen::Unknown);
+        let pass_on = async {
+            while changes.changed().await.is_ok() {
+                let seen = changes.borrow_and_update();
+                let object = match &*seen {
+                    Seen::Present(object) => Some(object),
+                    Seen::Absent => None,
+                    Seen::Unknown => continue,
+                };
+                self.change(|world| store(world, object));
+            }
+        };
+        tokio::join!(follow_one(api, name, found, cancel.clone()), pass_on);
+    }
+
+    async fn follow_aaqs(&self, cancel: CancellationToken) {
+        let mut aaqs: BTreeMap<String, AaqWire> = BTreeMap::new();
+        let mut listing = false;
+        let sink = |event: Event<AaqWire>| {
+            match event {
+                Event::Init => {
+                    listing = true;
+                    aaqs.clear();
+                }
+                Event::InitDone => listing = false,
+                Event::InitApply(aaq) | Event::Apply(aaq) => {
+                    aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
+                }
+                Event::Delete(aaq) => {
+                    aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default());
+                }
+            }
+            if !listing {
+                let selector = chosen(aaqs.values());
+                self.change(|world| world.selector = Some(selector));
+            }
+        };
+        let api: Api<AaqWire> = Api::all(self.client.clone());
+        watch_kind(api, WatchOptions::default(), sink, WatchHealth::new("AAQ"), cancel).await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut World)) {
+        self.seen.send_if_modified(|world| {
+            let before = world.clone();
+            change(world);
+            *world != before
+        });
+    }
+}
+
+/// What the `AAQ` says. Should there be several, the oldest is the one that was allowed.
+pub(super) fn chosen<'a>(aaqs: impl Iterator<Item = &'a AaqWire>) -> Option<LabelSelector> {
+    let age = |aaq: &&AaqWire| {
+        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, aaq.metadata.name.clone())
+    };
+    aaqs.min_by_key(age).and_then(|aaq| aaq.spec.namespace_selector.clone())
+}
+
+fn bundle(secret: &Secret) -> Option<Vec<u8>> {
+    let bundle = secret.data.as_ref()?.get(names::CA_BUNDLE)?;
+    (!bundle.0.is_empty()).then(|| bundle.0.clone())
+}
+
+fn version(metadata: &ObjectMeta) -> String {
+    metadata.resource_version.clone().unwrap_or_default()
+}
+
+/// Plain data with string keys always has a JSON form.
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+fn mutating(object: &MutatingWebhookConfiguration) -> Configuration {
+    let webhooks = object.webhooks.iter().flatten();
+    let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
+    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+}
+
+fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
+    let webhooks = object.webhooks.iter().flatten();
+    let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
+    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+}

@@ -1,0 +1,194 @@
+//! All ledgers and all waiting pods; [`ReleaseQueue::decide`] says which of them to release.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::charge::{Amount, Charge};
+use crate::ledger::Ledger;
+use crate::quota_entry::{QuotaEntry, Rest};
+use crate::resource::Resource;
+use crate::sweep::Sweep;
+use crate::wait_order::{ClassId, EquivalenceClass, PodId, QuotaId, WaitKey};
+
+/// What a decision says about a pod or a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The pod fits; its charge is now [`Claim::Assumed`](crate::ledger::Claim) in each of its quotas and it waits no more.
+    Release {
+        /// The pod.
+        pod: PodId,
+        /// What it takes.
+        charge: Arc<Charge>,
+        /// From which quotas.
+        quotas: Arc<[QuotaId]>,
+    },
+    /// The class was looked at and does not fit, for another reason than the last time.
+    Held(ClassId),
+}
+
+/// The ledgers of all quotas and the queue of waiting pods.
+///
+/// One value holds everything that a release depends on, so that two namespaces that share a quota cannot
+/// both be given its last room.
+#[derive(Debug, Default)]
+pub struct ReleaseQueue {
+    pub(crate) entries: HashMap<QuotaId, QuotaEntry>,
+    pub(crate) classes: HashMap<ClassId, EquivalenceClass>,
+    pub(crate) class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
+    pub(crate) next_class: u32,
+    /// Quotas that may have got room, and how far their waiting pods have been looked at since.
+    pub(crate) sweeps: HashMap<QuotaId, Sweep>,
+    /// The order in which these quotas are looked at next.
+    pub(crate) turns: VecDeque<QuotaId>,
+    /// Classes that have a pod that was not looked at yet.
+    pub(crate) fresh: BTreeSet<ClassId>,
+    /// Classes of quotas that rested, to be looked at; perhaps gone by now.
+    pub(crate) rested: Vec<ClassId>,
+    /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
+    pub(crate) reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
+}
+
+impl ReleaseQueue {
+    /// Opens the entry of a quota, with an empty ledger.
+    pub fn open(&mut self, quota: QuotaId, ledger: Ledger) {
+        self.entries.insert(quota, QuotaEntry::new(ledger));
+        self.wake(quota);
+    }
+
+    /// Closes an entry. What is claimed of it is forgotten; pods that wait for it have to leave before.
+    pub fn close(&mut self, quota: QuotaId) {
+        self.end_reservation(quota);
+        self.entries.remove(&quota);
+        self.reviews.retain(|(other, _)| *other != quota);
+        if self.sweeps.remove(&quota).is_some() {
+            self.turns.retain(|other| *other != quota);
+        }
+    }
+
+    /// No pod that takes from this quota is released until [`Self::resume`].
+    pub fn pause(&mut self, quota: QuotaId) {
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.rest.paused = true;
+        }
+        self.room_shrank(quota);
+    }
+
+    /// Ends [`Self::pause`]: the pods that wait are looked at.
+    pub fn resume(&mut self, quota: QuotaId) {
+        self.end_rest(quota, |rest| rest.paused = false);
+    }
+
+    /// Whether no pod of the quota is released now: it is paused, or its limits have changed and not all its classes are
+    /// reviewed.
+    #[must_use]
+    pub fn rests(&self, quota: QuotaId) -> bool {
+        self.entries.get(&quota).is_some_and(|entry| !entry.rest.is_over())
+    }
+
+    pub(crate) fn end_rest(&mut self, quota: QuotaId, end: impl FnOnce(&mut Rest)) {
+        let Some(rest) = self.entries.get_mut(&quota).map(|entry| &mut entry.rest) else { return };
+        end(rest);
+        if rest.is_over() {
+            self.rested.append(&mut rest.later);
+            self.wake(quota);
+        }
+    }
+
+    /// The ledger of a quota.
+    #[must_use]
+    pub fn ledger(&self, quota: QuotaId) -> Option<&Ledger> {
+        self.entries.get(&quota).map(|entry| &entry.ledger)
+    }
+
+    /// How many pods wait for this quota.
+    #[must_use]
+    pub fn held(&self, quota: QuotaId) -> usize {
+        self.entries.get(&quota).map_or(0, |entry| entry.held)
+    }
+
+    /// A class of waiting pods.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> Option<&EquivalenceClass> {
+        self.classes.get(&class)
+    }
+
+    /// Takes over other limits; false if the ledger has to be made anew (see [`Ledger::replace_hard`]).
+    #[must_use]
+    pub fn replace_hard(
+        &mut self,
+        quota: QuotaId,
+        hard: impl IntoIterator<Item = (Resource, Amount)>,
+    ) -> bool {
+        let kept = self.entries.get_mut(&quota).is_some_and(|entry| entry.ledger.replace_hard(hard));
+        if kept {
+            self.begin_review(quota);
+        }
+        kept
+    }
+
+    /// A pod begins to wait, or goes on with it: it is seen waiting since `since_ms`, on any clock that
+    /// [`ReleaseQueue::decide`] is given too. `quotas` must be sorted and not empty, and each must be open.
+    pub fn wait(
+        &mut self,
+        pod: PodId,
+        key: WaitKey,
+        since_ms: u64,
+        charge: Arc<Charge>,
+        quotas: Arc<[QuotaId]>,
+    ) -> ClassId {
+        let id = self.class_of(charge, quotas);
+        let Some(class) = self.classes.get_mut(&id) else {
+            return id;
+        };
+        let old = class.front();
+        class.add(key, pod, since_ms);
+        let quotas = Arc::clone(&class.quotas);
+        let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| {
+            // A sweep may have passed this place already; or room may have to be kept for this pod.
+            new.head < old.head || new.eldest < old.eldest
+        });
+        if is_first || class.reason.is_none() {
+            self.fresh.insert(id);
+        }
+        for quota in quotas.iter() {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.held += 1;
+            }
+        }
+        self.move_front(id, old.as_ref());
+        id
+    }
+
+    /// A pod waits no more (deleted, changed, or no longer to be held). Returns whether it did wait.
+    pub fn leave(&mut self, id: ClassId, key: &WaitKey) -> bool {
+        let Some(class) = self.classes.get(&id) else {
+            return false;
+        };
+        let is_eldest = class.eldest().is_some_and(|(_, eldest)| eldest == *key);
+        let quotas = Arc::clone(&class.quotas);
+        if self.take(id, key).is_none() {
+            return false;
+        }
+        for quota in quotas.iter().filter(|_| is_eldest) {
+            if self.is_reserving(*quota, id) {
+                self.end_reservation(*quota);
+                self.wake(*quota);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn take(&mut self, id: ClassId, key: &WaitKey) -> Option<PodId> {
+        let class = self.classes.get_mut(&id)?;
+        let old = class.front();
+        let pod = class.take(key)?;
+        let quotas = Arc::clone(&class.quotas);
+        for quota in quotas.iter() {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.held = entry.held.saturating_sub(1);
+            }
+        }
+        self.move_front(id, old.as_ref());
+        Some(pod)
+    }
+}

@@ -1,0 +1,149 @@
+//! The order in which pods wait, and the classes they wait in.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::charge::Charge;
+use crate::ledger::Excess;
+use crate::uid::Uid;
+
+/// A pod, by a handle of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodId(pub u32);
+
+/// A quota, by a handle of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuotaId(pub u32);
+
+/// A class of waiting pods, see [`EquivalenceClass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassId(pub(crate) u32);
+
+/// A pod's place in the order: priority, then creation time, then uid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WaitKey {
+    /// Higher `spec.priority` comes first.
+    pub priority: Reverse<i32>,
+    /// `metadata.creationTimestamp` in seconds since the epoch.
+    pub created: i64,
+    /// Settles ties, so that the same input always gives the same order.
+    pub uid: Uid,
+}
+
+/// How long a pod has waited, longest first: since when it is seen waiting (milliseconds of the caller's clock), then
+/// its place in the order.
+pub(crate) type Age = (u64, WaitKey);
+
+/// Why pods of a class are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The first quota, in the order of ids, that has no room.
+    pub quota: QuotaId,
+    /// What it has too little of.
+    pub excess: Vec<Excess>,
+    /// There would be room, but it is kept for a pod that has waited longer.
+    pub behind: Option<PodId>,
+}
+
+impl Reason {
+    /// Whether a person would be told the same: the amounts in use change all the time and do not matter.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.quota == other.quota
+            && self.behind.is_some() == other.behind.is_some()
+            && self.excess.len() == other.excess.len()
+            && self.excess.iter().zip(&other.excess).all(|(a, b)| a.resource == b.resource)
+    }
+}
+
+/// Waiting pods that take the same from the same quotas.
+///
+/// They fit or do not fit together, so a decision looks at the first of them only: its cost depends on how
+/// many *different* charges wait, not on how many pods.
+#[derive(Debug)]
+pub struct EquivalenceClass {
+    pub(crate) charge: Arc<Charge>,
+    pub(crate) quotas: Arc<[QuotaId]>,
+    pods: BTreeMap<WaitKey, (PodId, u64)>,
+    /// Of all pods, if there are several.
+    ages: BTreeSet<Age>,
+    pub(crate) reason: Option<Reason>,
+    /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
+    /// nor does it reserve any.
+    pub(crate) fits_when_empty: bool,
+}
+
+/// The pods that stand for a class in the lists of its quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// The first in the order.
+    pub(crate) head: WaitKey,
+    /// The one that has waited longest.
+    pub(crate) eldest: Age,
+}
+
+impl EquivalenceClass {
+    pub(crate) fn new(charge: Arc<Charge>, quotas: Arc<[QuotaId]>, fits_when_empty: bool) -> Self {
+        Self { charge, quotas, pods: BTreeMap::new(), ages: BTreeSet::new(), reason: None, fits_when_empty }
+    }
+
+    /// What each pod of the class takes.
+    #[must_use]
+    pub fn charge(&self) -> &Arc<Charge> {
+        &self.charge
+    }
+
+    /// The quotas the pods take it from, in the order of ids.
+    #[must_use]
+    pub fn quotas(&self) -> &Arc<[QuotaId]> {
+        &self.quotas
+    }
+
+    /// The pods in their order.
+    pub fn pods(&self) -> impl ExactSizeIterator<Item = PodId> {
+        self.pods.values().map(|(pod, _)| *pod)
+    }
+
+    /// Why they are held, once it was looked at.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.reason.as_ref()
+    }
+
+    pub(crate) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {
+        self.pods.insert(key.clone(), (pod, since_ms));
+        if self.ages.is_empty() && self.pods.len() > 1 {
+            self.ages = self.pods.iter().map(|(key, (_, since_ms))| (*since_ms, key.clone())).collect();
+        } else if !self.ages.is_empty() {
+            self.ages.insert((since_ms, key));
+        }
+    }
+
+    pub(crate) fn take(&mut self, key: &WaitKey) -> Option<PodId> {
+        let (pod, since_ms) = self.pods.remove(key)?;
+        self.ages.remove(&(since_ms, key.clone()));
+        if self.pods.len() == 1 {
+            self.ages.clear();
+        }
+        Some(pod)
+    }
+
+    /// None if the class has no pods.
+    pub(crate) fn front(&self) -> Option<Front> {
+        Some(Front { head: self.head()?.clone(), eldest: self.eldest()? })
+    }
+
+    pub(crate) fn head(&self) -> Option<&WaitKey> {
+        self.pods.first_key_value().map(|(key, _)| key)
+    }
+
+    pub(crate) fn eldest(&self) -> Option<Age> {
+        let only = || self.pods.first_key_value().map(|(key, (_, since_ms))| (*since_ms, key.clone()));
+        self.ages.first().cloned().or_else(only)
+    }
+
+    pub(crate) fn pod(&self, key: &WaitKey) -> Option<PodId> {
+        self.pods.get(key).map(|(pod, _)| *pod)
+    }
+}

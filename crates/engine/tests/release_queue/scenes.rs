@@ -1,0 +1,145 @@
+//! Named cases: in which order pods are released, for which of them room is kept, how much one decision looks at.
+
+use std::sync::Arc;
+
+use sluice_engine::{Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource};
+
+use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, units};
+
+/// A quota of 10 CPU, of which running pods use so much.
+fn used(cpu: i128) -> (ReleaseQueue, Arc<[QuotaId]>) {
+    let (mut queue, quotas) = (ReleaseQueue::default(), quotas([0]));
+    queue.open(QuotaId(0), ledger(10, 100));
+    queue.apply(Claim::Counted, &quotas, &charge(cpu, 0));
+    (queue, quotas)
+}
+
+#[test]
+fn room_that_becomes_free_is_kept_for_the_pod_that_has_waited_long() {
+    let (mut queue, quotas) = used(8);
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "2 are free, and kept for the first");
+    queue.end(Claim::Counted, &quotas, &charge(3, 0));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "5 are free, and kept");
+    queue.end(Claim::Counted, &quotas, &charge(2, 0));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [1, 2], "7 are free: enough for both");
+}
+
+/// One unit becomes free at a time, and each time a young pod of higher priority is there that would take it.
+#[test]
+fn younger_pods_of_higher_priority_do_not_starve_one_that_has_waited_long() {
+    let (mut queue, quotas) = used(10);
+    queue.wait(PodId(0), key(0, 0, 0), 0, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    let mut took = Vec::new();
+    for round in 1..=20 {
+        queue.end(Claim::Counted, &quotas, &charge(1, 0));
+        let young = key(round, 9, i64::from(round));
+        queue.wait(PodId(round), young, u64::from(round), Arc::new(charge(1, 0)), Arc::clone(&quotas));
+        took = released(queue.decide(Some(0), ALL));
+        if !took.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(took.first(), Some(&0), "it goes as soon as 6 have become free");
+    assert_eq!(queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used(), units(10));
+}
+
+/// Of the same charge, and so of the same class.
+#[test]
+fn among_equals_too_room_is_kept_for_the_pod_that_has_waited_long() {
+    let (mut queue, quotas) = used(10);
+    let same = Arc::new(charge(5, 0));
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::clone(&same), Arc::clone(&quotas));
+    queue.wait(PodId(2), key(2, 9, 2), 2, Arc::clone(&same), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(Some(1), ALL)), []);
+    queue.end(Claim::Counted, &quotas, &charge(5, 0));
+    assert_eq!(released(queue.decide(Some(1), ALL)), [1]);
+}
+
+/// It could not go anyway; and when it can, room is kept for it again.
+#[test]
+fn a_pod_that_another_quota_is_in_the_way_of_keeps_nothing() {
+    let mut queue = ReleaseQueue::default();
+    let (own, shared, both) = (quotas([0]), quotas([1]), quotas([0, 1]));
+    queue.open(QuotaId(0), ledger(4, 100));
+    queue.open(QuotaId(1), ledger(10, 100));
+    queue.apply(Claim::Counted, &own, &charge(4, 0));
+    queue.apply(Claim::Counted, &shared, &charge(9, 0));
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(2, 0)), Arc::clone(&both));
+    queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&shared));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [2], "both are in the way of the first");
+    queue.end(Claim::Counted, &own, &charge(2, 0));
+    queue.end(Claim::Assumed, &shared, &charge(1, 0));
+    queue.wait(PodId(3), key(3, 0, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
+    assert_eq!(
+        released(queue.decide(IMPATIENT, ALL)),
+        [],
+        "only the shared one is in its way, which keeps its room"
+    );
+    queue.apply(Claim::Counted, &own, &charge(1, 0));
+    assert!(queue.has_news(), "its own is in its way again");
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [3]);
+}
+
+/// As many different pods as a tenant likes: each decision looks at so many, and the pods of others are not behind them.
+#[test]
+fn a_long_queue_is_worked_off_in_slices_and_delays_no_other() {
+    const SLICE: usize = 64;
+    let mut queue = ReleaseQueue::default();
+    let (long, short) = (quotas([0]), quotas([1]));
+    queue.open(QuotaId(0), ledger(10_000, 10_000));
+    queue.open(QuotaId(1), ledger(10, 10));
+    queue.apply(Claim::Counted, &long, &charge(5_000, 5_000));
+    // Each asks for too much of one of the two, and there is enough of either for another one.
+    for pod in 0..5_000 {
+        let much = 5_001 + i128::from(pod / 2);
+        let needs = if pod % 2 == 0 { charge(much, 1) } else { charge(1, much) };
+        queue.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, Arc::new(needs), Arc::clone(&long));
+    }
+    while queue.has_news() {
+        assert_eq!(released(queue.decide(PATIENT, SLICE)), []);
+    }
+    queue.wait(PodId(9_998), key(9_998, 0, 9_998), 1, Arc::new(charge(40, 40)), Arc::clone(&long));
+    assert_eq!(released(queue.decide(PATIENT, SLICE)), [9_998]);
+    queue.end(Claim::Assumed, &long, &charge(40, 40));
+    queue.wait(PodId(9_999), key(9_999, 0, 9_999), 1, Arc::new(charge(1, 1)), Arc::clone(&short));
+    assert_eq!(released(queue.decide(PATIENT, SLICE)), [9_999], "while the other queue is swept");
+    assert!(queue.has_news(), "which one decision has not done");
+}
+
+/// All ask for a place, and there is none: that is one look, not 5,000.
+#[test]
+fn a_queue_in_which_none_can_fit_is_not_searched() {
+    let mut queue = ReleaseQueue::default();
+    let quotas = quotas([0]);
+    let of = |cpu| Charge::from_pairs([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(cpu))]);
+    queue.open(QuotaId(0), Ledger::new([(Resource::Pods, Amount::ONE), (Resource::Cpu, units(1_000_000))]));
+    queue.apply(Claim::Counted, &quotas, &of(1));
+    for pod in 0..5_000 {
+        let charge = Arc::new(of(i128::from(pod) + 1));
+        queue.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, charge, Arc::clone(&quotas));
+    }
+    while queue.has_news() {
+        assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    }
+    queue.end(Claim::Counted, &quotas, &of(1));
+    assert_eq!(released(queue.decide(PATIENT, 4)), [0]);
+    assert!(!queue.has_news());
+}
+
+#[test]
+fn what_ends_in_a_frozen_account_makes_no_room_until_it_thaws() {
+    let mut queue = ReleaseQueue::default();
+    queue.open(QuotaId(0), ledger(10, 100));
+    let quotas = quotas([0]);
+    queue.apply(Claim::Assumed, &quotas, &charge(8, 0));
+    queue.freeze(QuotaId(0));
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    queue.end(Claim::Assumed, &quotas, &charge(8, 0));
+    assert!(queue.decide(PATIENT, ALL).iter().all(|decision| matches!(decision, Decision::Held(_))));
+    assert!(queue.forget_in_flight(QuotaId(0)));
+    assert!(matches!(queue.decide(PATIENT, ALL).as_slice(), [Decision::Release { .. }]));
+    queue.revert(Claim::Assumed, &quotas, &charge(6, 0));
+    assert_eq!(queue.ledger(QuotaId(0)), Some(&ledger(10, 100)), "an exact inverse, frozen or not");
+}

@@ -1,0 +1,297 @@
+//! The queue in a run of random steps, beside a world that is kept the simple way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_engine::{
+    Charge, Claim, ClassId, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource, WaitKey,
+};
+
+use crate::{ALL, QUOTAS, charge, key, ledger, units};
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Wait {
+        priority: i32,
+        created: i64,
+        since: u64,
+        cpu: i128,
+        memory: i128,
+        quotas: u8,
+    },
+    Leave {
+        at: usize,
+    },
+    End {
+        at: usize,
+    },
+    Confirm {
+        at: usize,
+    },
+    /// A pod that waits is seen released by another one.
+    Arrive {
+        at: usize,
+    },
+    Hard {
+        quota: u32,
+        cpu: i128,
+        memory: i128,
+    },
+    /// The moment since which none is patient any more comes so much nearer.
+    Decide {
+        later: u64,
+        looks: usize,
+    },
+    /// Once, however much is left to decide.
+    DecideSome {
+        looks: usize,
+    },
+    Pause {
+        quota: u32,
+    },
+    Resume {
+        quota: u32,
+    },
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..3, 0..50i64, 1..50u64, 0..6i128, 0..4i128, 1..8u8)
+            .prop_map(|(priority, created, since, cpu, memory, quotas)| {
+                Step::Wait { priority, created, since, cpu, memory, quotas }
+            }),
+        2 => any::<usize>().prop_map(|at| Step::Leave { at }),
+        3 => any::<usize>().prop_map(|at| Step::End { at }),
+        2 => any::<usize>().prop_map(|at| Step::Confirm { at }),
+        1 => any::<usize>().prop_map(|at| Step::Arrive { at }),
+        1 => (0..QUOTAS, 0..12i128, 0..12i128)
+            .prop_map(|(quota, cpu, memory)| Step::Hard { quota, cpu, memory }),
+        4 => (0..20u64, 1..4usize).prop_map(|(later, looks)| Step::Decide { later, looks }),
+        2 => (1..4usize).prop_map(|looks| Step::DecideSome { looks }),
+        1 => (0..QUOTAS).prop_map(|quota| Step::Pause { quota }),
+        1 => (0..QUOTAS).prop_map(|quota| Step::Resume { quota }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    key: WaitKey,
+    since: u64,
+    class: ClassId,
+    charge: Arc<Charge>,
+    quotas: Arc<[QuotaId]>,
+}
+
+#[derive(Clone, Debug)]
+struct Released {
+    claim: Claim,
+    charge: Arc<Charge>,
+    quotas: Arc<[QuotaId]>,
+}
+
+/// The queue, and beside it everything that is true of it, kept the simple way.
+pub struct World {
+    queue: ReleaseQueue,
+    hard: Vec<(i128, i128)>,
+    waiting: BTreeMap<PodId, Waiting>,
+    released: BTreeMap<PodId, Released>,
+    next: u32,
+    impatient_since: u64,
+    paused: BTreeSet<QuotaId>,
+    /// Every decision so far.
+    pub decided: Vec<Decision>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let mut queue = ReleaseQueue::default();
+        let hard = vec![(10, 10), (6, 12), (20, 3)];
+        for (quota, (cpu, memory)) in hard.iter().enumerate() {
+            queue.open(QuotaId(u32::try_from(quota).unwrap()), ledger(*cpu, *memory));
+        }
+        Self {
+            queue,
+            hard,
+            waiting: BTreeMap::new(),
+            released: BTreeMap::new(),
+            next: 0,
+            impatient_since: 0,
+            paused: BTreeSet::new(),
+            decided: Vec::new(),
+        }
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait { priority, created, since, cpu, memory, quotas } => {
+                let pod = PodId(self.next);
+                let key = key(self.next, *priority, *created);
+                self.next += 1;
+                let charge = Arc::new(charge(*cpu, *memory));
+                let quotas: Arc<[QuotaId]> =
+                    (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0).map(QuotaId).collect();
+                let class =
+                    self.queue.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
+                self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
+            }
+            Step::Leave { at } => {
+                if let Some(pod) = nth(&self.waiting, *at) {
+                    let gone = self.waiting.remove(&pod).unwrap();
+                    assert!(self.queue.leave(gone.class, &gone.key));
+                    assert!(!self.queue.leave(gone.class, &gone.key), "it waits no more");
+                }
+            }
+            Step::End { at } => {
+                if let Some(pod) = nth(&self.released, *at) {
+                    let gone = self.released.remove(&pod).unwrap();
+                    self.queue.end(gone.claim, &gone.quotas, &gone.charge);
+                }
+            }
+            Step::Confirm { at } => {
+                if let Some(pod) = nth(&self.released, *at) {
+                    let seen = self.released.get_mut(&pod).unwrap();
+                    if seen.claim == Claim::Assumed {
+                        self.queue.confirm(&seen.quotas, &seen.charge);
+                        seen.claim = Claim::Counted;
+                    }
+                }
+            }
+            Step::Arrive { at } => {
+                if let Some(pod) = nth(&self.waiting, *at) {
+                    let Waiting { key, class, charge, quotas, .. } = self.waiting.remove(&pod).unwrap();
+                    assert!(self.queue.leave(class, &key));
+                    self.queue.arrive(&quotas, &charge);
+                    self.released.insert(pod, Released { claim: Claim::Counted, charge, quotas });
+                }
+            }
+            Step::Hard { quota, cpu, memory } => {
+                let limits = [(Resource::Cpu, units(*cpu)), (Resource::Memory, units(*memory))];
+                assert!(self.queue.replace_hard(QuotaId(*quota), limits));
+                self.hard[*quota as usize] = (*cpu, *memory);
+            }
+            Step::Decide { later, looks } => {
+                self.impatient_since += later;
+                self.decide(*looks);
+            }
+            Step::DecideSome { looks } => {
+                let decisions = self.queue.decide(Some(self.impatient_since), *looks);
+                self.heed(&decisions);
+                self.decided.extend(decisions);
+            }
+            Step::Pause { quota } => {
+                self.queue.pause(QuotaId(*quota));
+                self.paused.insert(QuotaId(*quota));
+            }
+            Step::Resume { quota } => {
+                self.queue.resume(QuotaId(*quota));
+                self.paused.remove(&QuotaId(*quota));
+            }
+        }
+        self.check_sums();
+    }
+
+    /// In slices of so many looks, until all is decided.
+    pub fn decide(&mut self, looks: usize) {
+        loop {
+            let decisions = self.queue.decide(Some(self.impatient_since), looks);
+            self.heed(&decisions);
+            self.decided.extend(decisions);
+            if !self.queue.has_news() {
+                break;
+            }
+        }
+        self.check_all_was_decided();
+        assert_eq!(self.queue.decide(Some(self.impatient_since), ALL), [], "deciding again changes nothing");
+    }
+
+    fn heed(&mut self, decisions: &[Decision]) {
+        for decision in decisions {
+            let Decision::Release { pod, charge, quotas } = decision else { continue };
+            let was = self.waiting.remove(pod).expect("only who waits is released");
+            assert_eq!((&was.charge, &was.quotas), (charge, quotas));
+            let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
+            self.released.insert(*pod, Released { claim: Claim::Assumed, charge, quotas });
+            for quota in was.quotas.iter() {
+                assert!(!self.paused.contains(quota), "released while its quota is paused");
+                let sums = self.recount(*quota);
+                for (resource, hard) in [
+                    (Resource::Cpu, self.hard[quota.0 as usize].0),
+                    (Resource::Memory, self.hard[quota.0 as usize].1),
+                ] {
+                    let asked = was.charge.get(&resource).unwrap();
+                    let line = sums.line(&resource).unwrap();
+                    assert!(asked.is_zero() || line.used() <= units(hard), "more than hard was given away");
+                }
+            }
+        }
+    }
+
+    fn fits(&self, pod: &Waiting, quota: QuotaId) -> bool {
+        self.queue.ledger(quota).unwrap().excess(&pod.charge, None).is_empty()
+    }
+
+    fn lets_in(&self, pod: &Waiting, quota: QuotaId) -> bool {
+        !self.paused.contains(&quota) && self.fits(pod, quota)
+    }
+
+    /// For whom room of a quota is kept: of those that are impatient and that no other quota is in the way of, the one
+    /// that has waited longest.
+    fn kept_for(&self, quota: QuotaId) -> Option<&Waiting> {
+        let waiting = self.waiting.values().filter(|pod| pod.quotas.contains(&quota));
+        let could = |pod: &&Waiting| {
+            pod.quotas.iter().all(|quota| self.queue.ledger(*quota).unwrap().could_fit(&pod.charge))
+                && pod.quotas.iter().all(|other| *other == quota || self.lets_in(pod, *other))
+        };
+        let impatient = waiting.filter(|pod| pod.since <= self.impatient_since).filter(could);
+        impatient.min_by_key(|pod| (pod.since, pod.key.clone()))
+    }
+
+    /// A pod that fits is held only where room is kept for another one.
+    fn check_all_was_decided(&self) {
+        for held in self.waiting.values() {
+            if held.quotas.iter().any(|quota| self.paused.contains(quota)) {
+                continue;
+            }
+            let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
+            let is_kept = held.quotas.iter().any(|quota| {
+                self.kept_for(*quota).filter(|first| first.class != held.class).is_some_and(|first| {
+                    let sums = self.queue.ledger(*quota).unwrap();
+                    !sums.excess(&held.charge, Some(&first.charge)).is_empty()
+                })
+            });
+            assert!(!fits || is_kept, "{held:?} fits and is held");
+            assert!(self.queue.class(held.class).unwrap().reason().is_some(), "{held:?} was not looked at");
+        }
+    }
+
+    fn recount(&self, quota: QuotaId) -> Ledger {
+        let (cpu, memory) = self.hard[quota.0 as usize];
+        let mut sums = ledger(cpu, memory);
+        for pod in self.released.values().filter(|pod| pod.quotas.contains(&quota)) {
+            sums.apply(pod.claim, &pod.charge);
+        }
+        sums
+    }
+
+    /// The incremental sums and lists are what one would make anew.
+    fn check_sums(&self) {
+        for quota in (0..QUOTAS).map(QuotaId) {
+            assert_eq!(self.queue.ledger(quota), Some(&self.recount(quota)));
+            let held = self.waiting.values().filter(|pod| pod.quotas.contains(&quota)).count();
+            assert_eq!(self.queue.held(quota), held);
+        }
+        for (pod, waiting) in &self.waiting {
+            let class = self.queue.class(waiting.class).expect("its class exists");
+            assert_eq!((class.charge(), class.quotas()), (&waiting.charge, &waiting.quotas));
+            assert!(class.pods().any(|other| other == *pod));
+        }
+        if let Err(wrong) = self.queue.audit_queue() {
+            panic!("{wrong}");
+        }
+    }
+}
+
+fn nth<T>(pods: &BTreeMap<PodId, T>, at: usize) -> Option<PodId> {
+    (!pods.is_empty()).then(|| *pods.keys().nth(at % pods.len()).unwrap())
+}

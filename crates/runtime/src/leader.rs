@@ -1,0 +1,140 @@
+//! Reaching the process that holds a lease, from other processes of the same installation.
+//!
+//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is not
+//! trusted: the process that answers there must have a certificate of the installation's own authority.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::client::Body;
+use kube::{Api, Client, Config};
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ClientOptions, client_from};
+use crate::watch::{Event, WatchHealth, WatchOptions, watch};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaderError {
+    /// The lease has no holder or no address, or the authority is not known yet.
+    #[error("no leader is known")]
+    Unknown,
+    /// The connection or the request failed.
+    #[error("could not ask the leader: {0}")]
+    Failed(String),
+}
+
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Known {
+    address: Option<String>,
+    authority: Option<CertificateDer<'static>>,
+    prefix: String,
+}
+
+struct Link {
+    client: Client,
+    prefix: String,
+}
+
+/// The way to the leader; it changes when another one leads, and with the certificates.
+pub struct LeaderLink {
+    name: String,
+    known: Mutex<Known>,
+    link: ArcSwapOption<Link>,
+}
+
+impl std::fmt::Debug for LeaderLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaderLink").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl LeaderLink {
+    /// To a leader whose certificate is for the DNS name `name`.
+    #[must_use]
+    pub fn new(name: String) -> Arc<Self> {
+        Arc::new(Self { name, known: Mutex::default(), link: ArcSwapOption::empty() })
+    }
+
+    /// The authority is the last certificate of `chain` (PEM); the leader's paths begin with `/` and `segment`.
+    pub fn set_authority(&self, chain: &[u8], segment: &str) {
+        let authority = CertificateDer::pem_slice_iter(chain).filter_map(Result::ok).last();
+        self.change(|known| {
+            known.authority = authority;
+            known.prefix = format!("/{segment}");
+        });
+    }
+
+    fn set_lease(&self, lease: Option<&Lease>, annotation: &str) {
+        let holder =
+            lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref()).unwrap_or_default();
+        let address = lease.and_then(|lease| lease.metadata.annotations.as_ref()?.get(annotation));
+        let address = address.filter(|_| !holder.is_empty()).cloned();
+        self.change(|known| known.address = address);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let mut known = self.known.lock();
+        let before = known.clone();
+        change(&mut known);
+        if *known == before {
+            return;
+        }
+        let link = self.build(&known);
+        tracing::info!(address = known.address, reachable = link.is_some(), "leader");
+        self.link.store(link.map(Arc::new));
+    }
+
+    fn build(&self, known: &Known) -> Option<Link> {
+        let url = format!("https://{}", known.address.as_ref()?).parse().ok()?;
+        let mut config = Config::new(url);
+        config.root_cert = Some(vec![known.authority.as_ref()?.to_vec()]);
+        config.tls_server_name = Some(self.name.clone());
+        let options = ClientOptions { connect_timeout: Duration::from_secs(1), ..ClientOptions::default() };
+        let client =
+            client_from(config, &options).map_err(|error| tracing::warn!(%error, "no way to the leader"));
+        Some(Link { client: client.ok()?, prefix: known.prefix.clone() })
+    }
+
+    /// Keeps the address as the annotation of the lease says, until `cancel`.
+    pub async fn follow(
+        self: Arc<Self>,
+        client: Client,
+        (namespace, lease): (String, &'static str),
+        annotation: &'static str,
+        cancel: CancellationToken,
+    ) {
+        let options = WatchOptions::default().fields(format!("metadata.name={lease}"));
+        let sink = |event| match event {
+            Event::InitApply(lease) | Event::Apply(lease) => self.set_lease(Some(&lease), annotation),
+            Event::Delete::<Lease>(_) => self.set_lease(None, annotation),
+            Event::Init | Event::InitDone => {}
+        };
+        watch(Api::namespaced(client, &namespace), options, sink, WatchHealth::new("leases"), cancel).await;
+    }
+
+    /// Sends JSON to a path of the leader.
+    ///
+    /// # Errors
+    /// When there is no answer; the leader may have got it all the same. There is no limit to the time that it takes.
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), LeaderError> {
+        let link = self.link.load_full().ok_or(LeaderError::Unknown)?;
+        let failed = |error: &dyn std::fmt::Display| LeaderError::Failed(error.to_string());
+        let request = Request::post(format!("{}{path}", link.prefix))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body))
+            .map_err(|error| failed(&error))?;
+        let response = link.client.send(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| failed(&error))?;
+        Ok((status, body.to_bytes()))
+    }
+}

@@ -1,0 +1,165 @@
+//! What an session asks for and what it is told.
+
+use std::sync::Arc;
+
+use sluice_engine::Uid;
+use sluice_engine::headroom::{Budget, NativeQuota, Raise, Refusal, Shortage};
+
+/// A quota by its name and identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QuotaRef {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity: a quota of the same name that was created later is another one.
+    pub uid: Uid,
+}
+
+/// Where a look takes its facts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Look {
+    /// What the watches have shown.
+    Memory,
+    /// As [`Look::Memory`], but the objects that grant something are read anew, by their names.
+    Grants,
+    /// The quotas are read from the API server, and the objects that grant something by their names.
+    Quotas,
+    /// Quotas, and everything that could grant something, are read from the API server.
+    All,
+}
+
+/// The next thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Look at quotas and budget.
+    Look(Look),
+    /// Wait until no quota of the namespace has a live mark of another session.
+    WaitForOther,
+    /// End the raise of a quota whose mark is over.
+    Clear(QuotaRef),
+    /// Write the exact fit and the mark to one quota, if it is still as it was seen. The last one, the primary, carries the
+    /// amount that API servers are asked for.
+    Raise {
+        /// What to write.
+        raise: Raise,
+        /// The amount of the mark.
+        mark: i64,
+    },
+    /// Ask each API server until it knows of this mark: then it keeps other pods away, and its quota admission knows of the
+    /// raises. And wait until the watch of quotas has shown the raises, and so every earlier one.
+    Settle(i64),
+    /// Let the target's creation go on.
+    LetIn,
+    /// Wait until the raised quotas are charged, the target exists, or its creation failed.
+    Await,
+    /// Set the mark of a quota anew: the API server may still be waiting for another webhook.
+    Renew(QuotaRef),
+    /// End the raise of a quota.
+    Restore(QuotaRef),
+    /// The raised quotas were charged: wait until the target exists.
+    Confirm,
+    /// It is over.
+    Stop(Ending),
+}
+
+/// Facts for a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// All quotas of the namespace.
+    pub quotas: Vec<NativeQuota>,
+    /// What may be granted.
+    pub budget: Budget,
+    /// The API server's clock, at most a second behind; milliseconds since the epoch.
+    pub now_ms: i64,
+    /// The mark that a lock taken now gets: its end in milliseconds, unlike any other and any other plus one.
+    pub mark: i64,
+}
+
+/// How a command went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What was looked at.
+    Seen(Sight),
+    /// No live mark of another session is left.
+    Free,
+    /// There is no more time to wait.
+    TimeUp,
+    /// The write was done.
+    Written,
+    /// The quota is not as it was seen, or does not exist any more; nothing was written.
+    Conflict,
+    /// The write has no answer; it may have been done, or be done yet.
+    Unanswered,
+    /// The write was refused.
+    Refused(Arc<str>),
+    /// Every API server knows. What the watches have shown by then.
+    Settled(Sight),
+    /// An API server does not enforce the policies, or cannot be asked.
+    Unproven(Arc<str>),
+    /// The target's creation goes on.
+    LetIn,
+    /// The raised keys are used up to what is enforced.
+    Charged,
+    /// The target exists.
+    Exists,
+    /// The target's creation failed: KubeVirt's controller has tried again.
+    Denied,
+    /// The mark ends soon.
+    Closing,
+    /// The target did not come in time.
+    NotSeen,
+    /// It could not be done. The text says what was tried.
+    Failed(Arc<str>),
+}
+
+/// How an session ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// The target was let in.
+    Entered,
+    /// There is room for the target as things are, or nothing is granted that could help.
+    NotNeeded,
+    /// The budget does not allow it. Nothing stays raised.
+    NotEnough(Vec<Shortage>),
+    /// Head-room cannot help: the quota refuses the target for another reason.
+    Refused(Vec<Refusal>),
+    /// The budget is for migrations that come before this one.
+    Behind,
+    /// Another session of the namespace took too long.
+    Busy,
+    /// An API server does not enforce the policies, or cannot be asked.
+    Unproven(Arc<str>),
+    /// Another admission step refused the target.
+    Denied,
+    /// The target did not come.
+    NotSeen,
+    /// Another pod of the same size took the room.
+    Taken,
+    /// The quotas changed faster than they could be raised.
+    Overtaken,
+    /// Writing the status of a quota is refused.
+    Forbidden(Arc<str>),
+    /// A request failed.
+    Failed(Arc<str>),
+}
+
+impl Ending {
+    /// One word for metrics and logs.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Entered => "entered",
+            Self::NotNeeded => "not_needed",
+            Self::NotEnough(_) => "not_enough",
+            Self::Refused(_) => "refused",
+            Self::Behind => "behind",
+            Self::Busy => "busy",
+            Self::Unproven(_) => "unproven",
+            Self::Denied => "denied",
+            Self::NotSeen => "not_seen",
+            Self::Taken => "taken",
+            Self::Overtaken => "overtaken",
+            Self::Forbidden(_) => "forbidden",
+            Self::Failed(_) => "failed",
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! One session: from the question whether raising helps to the end of the raise.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan, reserve};
+
+use super::messages::{Answer, Command, Ending, Look, QuotaRef, Sight};
+
+/// How often quotas are looked at again because they changed between look and write.
+const MOST_LOOKS: u32 = 8;
+/// How often a mark is set anew.
+const MOST_RENEWALS: u32 = 1;
+/// So much later is the end of a lock that is renewed, in its last seconds; milliseconds.
+pub const RENEWAL_MS: i64 = 7_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Looking(Look),
+    Waiting,
+    Clearing(VecDeque<QuotaRef>),
+    Raising(VecDeque<Raise>),
+    Settling(i64),
+    LettingIn,
+    Awaiting,
+    Renewing(VecDeque<QuotaRef>),
+    Restoring(VecDeque<QuotaRef>),
+    /// The target's creation may still wait for its answer.
+    Leaving,
+    Confirming,
+    Done,
+}
+
+/// The machine. It is driven by [`Self::command`] and [`Self::take`] in turns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WindowSession {
+    need: Need,
+    /// What could grant something may be listed, should memory not know enough.
+    may_list: bool,
+    /// How many targets come before this one.
+    ahead: usize,
+    phase: Phase,
+    /// The mark of this session, once a raise was sent.
+    mark: Option<i64>,
+    /// Quotas that carry the raise, or may: a raise without an answer counts.
+    raised: Vec<QuotaRef>,
+    /// The one that carries the mark which API servers are asked for, or may.
+    primary: Option<QuotaRef>,
+    looks: u32,
+    renewals: u32,
+    let_in: bool,
+    ending: Ending,
+}
+
+impl WindowSession {
+    /// An session for a target with this need. `may_list`: whether grants that the watches have not shown are looked for.
+    #[must_use]
+    pub const fn new(need: Need, may_list: bool) -> Self {
+        Self {
+            need,
+            may_list,
+            ahead: 0,
+            phase: Phase::Looking(Look::Memory),
+            mark: None,
+            raised: Vec::new(),
+            primary: None,
+            looks: 0,
+            renewals: 0,
+            let_in: false,
+            ending: Ending::NotSeen,
+        }
+    }
+
+    /// So many targets of the namespace, taken to need the same, have the budget first.
+    #[must_use]
+    pub fn behind(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        match &self.phase {
+            Phase::Looking(look) => Command::Look(*look),
+            Phase::Waiting => Command::WaitForOther,
+            Phase::Clearing(quotas) => {
+                quotas.front().cloned().map_or(Command::Look(Look::Quotas), Command::Clear)
+            }
+            Phase::Raising(raises) => self.raise(raises),
+            Phase::Settling(mark) => Command::Settle(*mark),
+            Phase::LettingIn => Command::LetIn,
+            Phase::Awaiting => Command::Await,
+            Phase::Renewing(quotas) => quotas.front().cloned().map_or(Command::Await, Command::Renew),
+            Phase::Restoring(quotas) => quotas.front().cloned().map_or(Command::LetIn, Command::Restore),
+            Phase::Leaving => Command::LetIn,
+            Phase::Confirming => Command::Confirm,
+            Phase::Done => Command::Stop(self.ending.clone()),
+        }
+    }
+
+    /// The quotas that carry the raise, or may.
+    #[must_use]
+    pub fn raised(&self) -> &[QuotaRef] {
+        &self.raised
+    }
+
+    /// Whether a mark is one of this session.
+    #[must_use]
+    pub fn is_own(&self, mark: i64) -> bool {
+        self.mark.is_some_and(|own| [0, 1, RENEWAL_MS, RENEWAL_MS + 1].contains(&mark.saturating_sub(own)))
+    }
+
+    fn raise(&self, raises: &VecDeque<Raise>) -> Command {
+        let mark = self.mark.unwrap_or_default();
+        match raises.front().cloned() {
+            Some(raise) => Command::Raise { raise, mark: if raises.len() == 1 { mark } else { mark + 1 } },
+            None => Command::Settle(mark),
+        }
+    }
+
+    /// Takes note of how the last command went. An answer that does not belong to it changes nothing.
+    pub fn take(&mut self, answer: Answer) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Done);
+        self.phase = match (phase, answer) {
+            (Phase::Looking(look), Answer::Seen(sight)) => self.seen(look, &sight),
+            (Phase::Looking(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
+            (Phase::Looking(_) | Phase::Waiting | Phase::Clearing(_), Answer::Failed(why)) => {
+                self.give_up(Ending::Failed(why))
+            }
+            (Phase::Waiting, Answer::Free) => Phase::Looking(Look::Quotas),
+            (Phase::Waiting, Answer::TimeUp) => self.give_up(Ending::Busy),
+            (Phase::Clearing(quotas), answer) => self.cleared(quotas, answer),
+            (Phase::Raising(raises), answer) => self.written(raises, answer),
+            (Phase::Settling(_), Answer::Settled(sight)) => self.settled(&sight),
+            (Phase::Settling(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
+            (Phase::Settling(_), Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
+            (Phase::LettingIn, Answer::LetIn) => {
+                self.let_in = true;
+                Phase::Awaiting
+            }
+            (Phase::Awaiting | Phase::Renewing(_), Answer::Exists) => self.give_up(Ending::Entered),
+            (Phase::Awaiting | Phase::Renewing(_), Answer::Charged) => self.give_up(Ending::Taken),
+            (Phase::Awaiting | Phase::Renewing(_), Answer::Denied) => self.give_up(Ending::Denied),
+            (Phase::Awaiting, Answer::Closing) if self.renewals < MOST_RENEWALS => {
+                self.renewals += 1;
+                Phase::Renewing(self.raised.iter().cloned().collect())
+            }
+            (Phase::Awaiting, Answer::Closing | Answer::NotSeen) => self.give_up(Ending::NotSeen),
+            (Phase::Renewing(quotas), answer) => self.renewed(quotas, &answer),
+            (Phase::Restoring(quotas), answer) => self.restored(quotas, &answer),
+            (Phase::Leaving, Answer::LetIn) => {
+                self.let_in = true;
+                Phase::Done
+            }
+            (Phase::Confirming, Answer::Exists) => {
+                self.ending = Ending::Entered;
+                Phase::Done
+            }
+            (Phase::Confirming, Answer::NotSeen) => Phase::Done,
+            (phase, _) => phase,
+        };
+    }
+
+    fn seen(&mut self, look: Look, sight: &Sight) -> Phase {
+        if !sight.budget.grants.is_empty() {
+            let foreign = |quota: &NativeQuota| quota.mark().filter(|mark| !self.is_own(*mark));
+            let live = |quota: &NativeQuota| foreign(quota).is_some_and(|mark| !is_over(mark, sight.now_ms));
+            if sight.quotas.iter().any(live) {
+                return Phase::Waiting;
+            }
+            let over = sight.quotas.iter().filter(|quota| foreign(quota).is_some());
+            let over = over.map(|quota| QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() });
+            let over: VecDeque<QuotaRef> = over.collect();
+            if !over.is_empty() {
+                return Phase::Clearing(over);
+            }
+        }
+        let wanted = match self.decide(look, &sight.quotas, &sight.budget) {
+            Ok(wanted) => wanted,
+            Err(phase) => return phase,
+        };
+        if self.raised.is_empty() && self.is_behind(sight) {
+            return self.give_up(Ending::Behind);
+        }
+        if look == Look::Memory {
+            return Phase::Looking(Look::Grants);
+        }
+        self.mark.get_or_insert(sight.mark);
+        self.raising(wanted)
+    }
+
+    /// The budget is not enough for this target and for those that come before it, should they need the same.
+    fn is_behind(&self, sight: &Sight) -> bool {
+        let all = self.need.times(self.ahead + 1);
+        self.ahead > 0 && matches!(plan(&all, &sight.quotas, &sight.budget), Plan::NotEnough(_))
+    }
+
+    /// The raises that are still to be written, or where to go on without any.
+    fn decide(
+        &mut self,
+        look: Look,
+        quotas: &[NativeQuota],
+        budget: &Budget,
+    ) -> Result<VecDeque<Raise>, Phase> {
+        let own = |quota: &NativeQuota| quota.mark().is_some_and(|mark| self.is_own(mark));
+        let mut wanted = reserve(&self.need, quotas);
+        wanted.retain(|raise| !quotas.iter().any(|quota| quota.uid == raise.uid && own(quota)));
+        let is_granted = !budget.grants.is_empty();
+        match plan(&self.need, quotas, budget) {
+            Plan::Fits { tight: true } | Plan::Raise(_) if is_granted && !wanted.is_empty() => {}
+            Plan::Fits { .. } | Plan::Raise(_) if !self.raised.is_empty() => return Err(self.settle(quotas)),
+            Plan::Fits { .. } => return Err(self.give_up(Ending::NotNeeded)),
+            Plan::NotEnough(_) | Plan::Raise(_) if look != Look::All && self.may_list => {
+                return Err(Phase::Looking(Look::All));
+            }
+            Plan::Raise(_) => return Err(self.give_up(Ending::NotNeeded)),
+            Plan::NotEnough(shortages) => return Err(self.give_up(Ending::NotEnough(shortages))),
+            Plan::Refused(_) if look == Look::Memory => return Err(Phase::Looking(Look::Quotas)),
+            Plan::Refused(refusals) => return Err(self.give_up(Ending::Refused(refusals))),
+        }
+        if look == Look::Quotas {
+            self.looks += 1;
+        }
+        // Were a further quota to get the mark that is asked for, knowing it would tell of one of them only.
+        let is_other =
+            |raise: &Raise| self.primary.as_ref().is_some_and(|primary| *primary != reference(raise));
+        if self.looks > MOST_LOOKS || wanted.iter().any(is_other) {
+            return Err(self.give_up(Ending::Overtaken));
+        }
+        Ok(wanted.into())
+    }
+
+    /// Nothing is left to raise. If the quota that was to carry the mark which is asked for needs none any more, no mark tells
+    /// whether API servers know of its change.
+    fn settle(&mut self, quotas: &[NativeQuota]) -> Phase {
+        let is_there = |mark: &i64| quotas.iter().any(|quota| quota.mark() == Some(*mark));
+        match self.mark.filter(is_there) {
+            Some(mark) => Phase::Settling(mark),
+            None => self.give_up(Ending::Overtaken),
+        }
+    }
+
+    /// A quota counts as raised from the moment the write is asked for: its answer may be lost.
+    fn raising(&mut self, raises: VecDeque<Raise>) -> Phase {
+        if let Some(raise) = raises.front() {
+            let quota = reference(raise);
+            if raises.len() == 1 {
+                self.primary = Some(quota.clone());
+            }
+            if !self.raised.contains(&quota) {
+                self.raised.push(quota);
+            }
+        }
+        Phase::Raising(raises)
+    }
+
+    fn written(&mut self, mut raises: VecDeque<Raise>, answer: Answer) -> Phase {
+        match answer {
+            Answer::Written => {
+                raises.pop_front();
+                if raises.is_empty() {
+                    Phase::Settling(self.mark.unwrap_or_default())
+                } else {
+                    self.raising(raises)
+                }
+            }
+            // The next look tells whether an earlier write without an answer has arrived after all.
+            Answer::Unanswered => Phase::Looking(Look::Quotas),
+            Answer::Conflict => {
+                self.primary = None;
+                Phase::Looking(Look::Quotas)
+            }
+            Answer::Refused(why) => {
+                if let Some(quota) = raises.front().map(reference) {
+                    self.raised.retain(|other| *other != quota);
+                }
+                self.give_up(Ending::Forbidden(why))
+            }
+            Answer::Failed(why) => self.give_up(Ending::Failed(why)),
+            _ => Phase::Raising(raises),
+        }
+    }
+
+    fn cleared(&mut self, mut quotas: VecDeque<QuotaRef>, answer: Answer) -> Phase {
+        match answer {
+            Answer::Written | Answer::Conflict => {
+                quotas.pop_front();
+                if quotas.is_empty() { Phase::Looking(Look::Quotas) } else { Phase::Clearing(quotas) }
+            }
+            Answer::Refused(why) => self.give_up(Ending::Forbidden(why)),
+            Answer::Unanswered => {
+                self.give_up(Ending::Failed("ending a raise that is over had no answer".into()))
+            }
+            _ => Phase::Clearing(quotas),
+        }
+    }
+
+    fn renewed(&mut self, mut quotas: VecDeque<QuotaRef>, answer: &Answer) -> Phase {
+        match answer {
+            // A conflict may be the charge of the target.
+            Answer::Written | Answer::Conflict => {
+                quotas.pop_front();
+                if quotas.is_empty() { Phase::Awaiting } else { Phase::Renewing(quotas) }
+            }
+            Answer::Unanswered | Answer::Refused(_) | Answer::Failed(_) => self.give_up(Ending::NotSeen),
+            _ => Phase::Renewing(quotas),
+        }
+    }
+
+    /// What cannot be restored is left to the sweep: the lock ends by itself.
+    fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, answer: &Answer) -> Phase {
+        match answer {
+            Answer::Written
+            | Answer::Conflict
+            | Answer::Refused(_)
+            | Answer::Failed(_)
+            | Answer::Unanswered => {
+                quotas.pop_front();
+                if quotas.is_empty() { self.leave() } else { Phase::Restoring(quotas) }
+            }
+            _ => Phase::Restoring(quotas),
+        }
+    }
+
+    /// Of sessions that share a pool the later one gives way: by now the raises of the earlier ones are known.
+    fn settled(&mut self, sight: &Sight) -> Phase {
+        if !sight.budget.grants.iter().any(is_pool) {
+            return Phase::LettingIn;
+        }
+        let mut quotas = sight.quotas.clone();
+        for quota in &mut quotas {
+            let own = quota.mark().is_some_and(|mark| self.is_own(mark));
+            if own && quota.is_charged() != Some(true) {
+                quota.status_hard = quota.spec_hard.clone();
+            }
+        }
+        match plan(&self.need, &quotas, &sight.budget) {
+            Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
+            _ => Phase::LettingIn,
+        }
+    }
+
+    fn give_up(&mut self, ending: Ending) -> Phase {
+        self.ending = ending;
+        if self.raised.is_empty() {
+            self.leave()
+        } else {
+            Phase::Restoring(self.raised.iter().cloned().collect())
+        }
+    }
+
+    fn leave(&self) -> Phase {
+        match self.ending {
+            _ if !self.let_in => Phase::Leaving,
+            // Charged, but the target itself was not seen.
+            Ending::Taken => Phase::Confirming,
+            _ => Phase::Done,
+        }
+    }
+}
+
+fn reference(raise: &Raise) -> QuotaRef {
+    QuotaRef { name: Arc::clone(&raise.quota), uid: raise.uid.clone() }
+}
+
+fn is_pool(grant: &Grant) -> bool {
+    match grant {
+        Grant::Pool { .. } => true,
+        Grant::Except { grant, .. } => is_pool(grant),
+        Grant::Unlimited { .. } | Grant::Amounts { .. } => false,
+    }
+}
+
+/// Whether a lock is over for an API server with this clock, which compares in whole seconds.
+pub const fn is_over(mark: i64, now_ms: i64) -> bool {
+    now_ms.div_euclid(1000) >= mark.div_euclid(1000)
+}
