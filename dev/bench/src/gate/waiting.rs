@@ -83,9 +83,15 @@ impl Waiting {
         self.middle(|(_, patched)| patched.per_s)
     }
 
-    /// Of the medians.
+    /// The median of the pairs' ratios: how fast a server is changes within minutes, hardly between two runs in a row.
     pub(super) fn ratio(&self) -> f64 {
-        self.releases_per_s() / self.raw_patch_per_s()
+        self.middle(pair_ratio)
+    }
+
+    /// Between these lies the middle half of the pairs' ratios.
+    fn ratio_quartiles(&self) -> [f64; 2] {
+        let mut ratios: Vec<f64> = self.runs.iter().map(pair_ratio).collect();
+        [0.25, 0.75].map(|q| quantile(&mut ratios, q))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -102,8 +108,8 @@ impl Waiting {
                 })
             })
             .collect();
-        let first_to_last = self.middle(|(released, _)| released.per_s_first_to_last)
-            / self.middle(|(_, patched)| patched.per_s_first_to_last);
+        let first_to_last =
+            self.middle(|(released, patched)| released.per_s_first_to_last / patched.per_s_first_to_last);
         json!({
             "run": "waiting",
             "namespaces": self.shape.namespaces,
@@ -112,15 +118,20 @@ impl Waiting {
             "releases_per_s": round(self.releases_per_s(), 1),
             "raw_patch_per_s": round(self.raw_patch_per_s(), 1),
             "ratio": round(self.ratio(), 3),
+            "ratio_quartiles": self.ratio_quartiles().map(|ratio| round(ratio, 3)),
             "ratio_first_to_last": round(first_to_last, 3),
             "p50_ms": round(self.middle(|(released, _)| released.p50_ms), 1),
             "p99_ms": round(self.middle(|(released, _)| released.p99_ms), 1),
             "latency": "from the controller's first decision to the pod seen without gate: the time to drain what waited",
             "concurrency": CONCURRENCY,
             "repetitions": runs,
-            "measured": "medians of the repetitions; rates from the first decision (the first PATCH sent) to the last gate seen removed by the same watch",
+            "measured": "medians of the repetitions, of their ratios too; rates from the first decision (the first PATCH sent) to the last gate seen removed by the same watch",
         })
     }
+}
+
+fn pair_ratio((released, patched): &(Drain, Drain)) -> f64 {
+    released.per_s / patched.per_s
 }
 
 /// The controller starts and finds pods waiting.
