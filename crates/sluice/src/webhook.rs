@@ -119,7 +119,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let ready = Checks::default();
     watch_aaqs(&mut tasks, client.clone(), Arc::clone(&app), cancel.clone());
 
-    // What openings rest on is kept current until the last raise is ended.
+    // What sessions rest on is kept current until the last raise is ended.
     let stopped = CancellationToken::new();
     let writes = ApiWrites::default();
     let ours = registry.sub_registry_with_prefix("sluice");
@@ -145,7 +145,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
     );
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
-    tasks.spawn("openings", end_openings(headroom, cancel.clone(), stopped));
+    tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, client.clone(), &args.namespace, &cancel);
     let service = sluice_webhook::router(Arc::clone(&app))
         .merge(relay_router(Arc::clone(&app), leader))
@@ -224,7 +224,7 @@ async fn follow_kubevirt(
 }
 
 /// After the signal to stop, waits for the targets that are being let in and for the ends of their raises.
-async fn end_openings(
+async fn end_sessions(
     headroom: Arc<Headroom>,
     cancel: CancellationToken,
     stopped: CancellationToken,

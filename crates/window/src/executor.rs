@@ -30,7 +30,7 @@ const MARGIN: Duration = Duration::from_millis(2_500);
 const HOLD_TIME: Duration = Duration::from_millis(10_500);
 /// How long a pod for which a quota was charged may take to be seen.
 const CONFIRM_TIME: Duration = Duration::from_secs(2);
-/// How long an session waits for another one of its namespace: virt-controller has three threads for all migrations.
+/// How long a session waits for another one of its namespace: virt-controller has three threads for all migrations.
 pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
 
 /// The state of the I/O of one session.

@@ -1,6 +1,6 @@
 //! Head-room: how the target pod of a live migration enters a full ResourceQuota.
 //!
-//! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what an session asks for; [`Observed`] is what a process
+//! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what a session asks for; [`Observed`] is what a process
 //! knows of the cluster; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
 
 mod attempts;

@@ -21,7 +21,7 @@ struct How {
 /// Counters and histograms. Label values come from fixed sets.
 #[derive(Clone, Debug)]
 pub struct HeadroomMetrics {
-    sessions: Family<How, Counter>,
+    targets: Family<How, Counter>,
     raises: Counter,
     left_raised: Counter,
     settle: Histogram,
@@ -36,7 +36,7 @@ impl Default for HeadroomMetrics {
     fn default() -> Self {
         let histogram = || Histogram::new(BUCKETS);
         Self {
-            sessions: Family::default(),
+            targets: Family::default(),
             raises: Counter::default(),
             left_raised: Counter::default(),
             settle: histogram(),
@@ -53,7 +53,7 @@ impl HeadroomMetrics {
     /// Registers `headroom_*`.
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("headroom");
-        ours.register("sessions", "Target pods that were judged, by how it ended", self.sessions.clone());
+        ours.register("targets", "Target pods that were judged, by how it ended", self.targets.clone());
         ours.register("raises", "Writes that raised a quota", self.raises.clone());
         ours.register("left_raised", "Quotas left raised until their lock ended", self.left_raised.clone());
         let text = "From the first raise until every API server knew of it";
@@ -70,7 +70,7 @@ impl HeadroomMetrics {
     }
 
     pub(crate) fn ended(&self, ending: &'static str) {
-        self.sessions.get_or_create(&How { ending }).inc();
+        self.targets.get_or_create(&How { ending }).inc();
     }
 
     pub(crate) fn raise(&self) {

@@ -233,7 +233,7 @@ mod tests {
         };
         assert!(is_limited_by(&said("1795350631391"), 1_795_350_631_391));
         assert!(is_limited_by(&said("1795350631392"), 1_795_350_631_391), "the other quota's");
-        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of an session before");
+        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of a session before");
         assert!(!is_limited_by(&said("0"), 1_795_350_631_391) && !is_limited_by("no such thing", 1));
     }
 }

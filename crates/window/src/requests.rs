@@ -1,4 +1,4 @@
-//! The requests of an session, each one call. Nothing here decides about quotas.
+//! The requests of a session, each one call. Nothing here decides about quotas.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Ends raises: of an session that is over, and of those that were left.
+//! Ends raises: of a session that is over, and of those that were left.
 
 use std::sync::Arc;
 use std::time::Duration;

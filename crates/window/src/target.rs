@@ -36,7 +36,7 @@ pub struct MigrationRef {
     pub machine_uid: Uid,
 }
 
-/// How an session went.
+/// How a session went.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// For whom it was.

@@ -55,7 +55,7 @@ pub fn reports(tell: &Tell) -> Vec<Report> {
     }
 }
 
-/// The events that tell of an opening that raised something, or could not. What a target lacks is told of the target itself;
+/// The events that tell of a session that raised something, or could not. What a target lacks is told of the target itself;
 /// [`reports`] go by the pod that the machine has. The same words are one event.
 #[must_use]
 pub fn granted(outcome: &Outcome) -> Vec<Report> {

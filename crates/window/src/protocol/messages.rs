@@ -1,4 +1,4 @@
-//! What an session asks for and what it is told.
+//! What a session asks for and what it is told.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ pub enum Answer {
     Failed(Arc<str>),
 }
 
-/// How an session ended.
+/// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The target was let in.

@@ -53,7 +53,7 @@ pub struct WindowSession {
 }
 
 impl WindowSession {
-    /// An session for a target with this need. `may_list`: whether grants that the watches have not shown are looked for.
+    /// A session for a target with this need. `may_list`: whether grants that the watches have not shown are looked for.
     #[must_use]
     pub const fn new(need: Need, may_list: bool) -> Self {
         Self {

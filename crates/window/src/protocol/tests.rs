@@ -82,7 +82,7 @@ fn play(session: &mut WindowSession, answers: impl IntoIterator<Item = Answer>) 
     asked
 }
 
-/// An session that has raised the quotas, all of which are full.
+/// A session that has raised the quotas, all of which are full.
 fn raised(quotas: &[NativeQuota]) -> WindowSession {
     let mut session = WindowSession::new(need(5), true);
     play(&mut session, [seen(quotas), seen(quotas)]);
@@ -261,7 +261,7 @@ fn quotas_that_change_without_end_are_given_up() {
 }
 
 #[test]
-fn another_opening_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
+fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&held), Answer::TimeUp, Answer::LetIn]);

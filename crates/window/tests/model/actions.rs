@@ -30,7 +30,7 @@ pub enum Action {
         target: usize,
     },
     Step(usize),
-    /// A wait of an session is over.
+    /// A wait of a session is over.
     TimeUp(usize),
     /// The answer to a raise is lost; the raise itself may come later.
     Lose {

@@ -150,7 +150,7 @@ impl Rules {
 
     pub fn charge_target(&self, world: &mut World, target: usize) {
         let Target { namespace, promised, .. } = world.targets[target];
-        // The target of an session that did not get its turn may take the room of another one.
+        // The target of a session that did not get its turn may take the room of another one.
         let pod = if promised { Pod::Target } else { Pod::Other };
         let above = world.quotas[namespace].iter().any(|quota| quota.used + self.need > quota.own());
         if self.charge(world, (0, namespace), self.need, pod) {

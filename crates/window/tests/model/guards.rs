@@ -8,7 +8,7 @@ use crate::properties::{
     EDIT, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF, UNKNOWN,
 };
 use crate::rules::{Rules, Without};
-use crate::scenarios::{MOST_STATES, full, pool, two_openings};
+use crate::scenarios::{MOST_STATES, full, pool, two_sessions};
 use crate::world::Budget;
 
 /// Without `guard` the checker finds that `property` does not hold; with it, it does.
@@ -61,7 +61,7 @@ fn the_raise_is_known_everywhere_before_the_target_is_let_in() {
 
 #[test]
 fn a_mark_is_unlike_all_others() {
-    is_needed(Without::UniqueMark, REFUSAL, Rules { targets: vec![(0, 0), (0, 0)], ..two_openings() });
+    is_needed(Without::UniqueMark, REFUSAL, Rules { targets: vec![(0, 0), (0, 0)], ..two_sessions() });
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn only_what_was_raised_is_put_back() {
 }
 
 #[test]
-fn a_raise_of_another_opening_is_left_alone() {
+fn a_raise_of_another_session_is_left_alone() {
     let budget = Budget { delays: 2, ..Budget::default() };
-    is_needed(Without::OwnMark, REFUSAL, Rules { budget, ticks: 2, ..two_openings() });
+    is_needed(Without::OwnMark, REFUSAL, Rules { budget, ticks: 2, ..two_sessions() });
     is_needed(Without::EndOfMark, REFUSAL, full());
 }
 

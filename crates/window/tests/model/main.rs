@@ -20,7 +20,6 @@ mod driver;
 mod ends;
 mod guards;
 mod properties;
-mod rests;
 mod rules;
 mod scenarios;
 mod world;

@@ -27,7 +27,7 @@ pub enum Without {
     ExactFit,
     /// Only keys that were raised are put back.
     RaisedKeysOnly,
-    /// An session ends only its own raise.
+    /// A session ends only its own raise.
     OwnMark,
     /// The sweep leaves marks alone that are not over.
     EndOfMark,

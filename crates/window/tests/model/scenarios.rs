@@ -26,7 +26,7 @@ pub fn full() -> Rules {
 }
 
 /// Two migrations in one namespace, each judged by a process of its own.
-pub fn two_openings() -> Rules {
+pub fn two_sessions() -> Rules {
     Rules { targets: vec![(0, 0), (0, 1)], additional: 4, ..full() }
 }
 
@@ -109,7 +109,7 @@ fn an_administrator_edits_anywhere() {
 #[test]
 fn grants_are_read_after_a_wait_too() {
     let budget = Budget { revokes: 1, ..Budget::default() };
-    holds("grant taken away, wait", Rules { budget, ..two_openings() });
+    holds("grant taken away, wait", Rules { budget, ..two_sessions() });
 }
 
 #[test]
@@ -133,15 +133,15 @@ fn a_process_is_held_up() {
     let budget = Budget { delays: 2, impatience: 1, ..Budget::default() };
     holds("delays", Rules { budget, thieves: vec![(0, 1), (0, 2)], slow_sibling: true, ..full() });
     let budget = Budget { delays: 2, ..Budget::default() };
-    holds("delays, two sessions", Rules { budget, ..two_openings() });
+    holds("delays, two sessions", Rules { budget, ..two_sessions() });
 }
 
 #[test]
-fn two_openings_of_a_namespace_take_turns() {
+fn two_sessions_of_a_namespace_take_turns() {
     let budget = Budget { crashes: 1, ..Budget::default() };
-    holds("two sessions", Rules { budget, thieves: vec![(0, 1)], ..two_openings() });
-    holds("two sessions, slow sibling", Rules { slow_sibling: true, ..two_openings() });
-    let one_process = Rules { targets: vec![(0, 0), (0, 0)], thieves: vec![(0, 1)], ..two_openings() };
+    holds("two sessions", Rules { budget, thieves: vec![(0, 1)], ..two_sessions() });
+    holds("two sessions, slow sibling", Rules { slow_sibling: true, ..two_sessions() });
+    let one_process = Rules { targets: vec![(0, 0), (0, 0)], thieves: vec![(0, 1)], ..two_sessions() };
     holds("two sessions of a process", one_process);
 }
 

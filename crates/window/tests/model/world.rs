@@ -153,7 +153,7 @@ pub struct Budget {
     pub crashes: u8,
     /// Targets that the other webhook refuses.
     pub denials: u8,
-    /// Steps of the clock while an session or the API server has something to do.
+    /// Steps of the clock while a session or the API server has something to do.
     pub delays: u8,
     /// Raises of which the answer is lost.
     pub losses: u8,

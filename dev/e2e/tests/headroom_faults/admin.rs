@@ -1,4 +1,4 @@
-//! An administrator edits the quota while a write of the opening is on its way: each write, one after the other.
+//! An administrator edits the quota while a write of the session is on its way: each write, one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;

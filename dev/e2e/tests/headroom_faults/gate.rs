@@ -78,10 +78,10 @@ impl Gate {
         }
     }
 
-    /// How many openings ended so.
+    /// How many sessions ended so.
     pub async fn endings(&self, word: &str) -> u64 {
         let (_, text) = get(&self.webhook.admin, names::PATH_METRICS).await.unwrap();
-        let start = format!("sluice_headroom_openings_total{{ending=\"{word}\"}} ");
+        let start = format!("sluice_headroom_targets_total{{ending=\"{word}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or_default()
     }
 

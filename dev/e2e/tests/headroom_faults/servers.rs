@@ -26,7 +26,7 @@ async fn gate(world: &World, scene: &Scene) -> Gate {
 
 async fn until_unproven(gate: &Gate) {
     let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
-    wait::eventually(SOON, told, "an opening without proof").await.unwrap();
+    wait::eventually(SOON, told, "a session without proof").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     world.bed.pause(Component::ApiServer);
     let created = create_migration(&second, scene.tenant.name()).await;
     let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
-    let told = wait::eventually(SOON, told, "an opening without proof").await;
+    let told = wait::eventually(SOON, told, "a session without proof").await;
     // Before the resume: after it the target is proven and let in within milliseconds.
     let pods: Api<Pod> = Api::namespaced(second, scene.tenant.name());
     let targets = pods.list(&ListParams::default().labels(names::MIGRATION_JOB_LABEL)).await;

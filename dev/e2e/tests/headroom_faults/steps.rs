@@ -1,4 +1,4 @@
-//! The writes of which an opening consists: found in a run that was recorded, so that a new one is tested by itself.
+//! The writes of which a session consists: found in a run that was recorded, so that a new one is tested by itself.
 
 use hyper::Method;
 use serde_json::Value;
@@ -59,7 +59,7 @@ impl Step {
     }
 }
 
-/// Each kind of write of an opening in which two quotas are raised, in the order of first appearance.
+/// Each kind of write of a session in which two quotas are raised, in the order of first appearance.
 pub async fn writes() -> &'static [Step] {
     static STEPS: OnceCell<Vec<Step>> = OnceCell::const_new();
     let record = || async {
