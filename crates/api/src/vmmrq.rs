@@ -64,7 +64,7 @@ pub struct VirtualMachineMigrationResourceQuotaStatus {
     /// specification and writes nothing here; it restores from it what a predecessor left raised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub original_blocking_resource_quotas: Vec<OriginalResourceQuota>,
-    /// Declared by managed-tenant-quota and written by nobody.
+    /// Declared by managed-tenant-quota, which never writes it either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<Time>,
     /// The generation that the conditions speak of.
