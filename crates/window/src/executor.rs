@@ -135,7 +135,7 @@ impl<'h> Executor<'h> {
         GrantNames { vmmrqs, policies }
     }
 
-    /// The mark of another session: until the watch shows that none is left.
+    /// The mark of another session: until the watch shows that none is left. It may have been in vain.
     async fn wait_for_other(&self, session: &WindowSession) -> Answer {
         let namespace = &self.target.namespace;
         let left = self.others_until.saturating_duration_since(Instant::now());
@@ -146,7 +146,11 @@ impl<'h> Executor<'h> {
             foreign.next().is_none().then_some(())
         };
         let found = self.headroom.observed.until(left, free).await;
-        found.map_or(Answer::TimeUp, |()| Answer::Free)
+        match found {
+            Some(()) if self.headroom.observed.is_resting(namespace) => Answer::Resting,
+            Some(()) => Answer::Free,
+            None => Answer::TimeUp,
+        }
     }
 
     async fn raise(&mut self, raise: Raise, mark: i64) -> Answer {

@@ -180,23 +180,22 @@ impl Headroom {
                 .behind(self.ahead_of(&target));
         let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
-            Ok(_) if self.observed.is_resting(&namespace) => None,
+            Ok(_) if self.observed.is_resting(&namespace) => Ending::Resting,
             Ok(_) => loop {
                 match session.command() {
-                    Command::Stop(ending) => break Some(ending),
+                    Command::Stop(ending) => break ending,
                     command => {
                         let answer = executor.carry_out(&session, command).await;
                         session.take(answer);
                     }
                 }
             },
-            Err(_) => Some(Ending::Busy),
+            Err(_) => Ending::Busy,
         };
         let (raised_at, raises) = (executor.raised_at, std::mem::take(&mut executor.raises));
         drop(executor);
         drop(lane);
         self.attempts.end(&target, &attempt);
-        let Some(ending) = ending else { return self.metrics.ended("resting") };
         self.report(Outcome {
             target,
             ending,
@@ -226,6 +225,7 @@ impl Headroom {
                 self.listed.lock().insert(Arc::clone(&target.namespace), situation);
             }
             Ending::Forbidden(_) => self.forbid(&target.namespace),
+            Ending::Resting => {}
             Ending::Taken => self.observed.taken(&target.namespace),
             Ending::Behind => self.precedence.gave_way(&target.namespace, &target.migration.uid),
             _ => {

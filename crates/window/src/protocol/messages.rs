@@ -83,6 +83,8 @@ pub enum Answer {
     Free,
     /// There is no more time to wait.
     TimeUp,
+    /// What was waited for has ended, and nothing is to be raised in the namespace for a while.
+    Resting,
     /// The write was done.
     Written,
     /// The quota is not as it was seen, or does not exist any more; nothing was written.
@@ -126,6 +128,8 @@ pub enum Ending {
     Behind,
     /// Another session of the namespace took too long.
     Busy,
+    /// Raising did not help a moment ago, or the namespace was locked too much.
+    Resting,
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
     /// Another admission step refused the target.
@@ -153,6 +157,7 @@ impl Ending {
             Self::Refused(_) => "refused",
             Self::Behind => "behind",
             Self::Busy => "busy",
+            Self::Resting => "resting",
             Self::Unproven(_) => "unproven",
             Self::Denied => "denied",
             Self::NotSeen => "not_seen",

@@ -129,6 +129,7 @@ impl WindowSession {
             }
             (Phase::Waiting, Answer::Free) => Phase::Looking(Look::Quotas),
             (Phase::Waiting, Answer::TimeUp) => self.give_up(Ending::Busy),
+            (Phase::Waiting, Answer::Resting) => self.give_up(Ending::Resting),
             (Phase::Clearing(quotas), answer) => self.cleared(quotas, answer),
             (Phase::Raising(raises), answer) => self.written(raises, answer),
             (Phase::Settling(_), Answer::Settled(sight)) => self.settled(&sight),

@@ -266,6 +266,9 @@ fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&held), Answer::TimeUp, Answer::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(&held), Answer::Resting, Answer::LetIn]);
+    assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop resting"]);
     let full = [quota("a", [10, 10, 8])];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&held), Answer::Free, seen(&full)]);
