@@ -14,8 +14,9 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::{draw, process_seed};
 use crate::client::with_deadline;
-use crate::retry::{Failure, classify, mix, process_seed};
+use crate::retry::{Failure, classify};
 
 pub mod plan;
 mod token;
@@ -342,8 +343,7 @@ impl Election {
             return self.timings.retry;
         }
         self.seed = self.seed.wrapping_add(1);
-        let draw = u32::try_from(mix(self.seed) % 1024).unwrap_or(0);
-        self.timings.retry + self.timings.retry.mul_f64(f64::from(draw) / 1024.0)
+        self.timings.retry + self.timings.retry.mul_f64(draw(self.seed))
     }
 
     /// Erases our name, so that the next leader need not wait for the lease to run out.

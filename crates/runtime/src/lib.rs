@@ -3,7 +3,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`client`] | a `kube::Client` with our connection settings, deadlines for single calls, server version |
-//! | [`retry`] | what a failed write means, exponential backoff |
+//! | [`retry`], [`backoff`] | what a failed write means, how long to wait before the next |
 //! | [`watch`] | list and watch of one kind as a sequence of [`watch::Event`]s, with health |
 //! | [`lease`] | leader election and the [`lease::WriteToken`] that every write asks first |
 //! | [`leader`] | requests to the process that holds a lease |
@@ -15,6 +15,7 @@
 //! | [`shutdown`], [`panics`] | signals, supervised tasks, what a panic ends |
 
 pub mod access;
+pub mod backoff;
 pub mod client;
 pub mod events;
 pub mod health;

@@ -16,6 +16,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::Backoff;
 use crate::panics::isolated;
 
 mod metrics;
@@ -28,6 +29,9 @@ pub use metrics::ServeMetrics;
 use paced::{Pace, Paced};
 use request::Front;
 use slots::{Slot, Slots};
+
+/// The first and the longest wait after a failed accept.
+const ACCEPT_RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Limits of [`serve`].
 #[derive(Debug, Clone)]
@@ -100,7 +104,7 @@ pub async fn serve(
         limits,
     });
     let connections = TaskTracker::new();
-    let mut pause = Duration::ZERO;
+    let mut backoff = Backoff::exact(ACCEPT_RETRY.0, ACCEPT_RETRY.1);
     loop {
         let accepted = tokio::select! {
             () = cancel.cancelled() => break,
@@ -110,13 +114,13 @@ pub async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: accepting again at once would spin.
-                pause = (pause * 2).clamp(Duration::from_millis(5), Duration::from_secs(1));
+                let pause = backoff.failed();
                 tracing::warn!(%error, retry_in = ?pause, "cannot accept a connection");
                 tokio::time::sleep(pause).await;
                 continue;
             }
         };
-        pause = Duration::ZERO;
+        backoff.reset();
         if let Some(slot) = slots.enter(peer.ip()) {
             connections.spawn(isolated(connection(shared.clone(), stream, peer, slot)));
         }

@@ -10,6 +10,7 @@ use kube::Client;
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
+use sluice_runtime::backoff::Backoff;
 use sluice_runtime::raw::{Call, JSON, Reply, send};
 use tokio::time::{Instant, sleep};
 
@@ -17,9 +18,8 @@ use crate::clock::ServerClock;
 use crate::requests::{DEADLINE, quotas};
 use crate::servers::{Peer, Servers};
 
-/// The first pause between two probes; it doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The first pause between two probes, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// How long an API server that has much to do may take for an answer that no target waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So long quota admission may know a mark that the policy does not heed; then the policy is missing.
@@ -98,7 +98,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let (mut pause, mut unheeded) = (FIRST_PAUSE, Unheeded::default());
+        let (mut backoff, mut unheeded) = (Backoff::exact(PAUSE.0, PAUSE.1), Unheeded::default());
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -113,12 +113,12 @@ impl Probes {
                 let policy = names::LOCK_POLICY;
                 return Err(format!("its policy {policy} does not heed the mark: {said}").into());
             }
+            let pause = backoff.failed();
             if Instant::now() + pause >= end {
                 return Err(said.into());
             }
             // A watch has to reach the API server's own cache first; nothing announces that it did.
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

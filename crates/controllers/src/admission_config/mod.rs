@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_operator::{InstallOptions, admission_policies};
-use sluice_runtime::retry::{Backoff, process_seed};
+use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
