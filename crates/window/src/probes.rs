@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use http::Method;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
 use sluice_runtime::backoff::Backoff;
-use sluice_runtime::raw::{Call, JSON, Reply, send};
+use sluice_runtime::request::{Reply, objects, send};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::ServerClock;
-use crate::requests::{DEADLINE, quotas};
+use crate::requests::DEADLINE;
 use crate::servers::{Peer, Servers};
 
 /// The first pause between two probes, and the longest.
@@ -134,11 +135,12 @@ impl Probes {
         let body = probe(0).map_err(Proof::Missing)?;
         let reply = self.try_create(&peer.client, namespace, &body, PATIENCE).await;
         expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;
-        let path = format!("{}/{}/status?dryRun=All", quotas(namespace), names::PROOF_QUOTA);
         let mark = json!({ MARK: FAR_AWAY.to_string() });
-        let patch = json!({ "status": { "hard": mark, "used": mark } });
-        let body = Some(("application/merge-patch+json", patch.to_string().into_bytes()));
-        let reply = send(&peer.client, Call { method: Method::PATCH, path, body }, PATIENCE).await;
+        let patch = Patch::Merge(json!({ "status": { "hard": mark, "used": mark } }));
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+        let quotas = objects::<ResourceQuota>(Some(namespace));
+        let request = quotas.patch_subresource("status", names::PROOF_QUOTA, &dry_run, &patch);
+        let reply = send(&peer.client, request, PATIENCE).await;
         expect(names::CHARGE_POLICY, reply, names::CHARGE_DENIED)
     }
 
@@ -149,10 +151,9 @@ impl Probes {
         body: &Bytes,
         time: Duration,
     ) -> kube::Result<Reply> {
-        let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_PROBES);
-        let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}?dryRun=All");
-        let call = Call { method: Method::POST, path, body: Some((JSON, body.to_vec())) };
-        let reply = send(client, call, time).await?;
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let request = objects::<HeadroomProbe>(Some(namespace)).create(&dry_run, body.to_vec());
+        let reply = send(client, request, time).await?;
         self.clock.observe(reply.date);
         Ok(reply)
     }
