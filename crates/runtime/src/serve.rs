@@ -4,11 +4,13 @@
 //! a time, and keeps idle ones for 90 s; so idle connections live longer than that here, while one that has begun a request
 //! must go on with it. HTTP/2 is not offered: with it one connection could hold many requests.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -19,16 +21,18 @@ use tokio_util::task::TaskTracker;
 use crate::backoff::Backoff;
 use crate::panics::isolated;
 
+mod connection_state;
 mod metrics;
-mod paced;
 mod request;
 mod slots;
+mod stall_timeout;
 
+use connection_state::ConnectionState;
 use metrics::Refusal;
 pub use metrics::ServeMetrics;
-use paced::{Pace, Paced};
 use request::Front;
 use slots::{Slot, Slots};
+use stall_timeout::StallTimeout;
 
 /// The first and the longest wait after a failed accept.
 const ACCEPT_RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -142,7 +146,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
     let work = async {
         let _ = stream.set_nodelay(true);
         if let Some(tls) = handshake(&shared, stream).await {
-            http(&shared, tls, peer, slot.pace.clone()).await;
+            http(&shared, tls, peer, slot.state.clone()).await;
         }
     };
     tokio::select! {
@@ -169,12 +173,20 @@ async fn handshake(shared: &Shared, stream: TcpStream) -> Option<TlsStream<TcpSt
     None
 }
 
-async fn http(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr, pace: Pace) {
+async fn http(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr, state: ConnectionState) {
     let limits = &shared.limits;
-    let io = TokioIo::new(Paced::new(tls, pace.clone(), limits));
-    let service = shared.front.for_connection(pace, peer);
+    let io = TokioIo::new(StallTimeout::new(tls, state.clone(), limits));
+    let front = &shared.front;
+    let service = service_fn(|request| {
+        let (front, state, working) = (front.clone(), state.clone(), state.begin());
+        async move {
+            let response = front.answer(request, state, peer).await;
+            drop(working);
+            Ok::<_, Infallible>(response)
+        }
+    });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    // hyper's own header timeout also counts the idle time between requests; `Paced` tells the two apart.
+    // hyper's own header timeout also counts the idle time between requests; `StallTimeout` tells the two apart.
     builder
         .header_read_timeout(None)
         .max_header_size(limits.header_limit_bytes)
