@@ -25,7 +25,7 @@ pub use plan::Timings;
 use plan::{Candidate, Record, Step};
 pub use token::WriteToken;
 
-/// Which lease, and as whom.
+/// Which lease, and under which identity.
 #[derive(Debug, Clone)]
 pub struct LeaseOptions {
     /// Namespace of the lease.
@@ -64,7 +64,7 @@ pub fn unique_identity() -> String {
     format!("{}_{bits:016x}", host.as_deref().unwrap_or("process"))
 }
 
-/// Who leads.
+/// Whether this process leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
     /// Another candidate leads, or none that is known.
@@ -141,6 +141,9 @@ impl std::fmt::Debug for Election {
 
 impl Election {
     /// Prepares a candidate; nothing is sent before [`Election::run`]. Give it a client that other writes do not keep busy.
+    ///
+    /// # Errors
+    /// When the times of `options` do not fit together.
     pub fn new(client: Client, options: LeaseOptions) -> Result<Self, LeaseError> {
         if !options.timings.are_sound() {
             return Err(LeaseError::Timings(options.timings));
@@ -173,6 +176,9 @@ impl Election {
     /// Competes for the lease and renews it until `cancel`; then releases it if it is held.
     ///
     /// Stop the writers before cancelling: the next leader starts as soon as the lease is released.
+    ///
+    /// # Errors
+    /// When a lease that was held could not be renewed in time or has another holder: the process must exit.
     pub async fn run(mut self, cancel: CancellationToken) -> Result<(), LeaseError> {
         let ended = loop {
             let attempt = tokio::select! {
