@@ -9,15 +9,11 @@ pub const GROUP: &str = "aaq.kubevirt.io";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of the quota kinds.
 pub const API_VERSION: &str = "aaq.kubevirt.io/v1alpha1";
-/// Domain of Sluice's own labels, annotations and kinds.
-pub const OWN_DOMAIN: &str = "quota.sluice.dev";
 
 /// Resource name of [`crate::AAQ`].
 pub const AAQS: &str = "aaqs";
 /// Resource name of [`crate::ApplicationAwareResourceQuota`].
 pub const ARQS: &str = "applicationawareresourcequotas";
-/// Resource name of [`crate::AAQJobQueueConfig`].
-pub const JOB_QUEUE_CONFIGS: &str = "aaqjobqueueconfigs";
 /// Name of the one `AAQJobQueueConfig` of a namespace.
 pub const JOB_QUEUE_CONFIG: &str = "aaqjqc";
 /// Key of `AAQJobQueueConfig.status.controllerLock` for namespaced quotas.
@@ -29,15 +25,11 @@ pub const AAQ_NAME: &str = "aaq";
 
 /// API group of the kinds that users of managed-tenant-quota know.
 pub const MTQ_GROUP: &str = "mtq.kubevirt.io";
-/// The only served version of [`MTQ_GROUP`].
-pub const MTQ_VERSION: &str = "v1alpha1";
-/// Resource name of [`crate::MTQ`].
-pub const MTQS: &str = "mtqs";
 /// Resource name of [`crate::VirtualMachineMigrationResourceQuota`].
 pub const VMMRQS: &str = "virtualmachinemigrationresourcequotas";
 
-/// API group of Sluice's own kinds.
-pub const OWN_GROUP: &str = OWN_DOMAIN;
+/// API group of Sluice's own kinds, and domain of its labels and annotations.
+pub const OWN_GROUP: &str = "quota.sluice.dev";
 /// The only served version of [`OWN_GROUP`].
 pub const OWN_VERSION: &str = "v1alpha1";
 /// Resource name of [`crate::HeadroomProbe`].

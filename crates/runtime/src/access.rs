@@ -1,5 +1,5 @@
-//! Who may see the metrics: whom the API server knows by its token and allows to `get` the path, as controller-runtime
-//! asks it (`sigs.k8s.io/controller-runtime/pkg/metrics/filters`).
+//! Which clients may see the metrics: those whose token the API server knows and whose account may `get` the path, as
+//! controller-runtime asks it (`sigs.k8s.io/controller-runtime/pkg/metrics/filters`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub enum NoAccess {
     /// No token, or none that the API server knows.
     Unknown,
-    /// The API server knows who it is and does not allow it.
+    /// The API server knows the account and does not allow it.
     Forbidden,
     /// Too many tokens are being asked about.
     Busy,
@@ -101,7 +101,7 @@ impl Access {
         let said = match self.ask(token, path).await {
             Ok(said) => said,
             Err(error) => {
-                tracing::warn!(%error, "cannot ask who may see the metrics");
+                tracing::warn!(%error, "cannot ask which clients may see the metrics");
                 return Err(NoAccess::NoAnswer);
             }
         };

@@ -91,12 +91,18 @@ pub fn install_crypto_provider() {
 /// Differs from kube's default stack in two points: `TCP_NODELAY` is on (small writes such as a lease renewal must not
 /// wait for a delayed ACK), and nothing is retried behind the caller's back, because each loop decides for itself
 /// whether a write may be repeated ([`crate::retry`]).
+///
+/// # Errors
+/// When the configuration is missing or cannot be used; an API server that does not answer is no error yet.
 pub async fn connect(options: &ClientOptions) -> Result<Client, ClientError> {
     install_crypto_provider();
     client_from(load(options).await?, options)
 }
 
 /// As [`connect`], from a configuration that the caller made (tests, several contexts).
+///
+/// # Errors
+/// When the user agent is no header value, a proxy is configured, or the TLS material or credentials cannot be used.
 pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client, ClientError> {
     let agent = HeaderValue::from_str(&options.user_agent)
         .map_err(|_| ClientError::UserAgent(options.user_agent.clone()))?;
@@ -187,8 +193,10 @@ where
 #[error("no answer within {0:?}")]
 pub struct DeadlineExceeded(pub Duration);
 
-/// Bounds one API call. After `deadline` the call is dropped and the error is one that
-/// [`crate::retry::classify`] reports as unknown.
+/// Bounds one API call. After `deadline` the call is dropped.
+///
+/// # Errors
+/// That of the call, or one that [`crate::retry::classify`] reports as unknown.
 pub async fn with_deadline<T>(
     deadline: Duration,
     call: impl Future<Output = kube::Result<T>>,
@@ -209,7 +217,10 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// Asks the server.
+    /// Asks the server; a part of the version that is no number reads as 0.
+    ///
+    /// # Errors
+    /// When there is no answer in 10 s, or it is a refusal.
     pub async fn fetch(client: &Client) -> Result<Self, ClientError> {
         let info = with_deadline(Duration::from_secs(10), client.apiserver_version())
             .await

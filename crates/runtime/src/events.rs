@@ -1,6 +1,10 @@
 //! Events for people (`events.k8s.io/v1`). What is said of an object again, in the same words, is the same event: its
 //! name follows from what it says, and its series counts. So nothing has to be remembered here, and another process goes
 //! on where this one ended.
+//!
+//! `kube::runtime::events::Recorder` names an event after the moment and keeps its series in memory without a bound, so after
+//! each change of the leader it would write every event anew. It also ignores the limits of the API for the fields and knows
+//! no deadline; its types for what an event is and who reports it are used.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -10,6 +14,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+pub use kube::runtime::events::EventType;
+use kube::runtime::events::Reporter;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -31,36 +37,18 @@ const NOTE_BYTES: usize = 1024;
 /// Limit of the API for `reason`, `action` and `reportingInstance`, in bytes.
 const WORD_BYTES: usize = 128;
 
-/// Whether a human should look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Severity {
-    /// Expected course.
-    Normal,
-    /// Something needs attention.
-    Warning,
-}
-
-impl Severity {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// One event. The caller keeps it from being reported again and again.
+/// One event. The caller bounds how often it is reported.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The object it is about; cluster-scoped ones have no namespace.
     pub regarding: ObjectReference,
     /// Second object, if the action concerns one.
     pub related: Option<ObjectReference>,
-    /// Normal or Warning.
-    pub severity: Severity,
-    /// Why, in CamelCase.
+    /// Whether a human should look.
+    pub type_: EventType,
+    /// Why, in CamelCase; cut to 128 bytes.
     pub reason: String,
-    /// What was done, in CamelCase.
+    /// What was done, in CamelCase; cut to 128 bytes.
     pub action: String,
     /// Text for humans; cut to 1024 bytes.
     pub note: String,
@@ -95,15 +83,13 @@ impl EventCounts {
 }
 
 /// Takes reports. Clones share the queue.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<Report>,
-    writer: Option<Arc<Writer>>,
-    counts: EventCounts,
+    writer: Arc<Writer>,
 }
 
 /// Writes what was given to [`Recorder::report`], one at a time so that events never compete with real work.
-#[derive(Debug)]
 pub struct EventWriter {
     queue: mpsc::Receiver<Report>,
     writer: Arc<Writer>,
@@ -111,56 +97,37 @@ pub struct EventWriter {
 
 struct Writer {
     client: Client,
-    controller: String,
-    instance: String,
+    reporter: Reporter,
     counts: EventCounts,
 }
 
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("controller", &self.controller).finish_non_exhaustive()
-    }
-}
-
 /// A recorder and the task body that writes for it. `controller` is a qualified name such as `quota.example.dev/gate`,
-/// `instance` names this process.
+/// `instance` names this process and is cut to 128 bytes.
 pub fn recorder(client: Client, controller: &str, instance: &str) -> (Recorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE);
-    let counts = EventCounts::default();
-    let writer = Arc::new(Writer {
-        client,
-        controller: controller.to_owned(),
-        instance: truncate(instance, WORD_BYTES).to_owned(),
-        counts: counts.clone(),
-    });
-    (Recorder { queue: sender, writer: Some(Arc::clone(&writer)), counts }, EventWriter { queue, writer })
+    let instance = Some(truncate(instance, WORD_BYTES).to_owned());
+    let reporter = Reporter { controller: controller.to_owned(), instance };
+    let writer = Arc::new(Writer { client, reporter, counts: EventCounts::default() });
+    (Recorder { queue: sender, writer: Arc::clone(&writer) }, EventWriter { queue, writer })
 }
 
 impl Recorder {
-    /// Queues a report and never blocks; it is dropped and counted when too many are waiting.
+    /// Queues a report and never blocks; it is dropped and counted when 1024 are waiting.
     pub fn report(&self, report: Report) {
         if self.queue.try_send(report).is_err() {
-            self.counts.dropped.inc();
+            self.writer.counts.dropped.inc();
         }
     }
 
-    /// Writes a report now, once; true if it was written. The caller bounds how many are under way, and tries again.
+    /// Writes a report now, once, in at most 15 s; true if it was written. The caller bounds how many are under way, and
+    /// tries again.
     pub async fn write(&self, report: Report) -> bool {
-        match &self.writer {
-            Some(writer) => writer.counted(writer.put(&writer.event(report)).await),
-            None => true,
-        }
+        self.writer.counted(self.writer.put(&self.writer.event(report)).await)
     }
 
     /// Counts of written, dropped and failed events.
     pub fn counts(&self) -> &EventCounts {
-        &self.counts
-    }
-
-    /// A recorder whose reports go nowhere, for tests.
-    pub fn discarding() -> Self {
-        let (queue, _) = mpsc::channel(1);
-        Self { queue, writer: None, counts: EventCounts::default() }
+        &self.writer.counts
     }
 }
 
@@ -221,6 +188,10 @@ impl Writer {
     fn event(&self, report: Report) -> Event {
         // Events about cluster-scoped objects are kept in `default`; the API refuses any other place.
         let namespace = report.regarding.namespace.clone().filter(|ns| !ns.is_empty());
+        let type_ = match report.type_ {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
         Event {
             metadata: ObjectMeta {
                 name: Some(self.name(&report)),
@@ -230,12 +201,12 @@ impl Writer {
             event_time: Some(MicroTime(jiff::Timestamp::now())),
             regarding: Some(report.regarding),
             related: report.related,
-            type_: Some(report.severity.as_str().to_owned()),
+            type_: Some(type_.to_owned()),
             reason: Some(truncate(&report.reason, WORD_BYTES).to_owned()),
             action: Some(truncate(&report.action, WORD_BYTES).to_owned()),
             note: Some(shorten(&report.note)),
-            reporting_controller: Some(self.controller.clone()),
-            reporting_instance: Some(self.instance.clone()),
+            reporting_controller: Some(self.reporter.controller.clone()),
+            reporting_instance: self.reporter.instance.clone(),
             ..Event::default()
         }
     }
@@ -243,10 +214,10 @@ impl Writer {
     /// The same for the same words about the same object; at most 253 bytes, the limit of names.
     fn name(&self, report: &Report) -> String {
         let mut words = DefaultHasher::new();
-        let Report { regarding, related, severity, reason, action, note } = report;
+        let Report { regarding, related, type_, reason, action, note } = report;
         let of =
             |object: &ObjectReference| (object.kind.clone(), object.namespace.clone(), object.uid.clone());
-        (&self.controller, of(regarding), related.as_ref().map(of), severity, reason, action, note)
+        (&self.reporter.controller, of(regarding), related.as_ref().map(of), type_, reason, action, note)
             .hash(&mut words);
         let about = regarding.name.as_deref().unwrap_or("unnamed");
         format!("{}.{:016x}", truncate(about, 220).trim_end_matches(['.', '-']), words.finish())

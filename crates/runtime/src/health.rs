@@ -42,34 +42,24 @@ impl Checks {
         self.details.write().insert(name.into(), Arc::new(detail));
     }
 
-    /// All that fail now, as `(name, what is missing)`.
-    pub fn failing(&self) -> Vec<(String, String)> {
-        let checks: Vec<_> =
-            self.named.read().iter().map(|(name, check)| (name.clone(), check.clone())).collect();
-        checks.into_iter().filter_map(|(name, check)| check().err().map(|missing| (name, missing))).collect()
-    }
-
     fn respond(&self) -> (StatusCode, String) {
-        let failing: BTreeMap<_, _> = self.failing().into_iter().collect();
-        let mut text = String::new();
-        for name in self.named.read().keys() {
-            let _ = match failing.get(name) {
-                None => writeln!(text, "[+] {name} ok"),
-                Some(missing) => writeln!(text, "[-] {name}: {missing}"),
+        // Copied, because a check may take its time, and may add another.
+        let (named, details) = (self.named.read().clone(), self.details.read().clone());
+        let (mut text, mut ready) = (String::new(), true);
+        for (name, check) in named {
+            let _ = match check() {
+                Ok(()) => writeln!(text, "[+] {name} ok"),
+                Err(missing) => {
+                    ready = false;
+                    writeln!(text, "[-] {name}: {missing}")
+                }
             };
         }
-        let details: Vec<_> =
-            self.details.read().iter().map(|(name, detail)| (name.clone(), Arc::clone(detail))).collect();
         for (name, detail) in details {
             let _ = writeln!(text, "[i] {name}: {}", detail());
         }
-        if failing.is_empty() {
-            text.push_str("ok\n");
-            (StatusCode::OK, text)
-        } else {
-            text.push_str("not ready\n");
-            (StatusCode::SERVICE_UNAVAILABLE, text)
-        }
+        text.push_str(if ready { "ok\n" } else { "not ready\n" });
+        (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
     }
 }
 
@@ -90,7 +80,10 @@ pub fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// Serves `app` (see [`router`]) over plain HTTP until `cancel`. Fails only if the listener does.
+/// Serves `app` (see [`router`]) over plain HTTP until `cancel`.
+///
+/// # Errors
+/// When the listener fails.
 pub async fn serve_admin(
     listener: TcpListener,
     app: Router,

@@ -14,8 +14,9 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::{draw, process_seed};
 use crate::client::with_deadline;
-use crate::retry::{Failure, classify, mix, process_seed};
+use crate::retry::{Failure, classify};
 
 pub mod plan;
 mod token;
@@ -24,7 +25,7 @@ pub use plan::Timings;
 use plan::{Candidate, Record, Step};
 pub use token::WriteToken;
 
-/// Which lease, and as whom.
+/// Which lease, and under which identity.
 #[derive(Debug, Clone)]
 pub struct LeaseOptions {
     /// Namespace of the lease.
@@ -63,7 +64,7 @@ pub fn unique_identity() -> String {
     format!("{}_{bits:016x}", host.as_deref().unwrap_or("process"))
 }
 
-/// Who leads.
+/// Whether this process leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
     /// Another candidate leads, or none that is known.
@@ -140,6 +141,9 @@ impl std::fmt::Debug for Election {
 
 impl Election {
     /// Prepares a candidate; nothing is sent before [`Election::run`]. Give it a client that other writes do not keep busy.
+    ///
+    /// # Errors
+    /// When the times of `options` do not fit together.
     pub fn new(client: Client, options: LeaseOptions) -> Result<Self, LeaseError> {
         if !options.timings.are_sound() {
             return Err(LeaseError::Timings(options.timings));
@@ -172,6 +176,9 @@ impl Election {
     /// Competes for the lease and renews it until `cancel`; then releases it if it is held.
     ///
     /// Stop the writers before cancelling: the next leader starts as soon as the lease is released.
+    ///
+    /// # Errors
+    /// When a lease that was held could not be renewed in time or has another holder: the process must exit.
     pub async fn run(mut self, cancel: CancellationToken) -> Result<(), LeaseError> {
         let ended = loop {
             let attempt = tokio::select! {
@@ -342,8 +349,7 @@ impl Election {
             return self.timings.retry;
         }
         self.seed = self.seed.wrapping_add(1);
-        let draw = u32::try_from(mix(self.seed) % 1024).unwrap_or(0);
-        self.timings.retry + self.timings.retry.mul_f64(f64::from(draw) / 1024.0)
+        self.timings.retry + self.timings.retry.mul_f64(draw(self.seed))
     }
 
     /// Erases our name, so that the next leader need not wait for the lease to run out.

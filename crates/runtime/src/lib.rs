@@ -3,18 +3,22 @@
 //! | module | gives |
 //! |---|---|
 //! | [`client`] | a `kube::Client` with our connection settings, deadlines for single calls, server version |
-//! | [`retry`] | what a failed write means, exponential backoff |
+//! | [`request`] | requests whose answers are needed as they came |
+//! | [`retry`], [`backoff`] | what a failed write means, how long to wait before the next |
 //! | [`watch`] | list and watch of one kind as a sequence of [`watch::Event`]s, with health |
 //! | [`lease`] | leader election and the [`lease::WriteToken`] that every write asks first |
 //! | [`leader`] | requests to the process that holds a lease |
 //! | [`events`] | `events.k8s.io/v1` through a bounded queue |
 //! | [`serve`], [`tls`] | the HTTPS accept loop with limits, certificates that change while it runs |
 //! | [`health`] | `/healthz`, `/readyz` |
-//! | [`scrape`], [`access`] | `/metrics`: a snapshot, for those whom the API server allows to see it |
+//! | [`scrape`], [`access`] | `/metrics`: a snapshot, for accounts that the API server allows to see it |
 //! | [`metrics`] | API writes by kind and code |
 //! | [`shutdown`], [`panics`] | signals, supervised tasks, what a panic ends |
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod access;
+pub mod backoff;
 pub mod client;
 pub mod events;
 pub mod health;
@@ -22,7 +26,7 @@ pub mod leader;
 pub mod lease;
 pub mod metrics;
 pub mod panics;
-pub mod raw;
+pub mod request;
 pub mod retry;
 pub mod scrape;
 pub mod serve;

@@ -54,6 +54,9 @@ impl ApiWrites {
     }
 
     /// Runs one write and records how it ended. `resource` is the plural name, `verb` the API verb.
+    ///
+    /// # Errors
+    /// That of the write.
     pub async fn record<T>(
         &self,
         resource: &'static str,

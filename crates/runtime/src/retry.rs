@@ -1,8 +1,5 @@
-//! What a failed API call means for the caller, and how long to wait before the next one.
+//! What a failed API call means for the caller. How long to wait is in [`crate::backoff`].
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Outcome of a failed API call, by what the caller must do about it.
@@ -87,105 +84,6 @@ fn classify_status(status: &kube::core::Status) -> Failure {
     }
 }
 
-/// Exponential backoff with jitter: the nth wait is between half and all of `base * 2^n`, at most `cap`.
-///
-/// Pure: the same seed gives the same waits.
-#[derive(Debug, Clone)]
-pub struct Backoff {
-    base: Duration,
-    cap: Duration,
-    seed: u64,
-    failures: u32,
-}
-
-impl Backoff {
-    /// A fresh backoff. `seed` spreads several of them apart; any value is fine.
-    pub fn new(base: Duration, cap: Duration, seed: u64) -> Self {
-        Self { base, cap, seed, failures: 0 }
-    }
-
-    /// Notes one more failure and says how long to wait.
-    pub fn failed(&mut self) -> Duration {
-        let whole = self
-            .base
-            .checked_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX))
-            .map_or(self.cap, |wait| wait.min(self.cap));
-        let draw = mix(self.seed.wrapping_add(u64::from(self.failures))) % 1024;
-        self.failures = self.failures.saturating_add(1);
-        let half = whole / 2;
-        // draw < 1024, so the conversion keeps the value.
-        half + half.mul_f64(f64::from(u32::try_from(draw).unwrap_or(0)) / 1024.0)
-    }
-
-    /// Forgets all failures; to be called on success.
-    pub fn reset(&mut self) {
-        self.failures = 0;
-    }
-
-    /// Failures since the last success.
-    pub fn failures(&self) -> u32 {
-        self.failures
-    }
-}
-
-/// One [`Backoff`] per key; keys that succeed cost nothing.
-#[derive(Debug)]
-pub struct Backoffs<K> {
-    base: Duration,
-    cap: Duration,
-    seed: u64,
-    failing: HashMap<K, Backoff>,
-}
-
-impl<K: Hash + Eq> Backoffs<K> {
-    /// Backoffs from `base` up to 60 s.
-    pub fn new(base: Duration, seed: u64) -> Self {
-        Self { base, cap: Duration::from_secs(60), seed, failing: HashMap::new() }
-    }
-
-    /// Notes a failure of `key` and says how long to leave it alone.
-    pub fn failed(&mut self, key: K) -> Duration {
-        let mut hasher = std::hash::DefaultHasher::new();
-        key.hash(&mut hasher);
-        let seed = self.seed ^ hasher.finish();
-        let (base, cap) = (self.base, self.cap);
-        self.failing.entry(key).or_insert_with(|| Backoff::new(base, cap, seed)).failed()
-    }
-
-    /// Forgets the failures of `key`: it succeeded or is gone.
-    pub fn reset<Q>(&mut self, key: &Q)
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.failing.remove(key);
-    }
-
-    /// How many keys are failing now.
-    pub fn len(&self) -> usize {
-        self.failing.len()
-    }
-
-    /// No key is failing.
-    pub fn is_empty(&self) -> bool {
-        self.failing.is_empty()
-    }
-}
-
-/// A seed that differs between processes, for jitter.
-pub fn process_seed() -> u64 {
-    use std::hash::BuildHasher;
-    std::hash::RandomState::new().hash_one(std::process::id())
-}
-
-/// The finaliser of splitmix64: spreads neighbouring inputs over all 64 bits.
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,38 +115,5 @@ mod tests {
         assert!(!api(409, "Conflict").may_have_applied());
         let unreadable = serde_json::from_str::<u8>("x").unwrap_err();
         assert!(classify(&kube::Error::SerdeError(unreadable)).may_have_applied());
-    }
-
-    #[test]
-    fn waits_double_up_to_the_cap_and_start_over() {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60), 7);
-        let waits: Vec<_> = (0..80).map(|_| backoff.failed()).collect();
-        for (n, wait) in waits.iter().enumerate() {
-            let whole = Duration::from_millis(100)
-                .saturating_mul(2_u32.saturating_pow(n as u32))
-                .min(Duration::from_secs(60));
-            assert!(
-                *wait >= whole / 2 && *wait <= whole,
-                "wait {n} is {wait:?}, want {:?}..={whole:?}",
-                whole / 2
-            );
-        }
-        backoff.reset();
-        assert_eq!(backoff.failed(), waits[0], "the same seed gives the same waits");
-        let mut other = Backoff::new(Duration::from_millis(100), Duration::from_secs(60), 8);
-        assert_ne!(other.failed(), waits[0], "another seed gives other waits");
-    }
-
-    #[test]
-    fn keys_do_not_disturb_each_other() {
-        let mut backoffs = Backoffs::new(Duration::from_secs(1), 1);
-        for _ in 0..10 {
-            backoffs.failed("poison".to_owned());
-        }
-        assert!(backoffs.failed("poison".to_owned()) >= Duration::from_secs(30));
-        assert!(backoffs.failed("fresh".to_owned()) <= Duration::from_secs(1));
-        backoffs.reset("poison");
-        assert!(backoffs.failed("poison".to_owned()) <= Duration::from_secs(1));
-        assert_eq!(backoffs.len(), 2);
     }
 }

@@ -40,7 +40,7 @@ impl Snapshot {
         Arc::new(Self { registry: Arc::new(registry), fresh, latest: Mutex::new(None) })
     }
 
-    /// The text; `None` if it could not be made. Who comes while it is made waits for it.
+    /// The text; `None` if it could not be made. A request that comes while it is made waits for it.
     pub async fn text(&self) -> Option<Text> {
         let mut latest = self.latest.lock().await;
         if let Some((made, text)) = &*latest
@@ -92,7 +92,7 @@ fn encode(registry: &Registry) -> Option<Text> {
     Some(Text(text.full.into()))
 }
 
-/// Routes `/metrics`; with `access` only for those whom the API server allows to `get` it.
+/// Routes `/metrics`; with `access` only for accounts that the API server allows to `get` it.
 pub fn router(snapshot: Arc<Snapshot>, access: Option<Arc<Access>>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state((snapshot, access))
 }

@@ -4,11 +4,13 @@
 //! a time, and keeps idle ones for 90 s; so idle connections live longer than that here, while one that has begun a request
 //! must go on with it. HTTP/2 is not offered: with it one connection could hold many requests.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -16,18 +18,24 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::Backoff;
 use crate::panics::isolated;
 
+mod connection_state;
 mod metrics;
-mod paced;
 mod request;
 mod slots;
+mod stall_timeout;
 
+use connection_state::ConnectionState;
 use metrics::Refusal;
 pub use metrics::ServeMetrics;
-use paced::{Pace, Paced};
 use request::Front;
 use slots::{Slot, Slots};
+use stall_timeout::StallTimeout;
+
+/// The first and the longest wait after a failed accept.
+const ACCEPT_RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Limits of [`serve`].
 #[derive(Debug, Clone)]
@@ -100,7 +108,7 @@ pub async fn serve(
         limits,
     });
     let connections = TaskTracker::new();
-    let mut pause = Duration::ZERO;
+    let mut backoff = Backoff::exact(ACCEPT_RETRY.0, ACCEPT_RETRY.1);
     loop {
         let accepted = tokio::select! {
             () = cancel.cancelled() => break,
@@ -110,13 +118,13 @@ pub async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: accepting again at once would spin.
-                pause = (pause * 2).clamp(Duration::from_millis(5), Duration::from_secs(1));
+                let pause = backoff.failed();
                 tracing::warn!(%error, retry_in = ?pause, "cannot accept a connection");
                 tokio::time::sleep(pause).await;
                 continue;
             }
         };
-        pause = Duration::ZERO;
+        backoff.reset();
         if let Some(slot) = slots.enter(peer.ip()) {
             connections.spawn(isolated(connection(shared.clone(), stream, peer, slot)));
         }
@@ -138,7 +146,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
     let work = async {
         let _ = stream.set_nodelay(true);
         if let Some(tls) = handshake(&shared, stream).await {
-            http(&shared, tls, peer, slot.pace.clone()).await;
+            http(&shared, tls, peer, slot.state.clone()).await;
         }
     };
     tokio::select! {
@@ -165,12 +173,20 @@ async fn handshake(shared: &Shared, stream: TcpStream) -> Option<TlsStream<TcpSt
     None
 }
 
-async fn http(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr, pace: Pace) {
+async fn http(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr, state: ConnectionState) {
     let limits = &shared.limits;
-    let io = TokioIo::new(Paced::new(tls, pace.clone(), limits));
-    let service = shared.front.for_connection(pace, peer);
+    let io = TokioIo::new(StallTimeout::new(tls, state.clone(), limits));
+    let front = &shared.front;
+    let service = service_fn(|request| {
+        let (front, state, working) = (front.clone(), state.clone(), state.begin());
+        async move {
+            let response = front.answer(request, state, peer).await;
+            drop(working);
+            Ok::<_, Infallible>(response)
+        }
+    });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    // hyper's own header timeout also counts the idle time between requests; `Paced` tells the two apart.
+    // hyper's own header timeout also counts the idle time between requests; `StallTimeout` tells the two apart.
     builder
         .header_read_timeout(None)
         .max_header_size(limits.header_limit_bytes)

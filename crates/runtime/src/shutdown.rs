@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 /// A token that is cancelled by the first SIGTERM or SIGINT.
 ///
 /// A second signal is left alone: graceful shutdown is bounded by its own deadlines, and the kubelet follows up with SIGKILL.
-/// Fails if the handlers cannot be installed. Must be called inside a tokio runtime.
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When the handlers cannot be installed.
 pub fn on_signal() -> std::io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -35,7 +38,7 @@ pub type TaskError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum TaskEnded {
     /// A task that should run until shutdown came back without an error.
-    #[error("task {name} ended although nobody asked it to")]
+    #[error("task {name} ended without being asked to")]
     Early {
         /// Name given to [`Tasks::spawn`].
         name: &'static str,
@@ -88,7 +91,10 @@ impl Tasks {
     }
 
     /// Waits for `cancel` or for the first task that ends. Then cancels the rest and gives them `grace`; what is still
-    /// running after that is aborted. The first reason is returned, `Ok` if there was none.
+    /// running after that is aborted.
+    ///
+    /// # Errors
+    /// The first reason to end other than `cancel`: a task that ended, failed, panicked, or did not end in time.
     pub async fn supervise(mut self, cancel: CancellationToken, grace: Duration) -> Result<(), TaskEnded> {
         let mut reason = None;
         let mut nothing_runs = false;
@@ -182,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn a_silent_end_and_a_panic_are_named() {
         for (panics, want) in
-            [(false, "task gate ended although nobody asked it to"), (true, "task gate panicked")]
+            [(false, "task gate ended without being asked to"), (true, "task gate panicked")]
         {
             let mut tasks = Tasks::new();
             tasks.spawn("gate", async move {

@@ -72,8 +72,9 @@ impl CertStore {
 
     /// Replaces the certificate. Returns whether it differs from the one in use.
     ///
-    /// Refuses, and keeps what is in use, if the chain or the key cannot be read, if they do not belong together, or if the
-    /// certificate has expired.
+    /// # Errors
+    /// When the chain or the key cannot be read, they do not belong together, or the certificate has expired; what is in use
+    /// stays.
     pub fn set_pem(&self, chain: &[u8], key: &[u8]) -> Result<bool, TlsError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
@@ -102,7 +103,10 @@ impl CertStore {
         self.current.load().as_ref().map(|loaded| loaded.not_after)
     }
 
-    /// A readiness check: fails without a certificate, or when it has expired.
+    /// A readiness check.
+    ///
+    /// # Errors
+    /// When there is no certificate, or it has expired.
     pub fn check(&self) -> CheckResult {
         match self.not_after() {
             None => Err("no serving certificate yet".to_owned()),
@@ -127,6 +131,9 @@ fn expiry(certificate: &CertificateDer<'_>) -> Result<Timestamp, TlsError> {
 
 /// TLS 1.2 and 1.3, ALPN `http/1.1`, session tickets, certificate from `store`. With `client_ca`, PEM of authorities, only
 /// clients with a certificate of one of them get in.
+///
+/// # Errors
+/// When `client_ca` holds no certificate, or the library refuses the configuration.
 pub fn server_config(
     store: Arc<CertStore>,
     client_ca: Option<&[u8]>,

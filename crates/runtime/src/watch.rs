@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::{Backoff, process_seed};
 use crate::client::with_deadline;
-use crate::retry::{Backoff, process_seed};
 
 mod health;
 

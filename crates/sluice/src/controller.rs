@@ -22,7 +22,7 @@ use sluice_controllers::headroom::{
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
-use sluice_runtime::events::{Recorder, Report, Severity, recorder};
+use sluice_runtime::events::{EventType, Recorder, Report, recorder};
 use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
@@ -265,7 +265,7 @@ fn alarmed(namespace: &str, alarm: Alarm) -> Report {
             ..ObjectReference::default()
         },
         related: None,
-        severity: Severity::Warning,
+        type_: EventType::Warning,
         reason: alarm.reason.to_owned(),
         action: "Gate".to_owned(),
         note: alarm.note,
@@ -296,7 +296,7 @@ fn report(tell: Tell) -> Report {
             ..ObjectReference::default()
         },
         related: None,
-        severity: Severity::Warning,
+        type_: EventType::Warning,
         reason: tell.reason.to_owned(),
         action: action.to_owned(),
         note: tell.message,

@@ -11,7 +11,7 @@ use sluice_engine::headroom::NUDGE_KEY;
 use sluice_index::Version;
 use sluice_index::headroom::{MigrationRecord, ResourceQuotaRecord};
 use sluice_index::wire::PodWire;
-use sluice_runtime::retry::process_seed;
+use sluice_runtime::backoff::{Backoff, Retry, process_seed};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ use crate::patches;
 use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Backoff, Command, Ending, QuotaRef, Sight, WindowSession};
+use crate::protocol::{Command, Ending, QuotaRef, Sight, WindowSession, forgetting};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
@@ -37,9 +37,9 @@ use crate::target::{Outcome, Target};
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
 
-/// Waits after a write that was refused; milliseconds. The first are short: an API server that has just started refuses
+/// Waits after a write that was refused. The first are short: an API server that has just started refuses
 /// what it allows a moment later.
-const FORBIDDEN: (u64, u64) = (500, 300_000);
+const FORBIDDEN: Retry = forgetting(Backoff::exact(Duration::from_millis(500), Duration::from_secs(300)));
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub struct Headroom {
     precedence: Precedence,
     lacking: Lacking,
     /// Until when nothing is written, by namespace.
-    forbidden: Mutex<HashMap<Arc<str>, Backoff>>,
+    forbidden: Mutex<HashMap<Arc<str>, Retry>>,
     started: Instant,
     told: Box<dyn Fn(Outcome) + Send + Sync>,
     tasks: TaskTracker,
@@ -265,9 +265,9 @@ impl Headroom {
     fn forbid(&self, namespace: &Arc<str>) {
         let now = self.now_ms();
         let mut forbidden = self.forbidden.lock();
-        let backoff = forbidden.entry(Arc::clone(namespace)).or_default();
+        let backoff = forbidden.entry(Arc::clone(namespace)).or_insert(FORBIDDEN);
         if !backoff.is_waiting(now) {
-            backoff.failed(now, 0, FORBIDDEN);
+            backoff.failed(now);
         }
     }
 

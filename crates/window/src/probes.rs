@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use http::Method;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_runtime::raw::{Call, JSON, Reply, send};
+use sluice_runtime::backoff::Backoff;
+use sluice_runtime::request::{Reply, objects, send};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::ServerClock;
-use crate::requests::{DEADLINE, quotas};
+use crate::requests::DEADLINE;
 use crate::servers::{Peer, Servers};
 
-/// The first pause between two probes; it doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The first pause between two probes, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// How long an API server that has much to do may take for an answer that no target waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So long quota admission may know a mark that the policy does not heed; then the policy is missing.
@@ -98,7 +99,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let (mut pause, mut unheeded) = (FIRST_PAUSE, Unheeded::default());
+        let (mut backoff, mut unheeded) = (Backoff::exact(PAUSE.0, PAUSE.1), Unheeded::default());
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -113,12 +114,12 @@ impl Probes {
                 let policy = names::LOCK_POLICY;
                 return Err(format!("its policy {policy} does not heed the mark: {said}").into());
             }
+            let pause = backoff.failed();
             if Instant::now() + pause >= end {
                 return Err(said.into());
             }
             // A watch has to reach the API server's own cache first; nothing announces that it did.
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -134,11 +135,12 @@ impl Probes {
         let body = probe(0).map_err(Proof::Missing)?;
         let reply = self.try_create(&peer.client, namespace, &body, PATIENCE).await;
         expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;
-        let path = format!("{}/{}/status?dryRun=All", quotas(namespace), names::PROOF_QUOTA);
         let mark = json!({ MARK: FAR_AWAY.to_string() });
-        let patch = json!({ "status": { "hard": mark, "used": mark } });
-        let body = Some(("application/merge-patch+json", patch.to_string().into_bytes()));
-        let reply = send(&peer.client, Call { method: Method::PATCH, path, body }, PATIENCE).await;
+        let patch = Patch::Merge(json!({ "status": { "hard": mark, "used": mark } }));
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+        let quotas = objects::<ResourceQuota>(Some(namespace));
+        let request = quotas.patch_subresource("status", names::PROOF_QUOTA, &dry_run, &patch);
+        let reply = send(&peer.client, request, PATIENCE).await;
         expect(names::CHARGE_POLICY, reply, names::CHARGE_DENIED)
     }
 
@@ -149,10 +151,9 @@ impl Probes {
         body: &Bytes,
         time: Duration,
     ) -> kube::Result<Reply> {
-        let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_PROBES);
-        let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}?dryRun=All");
-        let call = Call { method: Method::POST, path, body: Some((JSON, body.to_vec())) };
-        let reply = send(client, call, time).await?;
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let request = objects::<HeadroomProbe>(Some(namespace)).create(&dry_run, body.to_vec());
+        let reply = send(client, request, time).await?;
         self.clock.observe(reply.date);
         Ok(reply)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use sluice_runtime::retry::{Backoff, process_seed};
+use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use http::Method;
 use jiff::Timestamp;
-use kube::Client;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota};
+use kube::api::{GetParams, ListParams};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sluice_api::names;
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
 use sluice_index::wire::{
     HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, NativeQuotaWire, PodWire, VmmrqWire,
 };
-use sluice_runtime::raw::{Call, Reply, send};
+use sluice_runtime::request::{Built, Reply, objects, send};
 
 use crate::clock::ServerClock;
 
 /// Limit for one request.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
-const KUBEVIRT: &str = "/apis/kubevirt.io/v1/namespaces";
 
 /// Reads what sessions rest on.
 pub struct Requests {
@@ -74,7 +74,8 @@ impl Requests {
         if let Some(now) = self.clock.now() {
             return Ok(now);
         }
-        self.get("/version".to_owned()).await?.check()?;
+        let version = http::Request::get("/version").body(Vec::new());
+        self.get(version.map_err(kube::core::request::Error::BuildRequest)).await?.check()?;
         self.clock.now().ok_or_else(|| {
             kube::Error::Service("the API server's answers have no Date header".to_owned().into())
         })
@@ -85,7 +86,7 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<NativeQuotaWire>> {
-        self.list(quotas(namespace)).await
+        self.list::<ResourceQuota, _>(Some(namespace), &ListParams::default()).await
     }
 
     /// One quota, not from a cache.
@@ -93,7 +94,7 @@ impl Requests {
     /// # Errors
     /// When it cannot be read; `None` is no error.
     pub async fn quota(&self, namespace: &str, name: &str) -> kube::Result<Option<NativeQuotaWire>> {
-        self.find(format!("{}/{name}", quotas(namespace))).await
+        self.find::<ResourceQuota, _>(Some(namespace), name).await
     }
 
     /// Everything that may grant a namespace something, not from a cache.
@@ -101,10 +102,11 @@ impl Requests {
     /// # Errors
     /// When it cannot be read.
     pub async fn budget(&self, namespace: &str) -> kube::Result<BudgetWires> {
+        let all = ListParams::default();
         let (vmmrqs, policies, namespace) = futures::try_join!(
-            self.list(vmmrqs(namespace)),
-            self.list(policies()),
-            self.find(format!("/api/v1/namespaces/{namespace}")),
+            self.list::<VirtualMachineMigrationResourceQuota, _>(Some(namespace), &all),
+            self.list::<HeadroomPolicy, _>(None, &all),
+            self.find::<Namespace, _>(None, namespace),
         )?;
         Ok(BudgetWires { vmmrqs, policies, namespace })
     }
@@ -114,12 +116,14 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn grants(&self, namespace: &str, names: &GrantNames) -> kube::Result<BudgetWires> {
-        let vmmrqs = names.vmmrqs.iter().map(|name| self.find(format!("{}/{name}", vmmrqs(namespace))));
-        let policies = names.policies.iter().map(|name| self.find(format!("{}/{name}", policies())));
+        let vmmrqs = names.vmmrqs.iter();
+        let vmmrqs =
+            vmmrqs.map(|name| self.find::<VirtualMachineMigrationResourceQuota, _>(Some(namespace), name));
+        let policies = names.policies.iter().map(|name| self.find::<HeadroomPolicy, _>(None, name));
         let (vmmrqs, policies, namespace) = futures::try_join!(
             try_join_all(vmmrqs),
             try_join_all(policies),
-            self.find(format!("/api/v1/namespaces/{namespace}")),
+            self.find::<Namespace, _>(None, namespace),
         )?;
         let (vmmrqs, policies) = (vmmrqs.into_iter().flatten(), policies.into_iter().flatten());
         Ok(BudgetWires { vmmrqs: vmmrqs.collect(), policies: policies.collect(), namespace })
@@ -130,7 +134,7 @@ impl Requests {
     /// # Errors
     /// When it cannot be read; `None` is no error.
     pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<MigrationWire>> {
-        self.find(format!("{KUBEVIRT}/{namespace}/virtualmachineinstancemigrations/{name}")).await
+        self.find::<MigrationWire, _>(Some(namespace), name).await
     }
 
     /// The pods of a virtual machine: launchers, and what KubeVirt created beside them.
@@ -138,34 +142,84 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn pods_of(&self, namespace: &str, machine_uid: &str) -> kube::Result<Vec<PodWire>> {
-        let label = names::CREATED_BY_LABEL.replace('/', "%2F");
-        self.list(format!("/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{machine_uid}")).await
+        let of_machine = ListParams::default().labels(&format!("{}={machine_uid}", names::CREATED_BY_LABEL));
+        self.list::<Pod, _>(Some(namespace), &of_machine).await
     }
 
-    async fn list<T: DeserializeOwned>(&self, path: String) -> kube::Result<Vec<T>> {
-        Ok(self.get(path).await?.decode::<List<T>>()?.items)
+    /// The objects of kind `K`, read as `T`.
+    async fn list<K, T>(&self, namespace: Option<&str>, which: &ListParams) -> kube::Result<Vec<T>>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned,
+    {
+        Ok(self.get(objects::<K>(namespace).list(which)).await?.decode::<List<T>>()?.items)
     }
 
-    async fn find<T: DeserializeOwned>(&self, path: String) -> kube::Result<Option<T>> {
-        let reply = self.get(path).await?;
+    /// An object of kind `K`, read as `T`; `None` if it does not exist.
+    async fn find<K, T>(&self, namespace: Option<&str>, name: &str) -> kube::Result<Option<T>>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned,
+    {
+        let reply = self.get(objects::<K>(namespace).get(name, &GetParams::default())).await?;
         if reply.code == 404 { Ok(None) } else { reply.decode().map(Some) }
     }
 
-    async fn get(&self, path: String) -> kube::Result<Reply> {
-        let reply = send(&self.client, Call { method: Method::GET, path, body: None }, DEADLINE).await?;
+    async fn get(&self, request: Built) -> kube::Result<Reply> {
+        let reply = send(&self.client, request, DEADLINE).await?;
         self.clock.observe(reply.date);
         Ok(reply)
     }
 }
 
-pub(crate) fn quotas(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/resourcequotas")
-}
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
 
-fn vmmrqs(namespace: &str) -> String {
-    format!("/apis/{}/{}/namespaces/{namespace}/{}", names::MTQ_GROUP, names::MTQ_VERSION, names::VMMRQS)
-}
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
 
-fn policies() -> String {
-    format!("/apis/{}/{}/{}", names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_POLICIES)
+    use super::*;
+
+    /// An API server that has no object, and what it was asked for.
+    fn empty() -> (Requests, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let code = if request.uri().path().ends_with("/one") { 404 } else { 200 };
+            log.lock().push(request.uri().to_string());
+            let body = Body::from(br#"{"items":[]}"#.to_vec());
+            async move { Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap()) }
+        });
+        (Requests::new(Client::new(service, "default"), Arc::default()), asked)
+    }
+
+    #[tokio::test]
+    async fn each_kind_is_asked_for_at_its_own_path() {
+        let (requests, asked) = empty();
+        assert!(requests.quotas("ns").await.unwrap().is_empty());
+        assert!(requests.quota("ns", "one").await.unwrap().is_none());
+        assert!(requests.budget("one").await.unwrap().vmmrqs.is_empty());
+        let names = GrantNames { vmmrqs: vec!["one".into()], policies: vec!["one".into()] };
+        assert!(requests.grants("one", &names).await.unwrap().policies.is_empty());
+        assert!(requests.migration("ns", "one").await.unwrap().is_none());
+        assert!(requests.pods_of("ns", "uid").await.unwrap().is_empty());
+        let kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations/one";
+        let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
+        let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";
+        let expected = [
+            "/api/v1/namespaces/ns/resourcequotas?",
+            "/api/v1/namespaces/ns/resourcequotas/one",
+            &format!("{vmmrqs}?"),
+            &format!("{policies}?"),
+            "/api/v1/namespaces/one",
+            &format!("{vmmrqs}/one"),
+            &format!("{policies}/one"),
+            "/api/v1/namespaces/one",
+            kubevirt,
+            "/api/v1/namespaces/ns/pods?&labelSelector=kubevirt.io%2Fcreated-by%3Duid",
+        ];
+        assert_eq!(*asked.lock(), expected);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_engine::headroom::restore;
 use sluice_index::headroom::ResourceQuotaRecord;
-use sluice_runtime::retry::Backoff;
+use sluice_runtime::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 
 use crate::patches;

@@ -4,19 +4,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use http::Method;
-use kube::Client;
-use serde_json::{Value, json};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::Value;
 use sluice_api::names;
 use sluice_index::headroom::ResourceQuotaRecord;
 use sluice_index::wire::NativeQuotaWire;
+use sluice_runtime::client::with_deadline;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::raw::{Call, JSON, Reply, send};
+use sluice_runtime::request::{Built, objects, send};
 
 use crate::clock::ServerClock;
-use crate::requests::{DEADLINE, quotas};
+use crate::requests::DEADLINE;
 
-const MERGE_PATCH: &str = "application/merge-patch+json";
 const STATUS: &str = "resourcequotas/status";
 
 /// How a write went.
@@ -83,16 +87,18 @@ impl StatusWriter {
     }
 
     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Written {
-        let path = format!("{}/{name}/status?fieldManager={}", quotas(namespace), names::FIELD_MANAGER);
-        let body = Some((MERGE_PATCH, patch.to_string().into_bytes()));
-        self.send(&self.client, "patch", Call { method: Method::PATCH, path, body }).await
+        let params =
+            PatchParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let quotas = objects::<ResourceQuota>(Some(namespace));
+        let request = quotas.patch_subresource("status", name, &params, &Patch::Merge(patch));
+        self.send(&self.client, "patch", request).await
     }
 
     /// The quota controller's account may update, not patch: reads the quota and replaces its status.
     async fn put(&self, namespace: &str, name: &str, patch: &Value) -> Written {
-        let path = format!("{}/{name}", quotas(namespace));
-        let call = Call { method: Method::GET, path: path.clone(), body: None };
-        let read = async { send(&self.client, call, DEADLINE).await?.decode::<Value>() };
+        let quotas = objects::<ResourceQuota>(Some(namespace));
+        let current = quotas.get(name, &GetParams::default());
+        let read = async { send(&self.client, current, DEADLINE).await?.decode::<Value>() };
         let mut quota = match read.await {
             Ok(quota) => quota,
             Err(kube::Error::Api(status)) if status.code == 404 => return Written::Conflict,
@@ -103,14 +109,15 @@ impl StatusWriter {
             return Written::Conflict;
         }
         json_patch::merge(&mut quota, patch);
-        let path = format!("{path}/status?fieldManager={}", names::FIELD_MANAGER);
-        let body = Some((JSON, quota.to_string().into_bytes()));
-        self.send(&self.impersonating, "update", Call { method: Method::PUT, path, body }).await
+        let params =
+            PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let request = quotas.replace_subresource("status", name, &params, quota.to_string().into_bytes());
+        self.send(&self.impersonating, "update", request).await
     }
 
-    async fn send(&self, client: &Client, verb: &'static str, call: Call) -> Written {
+    async fn send(&self, client: &Client, verb: &'static str, request: Built) -> Written {
         let sent = async {
-            let reply = send(client, call, DEADLINE).await?;
+            let reply = send(client, request, DEADLINE).await?;
             self.clock.observe(reply.date);
             let wire: NativeQuotaWire = reply.decode()?;
             Ok((ResourceQuotaRecord::read(&wire), reply.date))
@@ -123,27 +130,30 @@ impl StatusWriter {
 
     /// Whether this process may send exactly these writes as the quota controller (constrained impersonation, KEP-5284).
     async fn may_impersonate(&self) -> bool {
-        let attributes = [
-            json!({
-                "group": "authentication.k8s.io", "resource": "serviceaccounts", "namespace": "kube-system",
-                "name": names::QUOTA_CONTROLLER_ACCOUNT, "verb": "impersonate:serviceaccount",
-            }),
-            json!({
-                "resource": "resourcequotas", "subresource": "status",
-                "verb": "impersonate-on:serviceaccount:update",
-            }),
-        ];
-        for attributes in attributes {
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                "spec": { "resourceAttributes": attributes },
-            });
-            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned();
-            let call =
-                Call { method: Method::POST, path, body: Some((JSON, review.to_string().into_bytes())) };
-            let reply: kube::Result<Reply> = send(&self.client, call, DEADLINE).await;
-            let allowed = reply.and_then(|reply| reply.decode::<Value>());
-            if !allowed.is_ok_and(|review| review.pointer("/status/allowed") == Some(&Value::Bool(true))) {
+        let text = |text: &str| Some(text.to_owned());
+        let account = ResourceAttributes {
+            group: text("authentication.k8s.io"),
+            resource: text("serviceaccounts"),
+            namespace: text("kube-system"),
+            name: text(names::QUOTA_CONTROLLER_ACCOUNT),
+            verb: text("impersonate:serviceaccount"),
+            ..ResourceAttributes::default()
+        };
+        let write = ResourceAttributes {
+            resource: text("resourcequotas"),
+            subresource: text("status"),
+            verb: text("impersonate-on:serviceaccount:update"),
+            ..ResourceAttributes::default()
+        };
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        for attributes in [account, write] {
+            let spec = SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                ..SelfSubjectAccessReviewSpec::default()
+            };
+            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+            let answer = with_deadline(DEADLINE, reviews.create(&PostParams::default(), &review)).await;
+            if !answer.is_ok_and(|review| review.status.is_some_and(|status| status.allowed)) {
                 return false;
             }
         }

@@ -28,7 +28,7 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Check the directions of dependencies, licences and duplicate versions.
+    /// Check which crate uses which, licences, duplicate versions and where packages come from.
     Check,
     /// Format check, clippy, generated files, and `check`.
     Lint,

@@ -9,9 +9,9 @@
 mod apply;
 mod compare;
 mod observe;
-mod pace;
 mod plan;
 mod policies;
+mod rate_limit;
 #[cfg(test)]
 mod tests;
 
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use kube::Client;
 use sluice_operator::{InstallOptions, admission_policies};
-use sluice_runtime::retry::{Backoff, process_seed};
+use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LoopError;
 use observe::{Sources, World};
-use pace::Pace;
+use rate_limit::WriteRateLimit;
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
@@ -59,13 +59,13 @@ async fn keep(
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
-    let mut pace = Pace::default();
+    let mut limit = WriteRateLimit::default();
     loop {
         let world = seen.borrow_and_update().clone();
         let (mut failed, mut selected, mut again) = (false, false, None);
         for step in plan::plan(&world, options) {
             // Another controller may insist on something different as quickly as we do.
-            if let Some(due) = pace.held(step.kind(), Instant::now()) {
+            if let Some(due) = limit.held(step.kind(), Instant::now()) {
                 again = again.into_iter().chain([due]).min();
                 continue;
             }
@@ -73,7 +73,7 @@ async fn keep(
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
-            pace.wrote(step.kind(), Instant::now());
+            limit.wrote(step.kind(), Instant::now());
             failed |= !apply::apply(client, &options.namespace, step).await;
         }
         if selected {

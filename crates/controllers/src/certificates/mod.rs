@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use sluice_api::names;
 use sluice_operator::certificates::service_names;
-use sluice_runtime::retry::{Backoff, process_seed};
+use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use kube::Client;
+use kube::api::PostParams;
 use sluice_api::{GateProbe, GateProbeSpec, names};
-use sluice_runtime::raw::{Call, JSON, Reply, send};
+use sluice_runtime::request::{Reply, objects, send};
 
 /// Nothing waits for these answers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,8 +64,8 @@ pub(super) async fn ask(client: &Client) -> Seen {
 async fn create(client: &Client, spec: GateProbeSpec) -> kube::Result<Reply> {
     let body =
         serde_json::to_vec(&GateProbe::new(names::PROBE_NAME, spec)).map_err(kube::Error::SerdeError)?;
-    let path = format!("/apis/{}/{}/{}?dryRun=All", names::OWN_GROUP, names::OWN_VERSION, names::GATE_PROBES);
-    send(client, Call { method: Method::POST, path, body: Some((JSON, body)) }, PATIENCE).await
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    send(client, objects::<GateProbe>(None).create(&dry_run, body), PATIENCE).await
 }
 
 fn gates(reply: &Reply) -> Gates {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sluice_api::{AAQ, names};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::request::objects;
 use sluice_runtime::retry::{Failure, classify};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio::sync::watch as signal;
@@ -80,9 +81,7 @@ fn take(aaqs: &mut BTreeMap<String, AAQ>, event: Event<AAQ>) {
 }
 
 async fn write(client: &Client, writes: &ApiWrites, name: &str, patch: &Value) {
-    let (group, version, plural) = (names::GROUP, names::VERSION, names::AAQS);
-    let path = format!("/apis/{group}/{version}/{plural}/{name}/status");
-    match patch_status(client, writes, plural, &path, patch).await {
+    match patch_status(client, writes, (names::AAQS, &objects::<AAQ>(None), name), patch).await {
         Ok(()) => {}
         // The watch tells of what is there now.
         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}

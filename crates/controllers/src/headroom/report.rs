@@ -7,14 +7,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Client;
+use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
-use sluice_api::names;
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
 use sluice_engine::{Amount, Format, Resource};
 use sluice_index::headroom::{HeadroomIndex, Policy};
+use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::retry::{Backoff, Failure, classify, process_seed};
+use sluice_runtime::request;
+use sluice_runtime::retry::{Failure, classify};
 use sluice_window::Observed;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -89,12 +92,13 @@ impl Reporter {
                         continue;
                     }
                     let version = write.version.clone();
-                    match patch_status(&client, &writes, write.plural, &write.path, &write.patch).await {
+                    let object = (write.plural, &write.kind, &*place.1);
+                    match patch_status(&client, &writes, object, &write.patch).await {
                         Ok(()) => _ = desk.written.insert((write.plural, place), version),
                         // A watch tells of the version that is there now.
                         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
                         Err(error) => {
-                            tracing::warn!(path = %write.path, %error, "status not written");
+                            tracing::warn!(path = %write.kind.url_path, name = %place.1, %error, "status not written");
                             self.changed([Arc::clone(&place.0)]);
                             failed = true;
                         }
@@ -117,7 +121,8 @@ impl Reporter {
 /// A write of a status.
 struct Write {
     plural: &'static str,
-    path: String,
+    /// Requests about the objects of its kind.
+    kind: Request,
     version: String,
     patch: Value,
 }
@@ -172,10 +177,9 @@ impl Desk {
             });
             let summary = self.sources.state.lock().summary(&place.0);
             let Some(patch) = vmmrq_patch(&object, &errors, &summary, now) else { continue };
-            let (group, version, plural) = (names::MTQ_GROUP, names::MTQ_VERSION, names::VMMRQS);
-            let path = format!("/apis/{group}/{version}/namespaces/{}/{plural}/{}/status", place.0, place.1);
+            let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&place.0));
             let version = object.metadata.resource_version.clone().unwrap_or_default();
-            writes.push((place, Write { plural, path, version, patch }));
+            writes.push((place, Write { plural: names::VMMRQS, kind, version, patch }));
         }
         writes
     }
@@ -191,10 +195,9 @@ impl Desk {
         for (place, object) in objects {
             let Some(covered) = self.covered(&place.1, pending) else { continue };
             let Some(patch) = policy_patch(&object, &covered, now) else { continue };
-            let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_POLICIES);
-            let path = format!("/apis/{group}/{version}/{plural}/{}/status", place.1);
+            let kind = request::objects::<HeadroomPolicy>(None);
             let version = object.metadata.resource_version.clone().unwrap_or_default();
-            writes.push((place, Write { plural, path, version, patch }));
+            writes.push((place, Write { plural: names::HEADROOM_POLICIES, kind, version, patch }));
         }
         writes
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 use sluice_index::headroom::Key;
+use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::{Leadership, WriteToken};
-use sluice_runtime::retry::Backoffs;
 use sluice_window::protocol::{Left, QuotaRef, sweep};
 use sluice_window::{Headroom, Written};
 use tokio::sync::watch as latest;
@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::SweepMetrics;
 use super::sights::Sources;
 
-/// The first wait after a failed write.
-const RETRY: Duration = Duration::from_secs(1);
+/// The first wait after a failed write, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// What is remembered of quotas that are raised.
 #[derive(Debug)]
@@ -29,6 +29,24 @@ struct Seen {
     unmarked: Option<Instant>,
     /// No write before.
     not_before: Instant,
+    backoff: Backoff,
+}
+
+impl Seen {
+    /// A restore ended: no other one before the moment that is returned.
+    fn put_off(&mut self, written: &Written) -> Instant {
+        let wait = match written {
+            Written::Done(..) => {
+                self.backoff.reset();
+                // What is seen may still be what was before.
+                RETRY.0
+            }
+            Written::Conflict => RETRY.0 / 10,
+            Written::Refused(_) | Written::Unanswered(_) | Written::Failed(_) => self.backoff.failed(),
+        };
+        self.not_before = Instant::now() + wait;
+        self.not_before
+    }
 }
 
 /// The loop.
@@ -36,15 +54,14 @@ pub struct Sweep {
     headroom: Arc<Headroom>,
     metrics: SweepMetrics,
     seen: BTreeMap<Key, Seen>,
-    backoffs: Backoffs<Key>,
+    seed: u64,
 }
 
 impl Sweep {
     /// Nothing was seen yet.
     #[must_use]
     pub fn new(headroom: Arc<Headroom>, metrics: SweepMetrics) -> Self {
-        let backoffs = Backoffs::new(RETRY, sluice_runtime::retry::process_seed());
-        Self { headroom, metrics, seen: BTreeMap::new(), backoffs }
+        Self { headroom, metrics, seen: BTreeMap::new(), seed: process_seed() }
     }
 
     /// Sweeps while this process leads, until `cancel`; then waits for the raises of this process to end.
@@ -93,7 +110,9 @@ impl Sweep {
         let mut due: Option<Instant> = None;
         for (key, quota) in raised {
             let now = Instant::now();
-            let seen = self.seen.entry(key.clone()).or_insert(Seen { unmarked: None, not_before: now });
+            let backoff = Backoff::new(RETRY.0, RETRY.1, self.seed);
+            let fresh = Seen { unmarked: None, not_before: now, backoff };
+            let seen = self.seen.entry(key.clone()).or_insert(fresh);
             let since = if quota.mark().is_some() { None } else { Some(*seen.unmarked.get_or_insert(now)) };
             seen.unmarked = since;
             let raised_ms = since.map_or(0, |since| millis(now.duration_since(since)));
@@ -108,37 +127,26 @@ impl Sweep {
                 continue;
             }
             let cause = if quota.mark().is_some() { "expired" } else { "unmarked" };
-            let wait =
-                self.restore(&key, &QuotaRef { name: quota.name, uid: quota.uid }, raised_ms, cause).await;
-            if let Some(seen) = self.seen.get_mut(&key) {
-                seen.not_before = Instant::now() + wait;
-                due = Some(due.map_or(seen.not_before, |earlier| earlier.min(seen.not_before)));
+            let quota = QuotaRef { name: quota.name, uid: quota.uid };
+            let written = self.headroom.sweep(&key.namespace, &quota, raised_ms).await;
+            self.report(&key, cause, &written);
+            if let Some(again) = self.seen.get_mut(&key).map(|seen| seen.put_off(&written)) {
+                due = Some(due.map_or(again, |earlier| earlier.min(again)));
             }
         }
         due
     }
 
-    /// Returns how long to leave the quota alone.
-    async fn restore(
-        &mut self,
-        key: &Key,
-        quota: &QuotaRef,
-        raised_ms: u64,
-        cause: &'static str,
-    ) -> Duration {
-        let (ns, name) = (&key.namespace, &key.name);
-        match self.headroom.sweep(&key.namespace, quota, raised_ms).await {
+    fn report(&self, key: &Key, cause: &'static str, written: &Written) {
+        let (ns, quota) = (&key.namespace, &key.name);
+        match written {
             Written::Done(..) => {
                 self.metrics.swept(cause);
-                tracing::info!(%ns, quota = %name, cause, "quota restored");
-                self.backoffs.reset(key);
-                // What is seen may still be what was before.
-                RETRY
+                tracing::info!(%ns, %quota, cause, "quota restored");
             }
-            Written::Conflict => RETRY / 10,
+            Written::Conflict => {}
             Written::Refused(why) | Written::Unanswered(why) | Written::Failed(why) => {
-                tracing::warn!(%ns, quota = %name, cause, %why, "quota not restored");
-                self.backoffs.failed(key.clone())
+                tracing::warn!(%ns, %quota, cause, %why, "quota not restored");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_engine::Amount;
-use sluice_runtime::events::{Report, Severity};
+use sluice_runtime::events::{EventType, Report};
 
 use sluice_engine::headroom::{Raise, sentence};
 use sluice_window::{Ending, Outcome, Target};
@@ -68,7 +68,7 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
             let note = format!("let in beside {} for {ms} ms", quotas.join("; "));
             let mut reports = about(&blocked, GRANTED, &note);
             reports.truncate(1);
-            reports.iter_mut().for_each(|report| report.severity = Severity::Normal);
+            reports.iter_mut().for_each(|report| report.type_ = EventType::Normal);
             reports
         }
         Ending::NotEnough(lacking) => {
@@ -152,7 +152,7 @@ fn warning(regarding: ObjectReference, reason: &str, note: &str) -> Report {
     Report {
         regarding,
         related: None,
-        severity: Severity::Warning,
+        type_: EventType::Warning,
         reason: reason.to_owned(),
         action: ACTION.to_owned(),
         note: note.to_owned(),

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use http::Method;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
-use sluice_api::names;
-use sluice_runtime::raw::{Call, JSON, JSON_PATCH, send};
+use sluice_api::VirtualMachineMigrationResourceQuota;
+use sluice_runtime::request::{objects, send};
 
 use super::plan::{Change, Step};
 
@@ -14,43 +16,41 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Does one step; what is gone already is done.
 pub(super) async fn carry_out(client: &Client, namespace: &str, step: &Step) -> kube::Result<()> {
-    let call = match step {
+    let quotas = || objects::<ResourceQuota>(Some(namespace));
+    let params = PatchParams::default();
+    let request = match step {
         Step::Say(_) => return Ok(()),
         Step::LowerStatus(change) => {
-            let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/{}/status", change.quota);
-            patch(path, change_of("/status/hard", change))
+            let patch = json_patch(change_of("/status/hard", change))?;
+            quotas().patch_subresource("status", &change.quota, &params, &patch)
         }
         Step::RestoreSpec(change) => {
-            let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/{}", change.quota);
-            patch(path, change_of("/spec/hard", change))
+            let patch = json_patch(change_of("/spec/hard", change))?;
+            quotas().patch(&change.quota, &params, &patch)
         }
         Step::DeleteLock(lock) => {
-            let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-            let body = json!({
-                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": lock.uid },
-            });
-            let body = Some((JSON, body.to_string().into_bytes()));
-            Call { method: Method::DELETE, path: format!("{hooks}/{}", lock.name), body }
+            let of = Preconditions { uid: Some(lock.uid.clone()), resource_version: None };
+            let params = DeleteParams::default().preconditions(of);
+            objects::<ValidatingWebhookConfiguration>(None).delete(&lock.name, &params)
         }
         Step::ClearRecord { name, uid, text } => {
-            let (group, version, plural) = (names::MTQ_GROUP, names::MTQ_VERSION, names::VMMRQS);
-            let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/status");
             let originals = "/status/originalBlockingResourceQuotas";
-            let operations = json!([
+            let patch = json_patch(json!([
                 { "op": "test", "path": "/metadata/uid", "value": uid },
                 { "op": "test", "path": originals, "value": text },
                 { "op": "remove", "path": originals },
                 { "op": "add", "path": "/status/migrationsToBlockingResourceQuotas", "value": {} },
-            ]);
-            patch(path, operations)
+            ]))?;
+            let records = objects::<VirtualMachineMigrationResourceQuota>(Some(namespace));
+            records.patch_subresource("status", name, &params, &patch)
         }
     };
-    let reply = send(client, call, DEADLINE).await?;
+    let reply = send(client, request, DEADLINE).await?;
     if reply.code == 404 { Ok(()) } else { reply.check() }
 }
 
-fn patch(path: String, operations: Value) -> Call {
-    Call { method: Method::PATCH, path, body: Some((JSON_PATCH, operations.to_string().into_bytes())) }
+fn json_patch(operations: Value) -> kube::Result<Patch<()>> {
+    serde_json::from_value(operations).map(Patch::Json).map_err(kube::Error::SerdeError)
 }
 
 fn change_of(map: &str, change: &Change) -> Value {

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use kube::Client;
-use sluice_runtime::retry::{Backoff, classify, process_seed};
+use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::retry::classify;
 
 pub use plan::{Alive, Leftover, Leftovers, Step, Verdict};
 use plan::{Seen, plan};

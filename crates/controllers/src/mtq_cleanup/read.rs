@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::Client;
+use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_api::names;
+use sluice_api::{VirtualMachineMigrationResourceQuota, names};
 use sluice_engine::Quantity;
-use sluice_runtime::raw::{Call, Reply, send};
+use sluice_runtime::request::{Reply, objects, send};
 
 use super::Error;
 use super::plan::{Alive, Left, Lock, Quota, Record, Seen};
@@ -32,39 +34,40 @@ struct List<T> {
 
 /// Reads everything. The lease comes last: who holds it then may have made what was read before.
 pub(super) async fn seen(client: &Client) -> Result<Seen, Error> {
-    let read = async |what, path| {
-        let reply = send(client, Call { method: Method::GET, path, body: None }, DEADLINE).await;
+    let read = async |what, request| {
+        let reply = send(client, request, DEADLINE).await;
         // A kind that does not exist has no objects.
         let reply = reply
             .and_then(|reply| if reply.code == 404 { Ok(None) } else { reply.check().map(|()| Some(reply)) });
         reply.map_err(|source| Error::Read { what, source })
     };
     let mut found: BTreeMap<String, (Option<Lock>, Vec<Record>)> = BTreeMap::new();
-    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let all = ListParams::default();
     let what = "the locks (validatingwebhookconfigurations)";
-    let locks = read(what, format!("{hooks}?labelSelector={LOCK_LABEL}%3D{LOCK_LABEL}")).await?;
+    let locked = all.clone().labels(&format!("{LOCK_LABEL}={LOCK_LABEL}"));
+    let locks = read(what, objects::<ValidatingWebhookConfiguration>(None).list(&locked)).await?;
     for object in items::<ValidatingWebhookConfiguration>(what, locks.as_ref())? {
         if let Some(namespace) = object.metadata.name.as_deref().and_then(locked_namespace) {
             found.entry(namespace.to_owned()).or_default().0 = Some(lock(&object));
         }
     }
-    let (group, version, plural) = (names::MTQ_GROUP, names::MTQ_VERSION, names::VMMRQS);
-    let records = read(plural, format!("/apis/{group}/{version}/{plural}")).await?;
-    for object in items::<Value>(plural, records.as_ref())? {
+    let records =
+        read(names::VMMRQS, objects::<VirtualMachineMigrationResourceQuota>(None).list(&all)).await?;
+    for object in items::<Value>(names::VMMRQS, records.as_ref())? {
         if let Some(record) = record(&object) {
             found.entry(text_at(&object, "/metadata/namespace")).or_default().1.push(record);
         }
     }
     let mut left = Vec::new();
     for (namespace, (lock, records)) in found {
-        let place = format!("/api/v1/namespaces/{namespace}");
-        let exists = read("a namespace", place.clone()).await?.is_some();
-        let quotas = read("resourcequotas", format!("{place}/resourcequotas")).await?;
+        let named = objects::<Namespace>(None).get(&namespace, &GetParams::default());
+        let exists = read("a namespace", named).await?.is_some();
+        let quotas = read("resourcequotas", objects::<ResourceQuota>(Some(&namespace)).list(&all)).await?;
         let quotas = items::<Value>("resourcequotas", quotas.as_ref())?.iter().map(quota).collect();
         left.push(Left { namespace, exists, lock, records, quotas });
     }
-    let path = format!("/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{MTQ_LEASE}");
-    let leases = read("leases", path).await?;
+    let named = all.fields(&format!("metadata.name={MTQ_LEASE}"));
+    let leases = read("leases", objects::<Lease>(None).list(&named)).await?;
     let now = leases.as_ref().and_then(|reply| reply.date).unwrap_or_else(Timestamp::now);
     Ok(Seen { now, holder: holder(&items("leases", leases.as_ref())?), left })
 }

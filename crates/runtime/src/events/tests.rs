@@ -12,7 +12,7 @@ fn report(note: &str) -> Report {
             ..ObjectReference::default()
         },
         related: None,
-        severity: Severity::Warning,
+        type_: EventType::Warning,
         reason: "Held".into(),
         action: "Hold".into(),
         note: note.into(),
@@ -123,7 +123,7 @@ async fn the_same_words_again_are_a_series() {
 #[tokio::test]
 async fn names_stay_legal_for_long_objects() {
     let (recorder, _) = recorder(server(Vec::new()).0, "c", "i");
-    let writer = recorder.writer.unwrap();
+    let writer = recorder.writer;
     let mut long = report("n");
     long.regarding.name = Some(format!("{}.{}", "a".repeat(219), "b".repeat(33)));
     let mut other = long.clone();

@@ -175,7 +175,6 @@ async fn a_stopped_process_refuses_by_itself() {
     // The task is not polled while the clock moves, as after SIGSTOP.
     tokio::time::advance(Duration::from_secs(11)).await;
     assert!(!a.token.is_held());
-    assert_eq!(a.token.remaining(), Duration::ZERO);
     assert!(a.ends_within(1).await.is_err());
 }
 

@@ -22,13 +22,6 @@ impl WriteToken {
         Self { epoch: Instant::now(), held_until: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// A token that is always held, for tools and tests that run without an election.
-    pub fn unconditional() -> Self {
-        let token = Self::new();
-        token.held_until.store(u64::MAX, Ordering::Release);
-        token
-    }
-
     /// Time on the clock of the election.
     pub(super) fn now(&self) -> Duration {
         self.epoch.elapsed()
@@ -37,12 +30,6 @@ impl WriteToken {
     /// The lease is held at this moment.
     pub fn is_held(&self) -> bool {
         nanos(self.epoch.elapsed()) < self.held_until.load(Ordering::Acquire)
-    }
-
-    /// How much longer it is held unless renewed; zero if it is not.
-    pub fn remaining(&self) -> Duration {
-        let until = self.held_until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanos(self.epoch.elapsed())))
     }
 
     pub(super) fn hold_until(&self, until: Duration) {

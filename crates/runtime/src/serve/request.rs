@@ -1,6 +1,9 @@
 //! What happens to a request before and after the app sees it.
+//!
+//! The time-out and the catching of panics are what tower-http's layers do, in as many lines and with the counts and answers of
+//! this server; its limits of bodies hold for each body alone and know nothing of the connection, whose [`Phase`] decides which
+//! one is closed for another.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -13,16 +16,15 @@ use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::{BoxFuture, poll_fn};
+use futures::future::poll_fn;
 use http::{Request, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::service::Service;
 use parking_lot::Mutex;
 use tower::ServiceExt;
 
 use super::ServeLimits;
+use super::connection_state::{ConnectionState, Phase};
 use super::metrics::{Refusal, ServeMetrics};
-use super::paced::{Pace, Phase};
 
 /// How much of a body that the app does not read is taken, in bytes and in time, so that its sender sees the answer.
 const LEFTOVER: (usize, Duration) = (256 << 10, Duration::from_millis(250));
@@ -42,13 +44,15 @@ impl Front {
         Self { app, timeout: limits.request_timeout, metrics }
     }
 
-    pub(super) fn for_connection(&self, pace: Pace, peer: SocketAddr) -> FrontService {
-        FrontService { front: self.clone(), pace, peer }
-    }
-
-    async fn answer(self, request: Request<Incoming>, pace: Pace, peer: SocketAddr) -> Response {
+    /// Answers a request of the connection that `state` is about.
+    pub(super) async fn answer(
+        self,
+        request: Request<Incoming>,
+        state: ConnectionState,
+        peer: SocketAddr,
+    ) -> Response {
         let (parts, body) = request.into_parts();
-        let upload = Upload::new(body, pace.clone());
+        let upload = Upload::new(body, state.clone());
         let mut request = Request::from_parts(parts, axum::body::Body::new(upload.clone()));
         request.extensions_mut().insert(ConnectInfo(peer));
         let work = AssertUnwindSafe(self.app.clone().oneshot(request)).catch_unwind();
@@ -66,7 +70,7 @@ impl Front {
             }
         };
         if response.status().is_success() {
-            pace.prove();
+            state.prove();
         }
         upload.discard().await;
         response
@@ -77,21 +81,21 @@ impl Front {
 #[derive(Clone)]
 struct Upload {
     body: Arc<Mutex<Incoming>>,
-    pace: Pace,
+    state: ConnectionState,
 }
 
 impl Upload {
-    fn new(body: Incoming, pace: Pace) -> Self {
+    fn new(body: Incoming, state: ConnectionState) -> Self {
         if body.is_end_stream() {
-            pace.complete();
+            state.complete();
         }
-        Self { body: Arc::new(Mutex::new(body)), pace }
+        Self { body: Arc::new(Mutex::new(body)), state }
     }
 
     /// Takes what the client is still sending, within narrow bounds: a close with unread bytes resets the connection, and
     /// the client would see that instead of the reason.
     async fn discard(mut self) {
-        if self.pace.phase() != Phase::Reading {
+        if self.state.phase() != Phase::Reading {
             return;
         }
         let (most, time) = LEFTOVER;
@@ -119,7 +123,7 @@ impl Body for Upload {
         let mut body = self.body.lock();
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         if frame.is_none() || body.is_end_stream() {
-            self.pace.complete();
+            self.state.complete();
         }
         Poll::Ready(frame)
     }
@@ -130,28 +134,5 @@ impl Body for Upload {
 
     fn size_hint(&self) -> SizeHint {
         self.body.lock().size_hint()
-    }
-}
-
-/// [`Front`] for one connection.
-pub(super) struct FrontService {
-    front: Front,
-    pace: Pace,
-    peer: SocketAddr,
-}
-
-impl Service<Request<Incoming>> for FrontService {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let working = self.pace.begin();
-        let (front, pace, peer) = (self.front.clone(), self.pace.clone(), self.peer);
-        Box::pin(async move {
-            let response = front.answer(request, pace, peer).await;
-            drop(working);
-            Ok(response)
-        })
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::connection_state::{ConnectionState, Phase};
 use super::metrics::{Refusal, ServeMetrics};
-use super::paced::{Pace, Phase};
 
 /// All connections that are served, at most `limit`.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     peer: IpAddr,
-    pace: Pace,
+    state: ConnectionState,
     close: CancellationToken,
 }
 
@@ -37,7 +37,7 @@ struct Entry {
 pub(super) struct Slot {
     slots: Arc<Slots>,
     id: u64,
-    pub(super) pace: Pace,
+    pub(super) state: ConnectionState,
     /// Cancelled when another connection takes the slot.
     pub(super) close: CancellationToken,
 }
@@ -66,16 +66,16 @@ impl Slots {
             closed.close.cancel();
             self.metrics.refuse(Refusal::Displaced);
         }
-        let (id, pace, close) = (open.next, Pace::new(), CancellationToken::new());
+        let (id, state, close) = (open.next, ConnectionState::new(), CancellationToken::new());
         open.next += 1;
-        open.entries.insert(id, Entry { peer, pace: pace.clone(), close: close.clone() });
-        Some(Slot { slots: Arc::clone(self), id, pace, close })
+        open.entries.insert(id, Entry { peer, state: state.clone(), close: close.clone() });
+        Some(Slot { slots: Arc::clone(self), id, state, close })
     }
 }
 
 impl Entry {
     fn seen(&self, id: u64) -> Seen {
-        let (phase, proven, since) = self.pace.seen();
+        let (phase, proven, since) = self.state.seen();
         Seen { id, peer: self.peer, phase, proven, since }
     }
 }
@@ -86,7 +86,7 @@ struct Seen {
     id: u64,
     peer: IpAddr,
     phase: Phase,
-    /// It has had a successful answer: who is behind it knows what to ask for.
+    /// It has had a successful answer: its client knows what to ask for.
     proven: bool,
     /// When its last request was answered, or it was accepted; in any unit.
     since: u64,

@@ -13,7 +13,10 @@ use super::{CertStore, TlsError};
 ///
 /// The directories are watched, not the files: the kubelet replaces a mounted Secret by renaming a symbolic link beside
 /// them. Files that are missing, half written or do not fit together are logged and left alone until the next change;
-/// what was loaded before stays in use. Fails only if the directories cannot be watched.
+/// what was loaded before stays in use.
+///
+/// # Errors
+/// When the directories cannot be watched.
 pub async fn watch_files(
     cert: PathBuf,
     key: PathBuf,

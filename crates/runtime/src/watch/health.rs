@@ -115,8 +115,10 @@ impl WatchHealth {
         self.shared.failures.load(Relaxed)
     }
 
-    /// A readiness check: fails until the first list is complete, and while nothing is heard for three minutes; with the
-    /// last error if there is one.
+    /// A readiness check.
+    ///
+    /// # Errors
+    /// Until the first list is complete, and while nothing is heard for three minutes; with the last error if there is one.
     pub fn check(&self) -> CheckResult {
         let silent = self.staleness();
         let missing = if !self.is_synced() {
@@ -130,8 +132,10 @@ impl WatchHealth {
         Err(error.as_ref().map_or_else(|| missing.clone(), |error| format!("{missing}: {error}")))
     }
 
-    /// A liveness check: fails when the watch has neither heard nor tried anything for ten minutes, so that a restart would
-    /// help. An API server that does not answer is no reason for one.
+    /// A liveness check. An API server that does not answer is no reason for a restart.
+    ///
+    /// # Errors
+    /// When the watch has neither heard nor tried anything for ten minutes, so that a restart would help.
     pub fn alive(&self) -> CheckResult {
         let idle = self.shared.last_active.lock().elapsed();
         if idle > STUCK { Err(format!("nothing heard or tried for {} s", idle.as_secs())) } else { Ok(()) }

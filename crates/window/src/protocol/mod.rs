@@ -13,6 +13,7 @@ mod sweep;
 mod tests;
 
 pub use messages::{Answer, Command, Ending, Look, QuotaRef, Sight};
-pub use rest::{Backoff, Rests};
+pub use rest::Rests;
+pub(crate) use rest::forgetting;
 pub use session::{RENEWAL_MS, WindowSession, is_over};
 pub use sweep::{Left, sweep};

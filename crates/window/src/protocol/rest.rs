@@ -4,8 +4,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_engine::Uid;
+use sluice_runtime::backoff::{Backoff, Retry};
 
 /// Locked time that may be used at once; milliseconds.
 const BURST_MS: u64 = 600;
@@ -20,37 +22,16 @@ const REST_FACTOR: u64 = 10;
 /// A lock that was held for so long in vain was left by a process that died, or held for a webhook that does not answer:
 /// neither is a tenant's doing, so only the waits double.
 const LEFT_MS: u64 = 9_000;
-/// The first rest, and the longest that is not due to [`REST_FACTOR`].
-const REST_MS: (u64, u64) = (1_000, 60_000);
-
+/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute.
+const REST: Retry = forgetting(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)));
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.
 const MANY: usize = 1024;
 
-/// A wait that doubles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backoff {
-    until_ms: u64,
-    failures: u32,
-}
-
-impl Backoff {
-    /// One more failure: the next wait is twice as long, `least` at least.
-    pub fn failed(&mut self, now_ms: u64, least: u64, (first, longest): (u64, u64)) {
-        if now_ms > self.until_ms.saturating_add(FORGOTTEN_MS) {
-            self.failures = 0;
-        }
-        let doubled = first.saturating_mul(1 << self.failures.min(20)).min(longest);
-        self.until_ms = now_ms.saturating_add(doubled.max(least));
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    /// Whether the wait is not over.
-    #[must_use]
-    pub const fn is_waiting(&self, now_ms: u64) -> bool {
-        now_ms < self.until_ms
-    }
+/// A wait of which the replicas know the same; ten minutes without a failure end it.
+pub(crate) const fn forgetting(backoff: Backoff) -> Retry {
+    Retry::new(backoff).forgetting_after(FORGOTTEN_MS)
 }
 
 /// What is remembered of the locks of namespaces. Times are in milliseconds, of a clock that is not set back.
@@ -59,7 +40,7 @@ pub struct Rests {
     namespaces: HashMap<Arc<str>, Rest>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Rest {
     /// When the lock was seen, and what was used then.
     locked: Option<(u64, u64)>,
@@ -71,11 +52,27 @@ struct Rest {
     helpful: VecDeque<u64>,
     /// The migrations that had not ended when they were last looked at.
     unfinished: Vec<Uid>,
-    backoff: Backoff,
+    in_vain: Retry,
     /// As it was before the last lock that seemed to help.
-    previous: Backoff,
+    previous: Retry,
     /// What the outcome depends on, as it was when it did not help.
     situation: u64,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self {
+            locked: None,
+            charged: false,
+            debt_ms: 0,
+            debt_at: 0,
+            helpful: VecDeque::new(),
+            unfinished: Vec::new(),
+            in_vain: REST,
+            previous: REST,
+            situation: 0,
+        }
+    }
 }
 
 impl Rest {
@@ -87,12 +84,12 @@ impl Rest {
         let locked = now_ms.saturating_sub(since);
         if self.charged {
             self.helpful.push_back(locked.min(MOST_HELPFUL_MS));
-            self.previous = std::mem::take(&mut self.backoff);
+            self.previous = std::mem::replace(&mut self.in_vain, REST);
         } else if locked >= LEFT_MS {
-            self.backoff.failed(now_ms, 0, REST_MS);
+            self.in_vain.failed(now_ms);
         } else {
             self.count(locked, now_ms);
-            self.backoff.failed(now_ms, locked.saturating_mul(REST_FACTOR), REST_MS);
+            self.in_vain.failed_for(now_ms, locked.saturating_mul(REST_FACTOR));
         }
     }
 
@@ -103,7 +100,7 @@ impl Rest {
 
     fn is_idle(&self, now_ms: u64) -> bool {
         let is_settled = self.locked.is_none() && self.helpful.is_empty();
-        is_settled && self.debt(now_ms) == 0 && !self.backoff.is_waiting(now_ms)
+        is_settled && self.debt(now_ms) == 0 && !self.in_vain.is_waiting(now_ms)
     }
 }
 
@@ -162,15 +159,15 @@ impl Rests {
     pub fn taken(&mut self, namespace: &Arc<str>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
         rest.situation = situation;
-        rest.backoff = rest.previous;
-        rest.backoff.failed(now_ms, 0, REST_MS);
+        rest.in_vain = rest.previous;
+        rest.in_vain.failed(now_ms);
     }
 
     /// Whether nothing is to be raised in the namespace now.
     #[must_use]
     pub fn is_resting(&self, namespace: &str, situation: u64, now_ms: u64) -> bool {
         self.namespaces.get(namespace).is_some_and(|rest| {
-            let in_vain = rest.backoff.is_waiting(now_ms) && rest.situation == situation;
+            let in_vain = rest.in_vain.is_waiting(now_ms) && rest.situation == situation;
             in_vain || rest.debt(now_ms) > BURST_MS
         })
     }

@@ -1,5 +1,7 @@
 //! Which of our crates may use which.
 
+use anyhow::bail;
+
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
@@ -46,9 +48,21 @@ const NOT_IN_ENGINE: [&str; 6] = ["futures", "k8s-openapi", "kube", "reqwest", "
 /// Crates under `dev/`: nothing that ships may use them.
 const DEV: [&str; 5] = ["sluice-bench", "sluice-demo", "sluice-e2e", "sluice-testbed", "xtask"];
 
-pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
+/// Reports every dependency that is against the rules.
+///
+/// # Errors
+/// When there is one.
+pub(super) fn check() -> anyhow::Result<()> {
+    let violations = violations(&Metadata::load()?);
+    for violation in &violations {
+        eprintln!("{violation}");
+    }
+    if violations.is_empty() { Ok(()) } else { bail!("{} dependencies are not allowed", violations.len()) }
+}
+
+fn violations(metadata: &Metadata) -> Vec<String> {
     let mut violations = Vec::new();
-    for package in metadata.own() {
+    for package in &metadata.packages {
         let name = package.name.as_str();
         let allowed = MAY_USE.iter().find(|(shipped, _)| *shipped == name).map(|(_, allowed)| *allowed);
         if allowed.is_none() && !DEV.contains(&name) {
@@ -77,8 +91,7 @@ mod tests {
     fn package(name: &str, uses: &str, path: bool, kind: Option<&str>) -> Metadata {
         let path = path.then_some("somewhere");
         serde_json::from_value(serde_json::json!({ "packages": [{
-            "name": name, "version": "0.1.0", "license": "Apache-2.0", "source": null,
-            "dependencies": [{ "name": uses, "kind": kind, "path": path }],
+            "name": name, "dependencies": [{ "name": uses, "kind": kind, "path": path }],
         }]}))
         .expect("metadata")
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{MARK, NUDGE_KEY, Need};
-use sluice_runtime::retry::Backoff;
+use sluice_runtime::backoff::{Backoff, Retry};
 
 use super::words::{NamespaceFacts, QuotaName, Summary};
 
@@ -41,29 +42,6 @@ pub(super) enum Doing {
     Nudge(QuotaName),
 }
 
-/// When something may be tried again.
-#[derive(Clone, Debug)]
-pub(super) struct Retry {
-    backoff: Backoff,
-    pub(super) not_before: u64,
-}
-
-impl Retry {
-    pub(super) fn new((first, longest): (std::time::Duration, std::time::Duration), seed: u64) -> Self {
-        Self { backoff: Backoff::new(first, longest, seed), not_before: 0 }
-    }
-
-    pub(super) fn failed(&mut self, now_ms: u64) {
-        let wait = u64::try_from(self.backoff.failed().as_millis()).unwrap_or(u64::MAX);
-        self.not_before = now_ms.saturating_add(wait);
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.backoff.reset();
-        self.not_before = 0;
-    }
-}
-
 /// A migration that a quota rejected.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -93,6 +71,10 @@ impl Entry {
     }
 }
 
+const fn retry((first, longest): (Duration, Duration), seed: u64) -> Retry {
+    Retry::new(Backoff::new(first, longest, seed))
+}
+
 /// What the outcome of an attempt depends on, without what raises and nudges do to it.
 fn room(facts: &NamespaceFacts) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -117,7 +99,7 @@ impl Place {
             limit_ranges: None,
             room: 0,
             forbidden: None,
-            forbidden_retry: Retry::new(config.forbidden_retry, seed),
+            forbidden_retry: retry(config.forbidden_retry, seed),
             timer: None,
             summary: Summary::default(),
         }
@@ -140,8 +122,8 @@ impl Place {
             let entry = Entry {
                 version: Arc::clone(&blocked.version),
                 source: None,
-                look: Retry::new(config.retry, seed ^ added),
-                retry: Retry::new(config.retry, seed ^ added),
+                look: retry(config.retry, seed ^ added),
+                retry: retry(config.retry, seed ^ added),
                 passes_since: None,
                 wakes: 0,
                 told: None,
@@ -175,7 +157,7 @@ impl Place {
         self.forbidden_retry.failed(now_ms);
         // KubeVirt's controller saw no change of the quota, so it did not try again.
         self.blocked.values_mut().for_each(|entry| entry.wakes = 0);
-        if self.forbidden_retry.backoff.failures() < LASTING {
+        if self.forbidden_retry.failures() < LASTING {
             return false;
         }
         self.forbidden.replace(Arc::clone(said)).as_ref() != Some(said)

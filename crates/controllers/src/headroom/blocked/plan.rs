@@ -69,8 +69,8 @@ impl State {
         look: &mut Look,
     ) {
         let Some(entry) = place.blocked.get_mut(&blocked.uid) else { return };
-        if entry.source.is_none() && entry.look.not_before > now_ms {
-            return look.at(entry.look.not_before);
+        if entry.source.is_none() && entry.look.is_waiting(now_ms) {
+            return look.at(entry.look.not_before_ms());
         }
         if entry.source.is_none() && place.doing.is_none() {
             place.doing = Some(Doing::Look(blocked.uid.clone()));
@@ -113,14 +113,14 @@ impl State {
             entry.retry.reset();
         }
         let due = *entry.passes_since.get_or_insert(now_ms) + after_ms;
-        let due = due.max(entry.retry.not_before);
+        let due = due.max(entry.retry.not_before_ms());
         if due > now_ms {
             look.at(due);
         } else if !*nudge {
             entry.retry.failed(now_ms);
             entry.wakes += 1;
             *nudge = true;
-            look.at(entry.retry.not_before);
+            look.at(entry.retry.not_before_ms());
         }
     }
 
@@ -161,7 +161,7 @@ impl State {
             place.nudge = false;
             return;
         };
-        let due = place.nudge_from.max(place.forbidden_retry.not_before);
+        let due = place.nudge_from.max(place.forbidden_retry.not_before_ms());
         if due > now_ms {
             return look.at(due);
         }

@@ -81,7 +81,7 @@ struct Draw(u64);
 impl Draw {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
-        crate::retry::mix(self.0) % bound
+        crate::backoff::mix(self.0) % bound
     }
 
     fn millis(&mut self, bound: u64) -> Duration {

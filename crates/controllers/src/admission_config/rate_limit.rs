@@ -15,9 +15,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// The latest writes of each object, at most [`BURST`] of them. A controller that insists on another form of one object
 /// keeps none of the others from being put back.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<Kind, VecDeque<Instant>>);
+pub(super) struct WriteRateLimit(BTreeMap<Kind, VecDeque<Instant>>);
 
-impl Pace {
+impl WriteRateLimit {
     /// The object was written.
     pub(super) fn wrote(&mut self, kind: Kind, now: Instant) {
         let writes = self.0.entry(kind).or_default();
@@ -36,27 +36,27 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Kind, Pace, WINDOW};
+    use super::{BURST, Kind, WINDOW, WriteRateLimit};
     use std::time::Duration;
     use tokio::time::Instant;
 
     #[test]
     fn a_burst_is_free_and_then_the_oldest_write_of_the_object_has_to_be_over() {
         let start = Instant::now();
-        let mut pace = Pace::default();
+        let mut limit = WriteRateLimit::default();
         for number in 0..BURST {
-            assert_eq!(pace.held(Kind::Mutating, start), None, "write {number}");
-            pace.wrote(Kind::Mutating, start);
+            assert_eq!(limit.held(Kind::Mutating, start), None, "write {number}");
+            limit.wrote(Kind::Mutating, start);
         }
         let later = start + Duration::from_secs(1);
-        assert_eq!(pace.held(Kind::Mutating, later), Some(start + WINDOW));
-        assert_eq!(pace.held(Kind::Validating, later), None, "another object");
-        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), None);
-        pace.wrote(Kind::Mutating, start + WINDOW);
-        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), None, "all but one are over");
+        assert_eq!(limit.held(Kind::Mutating, later), Some(start + WINDOW));
+        assert_eq!(limit.held(Kind::Validating, later), None, "another object");
+        assert_eq!(limit.held(Kind::Mutating, start + WINDOW), None);
+        limit.wrote(Kind::Mutating, start + WINDOW);
+        assert_eq!(limit.held(Kind::Mutating, start + WINDOW), None, "all but one are over");
         for _ in 0..BURST {
-            pace.wrote(Kind::Mutating, start + WINDOW);
+            limit.wrote(Kind::Mutating, start + WINDOW);
         }
-        assert_eq!(pace.held(Kind::Mutating, start + WINDOW), Some(start + WINDOW * 2));
+        assert_eq!(limit.held(Kind::Mutating, start + WINDOW), Some(start + WINDOW * 2));
     }
 }

@@ -1,23 +1,19 @@
-//! Requests whose answers are needed as they came: with their status code and the API server's clock.
+//! Requests whose answers are needed as they came: with their status code, the API server's clock, or as a type that is
+//! narrower than the kind. Where neither matters, `kube::Api` is used. Paths and queries are made by `kube` alone.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, DATE};
-use http::{Method, Request};
+use http::Request;
+use http::header::DATE;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::client::with_deadline;
-
-/// A JSON patch (RFC 6902).
-pub const JSON_PATCH: &str = "application/json-patch+json";
-/// A JSON object.
-pub const JSON: &str = "application/json";
 
 /// An answer of the API server, an error status included.
 #[derive(Clone, Debug)]
@@ -65,29 +61,21 @@ impl Reply {
     }
 }
 
-/// What to send.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The method.
-    pub method: Method,
-    /// Path and query.
-    pub path: String,
-    /// Type and bytes of the body, if there is one.
-    pub body: Option<(&'static str, Vec<u8>)>,
+/// A request as [`kube::core::Request`] builds it.
+pub type Built = Result<Request<Vec<u8>>, kube::core::request::Error>;
+
+/// Builds requests about the objects of a kind: of one namespace, or of all.
+#[must_use]
+pub fn objects<K: Resource<DynamicType = ()>>(namespace: Option<&str>) -> kube::core::Request {
+    kube::core::Request::new(K::url_path(&(), namespace))
 }
 
 /// Sends a request and reads the whole answer, in at most `deadline`.
 ///
 /// # Errors
-/// When there is no answer. A refusal is an answer.
-pub async fn send(client: &Client, call: Call, deadline: Duration) -> kube::Result<Reply> {
-    let mut request = Request::builder().method(call.method).uri(call.path);
-    let mut bytes = Vec::new();
-    if let Some((kind, body)) = call.body {
-        request = request.header(CONTENT_TYPE, kind);
-        bytes = body;
-    }
-    let request = request.body(Body::from(bytes)).map_err(kube::Error::HttpError)?;
+/// When the request cannot be built, or there is no answer. A refusal is an answer.
+pub async fn send(client: &Client, request: Built, deadline: Duration) -> kube::Result<Reply> {
+    let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
     with_deadline(deadline, async {
         let response = client.send(request).await?;
         let code = response.status().as_u16();
