@@ -1,0 +1,230 @@
+//! The admission endpoints and how API servers are told to call them.
+//!
+//! One table: the operator renders both webhook configurations from it, the webhook and the controller bind a decision to each
+//! endpoint that they serve. What depends on the settings of an installation is named here and rendered by the operator.
+
+use crate::names;
+
+/// Declares an enum and the list of its variants, so that the list is complete.
+macro_rules! listed {
+    ($(#[$of_enum:meta])* $name:ident { $($(#[$of_variant:meta])* $variant:ident,)* }) => {
+        $(#[$of_enum])*
+        pub enum $name { $($(#[$of_variant])* $variant,)* }
+
+        impl $name {
+            /// All, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+        }
+    };
+}
+
+listed! {
+    /// A decision on admission reviews, in the order in which the configurations call them: upstream's, then Sluice's own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Endpoint {
+        /// Validates ApplicationAwareResourceQuotas.
+        QuotaValidate,
+        /// Refuses the removal of the gate.
+        PodGuard,
+        /// Validates the `AAQ`.
+        AaqValidate,
+        /// Keeps the creator's stamp of pods true.
+        PodIdentity,
+        /// Gates and stamps new pods.
+        PodGate,
+        /// Charges what updates of pods take more.
+        Growth,
+        /// Makes room for the target pods of live migrations.
+        Headroom,
+        /// Decides as managed-tenant-quota's lock server, for the webhook configurations that it left behind.
+        MtqLock,
+    }
+}
+
+impl Endpoint {
+    /// Value of the label `endpoint` of metrics and logs.
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// HTTP path, behind the secret segment of the installation. Endpoints of one path divide its reviews among them.
+    pub const fn path(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Entries of the webhook configurations that call it.
+    pub const fn webhooks(self) -> &'static [Webhook] {
+        self.row().2
+    }
+
+    const fn row(self) -> (&'static str, &'static str, &'static [Webhook]) {
+        match self {
+            Self::QuotaValidate => ("quota_validate", names::PATH_SERVE, &[QUOTA]),
+            Self::PodGuard => ("pod_guard", names::PATH_SERVE, &[GATE_GUARD]),
+            Self::AaqValidate => ("aaq_validate", names::PATH_SERVE, &[AAQ]),
+            Self::PodIdentity => ("pod_identity", names::PATH_POD_IDENTITY, &[POD_IDENTITY]),
+            Self::PodGate => ("pod_gate", names::PATH_SERVE, &[GATER, BOUND]),
+            Self::Growth => ("growth", names::PATH_GROWTH, &[GROWTH]),
+            Self::Headroom => ("headroom", names::PATH_HEADROOM, &[HEADROOM]),
+            Self::MtqLock => ("mtq_lock", names::PATH_VALIDATE_PODS, &[]),
+        }
+    }
+}
+
+/// An entry of a webhook configuration; strings are values of its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Webhook {
+    /// Name of the entry.
+    pub name: &'static str,
+    /// `reinvocationPolicy` of an entry of the mutating configuration; `None` for the validating one.
+    pub reinvocation_policy: Option<&'static str>,
+    /// Which requests it is called for.
+    pub rules: &'static [Rule],
+    /// Which of them; all have to hold.
+    pub conditions: &'static [Condition],
+    /// Whether it is called only for the namespaces that the `AAQ` selects.
+    pub selected_namespaces: bool,
+    /// Label key that objects must have.
+    pub object_label: Option<&'static str>,
+    /// `Fail` or `Ignore`.
+    pub failure_policy: &'static str,
+    /// `None` or `NoneOnDryRun`.
+    pub side_effects: &'static str,
+    /// Seconds that the API server waits for an answer.
+    pub timeout_seconds: u32,
+}
+
+/// Requests that an entry is called for, in all API versions.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// API group, or `*`.
+    pub group: &'static str,
+    /// `CREATE`, `UPDATE`, …
+    pub operations: &'static [&'static str],
+    /// Resources, with their subresources.
+    pub resources: &'static [&'static str],
+    /// `Namespaced` or `Cluster`.
+    pub scope: &'static str,
+}
+
+/// A match condition; its expression is rendered for an installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The namespace is neither exempt nor that of the installation.
+    NotExempt,
+    /// The pod does not name its node.
+    NotBound,
+    /// The pod names its node and is not the mirror of a static pod.
+    Bound,
+    /// The pod lacks the gate or a true stamp.
+    NotGatedAndStamped,
+    /// The stored pod has no gate.
+    NotGated,
+    /// The update removes the gate.
+    GateRemoved,
+    /// The user may not remove gates.
+    NotByARemover,
+    /// The update changes the specification.
+    AsksForSomethingNew,
+    /// The creator's stamp is false or changed.
+    CreatorChanged,
+    /// The update may take more of a quota, or of another one.
+    MayTakeMore,
+}
+
+const fn on(
+    group: &'static str,
+    operations: &'static [&'static str],
+    resources: &'static [&'static str],
+) -> Rule {
+    Rule { group, operations, resources, scope: "Namespaced" }
+}
+
+const NEW: &[&str] = &["CREATE"];
+const CHANGED: &[&str] = &["UPDATE"];
+const NEW_OR_CHANGED: &[&str] = &["CREATE", "UPDATE"];
+const PODS: &[&str] = &["pods"];
+
+/// What API servers are asked for to learn who gates pods.
+const PROBES: Rule = Rule { scope: "Cluster", ..on(names::OWN_GROUP, NEW, &[names::GATE_PROBES]) };
+
+/// A validating entry that fails closed.
+const VALIDATING: Webhook = Webhook {
+    name: "",
+    reinvocation_policy: None,
+    rules: &[],
+    conditions: &[],
+    selected_namespaces: false,
+    object_label: None,
+    failure_policy: "Fail",
+    side_effects: "None",
+    timeout_seconds: 5,
+};
+
+const GATER: Webhook = Webhook {
+    name: names::WEBHOOK_GATER,
+    // A webhook that runs later may replace the list of gates; adding ours again does no harm.
+    reinvocation_policy: Some("IfNeeded"),
+    rules: &[on("*", NEW, PODS), PROBES],
+    // Called only for pods that no admission policy has gated and stamped.
+    conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
+    selected_namespaces: true,
+    ..VALIDATING
+};
+
+/// Pods that name their node, should the admission policy that refuses them not be in force.
+const BOUND: Webhook = Webhook {
+    name: names::WEBHOOK_BOUND,
+    rules: &[on("*", NEW, PODS), PROBES],
+    conditions: &[Condition::NotExempt, Condition::Bound],
+    selected_namespaces: true,
+    ..VALIDATING
+};
+
+const QUOTA: Webhook =
+    Webhook { name: names::WEBHOOK_QUOTA, rules: &[on("*", NEW_OR_CHANGED, &[names::ARQS])], ..VALIDATING };
+
+const GATE_GUARD: Webhook = Webhook {
+    name: names::WEBHOOK_GATE_GUARD,
+    rules: &[on("*", CHANGED, PODS)],
+    // Where the admission policy is in force it has refused all that would come here.
+    conditions: &[Condition::GateRemoved, Condition::NotByARemover],
+    ..VALIDATING
+};
+
+const AAQ: Webhook = Webhook {
+    name: names::WEBHOOK_AAQ,
+    rules: &[Rule { scope: "Cluster", ..on("*", NEW_OR_CHANGED, &[names::AAQS]) }],
+    // Labels and finalizers need no webhook that is alive.
+    conditions: &[Condition::AsksForSomethingNew],
+    ..VALIDATING
+};
+
+const POD_IDENTITY: Webhook = Webhook {
+    name: names::WEBHOOK_POD_IDENTITY,
+    rules: &[on("*", NEW_OR_CHANGED, PODS)],
+    conditions: &[Condition::CreatorChanged],
+    ..VALIDATING
+};
+
+const GROWTH: Webhook = Webhook {
+    name: names::WEBHOOK_GROWTH,
+    rules: &[on("*", CHANGED, &["pods", "pods/resize"])],
+    conditions: &[Condition::NotExempt, Condition::NotGated, Condition::MayTakeMore],
+    selected_namespaces: true,
+    // A charge is taken, except in a dry run.
+    side_effects: "NoneOnDryRun",
+    ..VALIDATING
+};
+
+/// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
+/// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
+const HEADROOM: Webhook = Webhook {
+    name: names::WEBHOOK_HEADROOM,
+    rules: &[on("*", NEW, PODS)],
+    object_label: Some(names::MIGRATION_JOB_LABEL),
+    failure_policy: "Ignore",
+    side_effects: "NoneOnDryRun",
+    timeout_seconds: 10,
+    ..VALIDATING
+};
