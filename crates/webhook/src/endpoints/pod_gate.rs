@@ -4,10 +4,9 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::pod::{PodSpec, PodView};
-use crate::review::Review;
+use crate::review::pod::{PodSpec, PodView};
+use crate::review::{PatchOp, Review, Verdict};
 use crate::settings::Settings;
-use crate::verdict::{PatchOp, Verdict};
 
 /// The API server's limit for the keys and values of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -20,7 +19,7 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     if review.namespace == settings.install_namespace {
         return Verdict::allow("Pod belongs to the quota operator's own namespace and is not gated");
     }
-    let pod = match PodView::decode("object", review.object) {
+    let pod: PodView<'_> = match review.read_object("a pod") {
         Ok(pod) => pod,
         Err(verdict) => return verdict,
     };

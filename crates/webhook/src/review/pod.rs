@@ -5,11 +5,9 @@ use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use sluice_api::names;
 
-use crate::review::nullable;
-use crate::verdict::Verdict;
+use super::nullable;
 
 /// A pod, narrowed.
 #[derive(Debug, Deserialize)]
@@ -61,20 +59,7 @@ pub struct Annotations {
     pub other_bytes: usize,
 }
 
-impl<'a> PodView<'a> {
-    /// Reads the object of a review; `field` is its name in messages (`object`, `oldObject`).
-    ///
-    /// # Errors
-    /// A verdict that refuses the request when the object is absent or no pod.
-    pub fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
-        let Some(raw) = raw else {
-            return Err(Verdict::malformed(format!("admission request has no {field}: expected a pod")));
-        };
-        serde_json::from_str(raw.get()).map_err(|error| {
-            Verdict::malformed(format!("could not read {field} of the admission request as a pod: {error}"))
-        })
-    }
-
+impl PodView<'_> {
     /// Whether the pod carries Sluice's gate.
     pub fn is_gated(&self) -> bool {
         let gates = self.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();

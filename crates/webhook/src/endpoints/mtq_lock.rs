@@ -4,12 +4,10 @@
 //! lock itself.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use sluice_api::names;
 
-use crate::review::{Review, nullable};
+use crate::review::{Review, Verdict, nullable};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 /// Name of the ServiceAccount of managed-tenant-quota's controller.
 const MTQ_CONTROLLER: &str = "mtq-controller";
@@ -45,9 +43,9 @@ fn pod(review: &Review<'_>, settings: &Settings) -> Verdict {
     if settings.kubevirt_controller.as_deref() != Some(review.username.as_str()) {
         return Verdict::deny(NO_PODS);
     }
-    match is_migration_pod(review.object) {
-        Ok(true) => Verdict::allow("valid target virt-launcher"),
-        Ok(false) => Verdict::deny(NO_PODS),
+    match review.read_object::<Pod>("a pod") {
+        Ok(pod) if pod.metadata.labels.has_migration => Verdict::allow("valid target virt-launcher"),
+        Ok(_) => Verdict::deny(NO_PODS),
         Err(verdict) => verdict,
     }
 }
@@ -64,16 +62,6 @@ fn controller_only(
         return Verdict::allow(allowed);
     }
     Verdict::deny(denied)
-}
-
-fn is_migration_pod(object: Option<&RawValue>) -> Result<bool, Verdict> {
-    let Some(raw) = object else {
-        return Err(Verdict::malformed("admission request has no object: expected a pod"));
-    };
-    let pod: Pod = serde_json::from_str(raw.get()).map_err(|error| {
-        Verdict::malformed(format!("could not read object of the admission request as a pod: {error}"))
-    })?;
-    Ok(pod.metadata.labels.has_migration)
 }
 
 #[derive(Deserialize)]

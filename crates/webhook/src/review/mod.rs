@@ -3,8 +3,13 @@
 //! Everything else is skipped without being stored, and the objects stay the bytes they arrived as until an
 //! endpoint asks for the few fields it needs. Skipping is iterative: depth costs no stack.
 
+pub(crate) mod pod;
+mod verdict;
+
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+pub use verdict::{PatchOp, Verdict};
 
 /// Why a body is no usable AdmissionReview, in the words of application-aware-quota's server
 /// (`pkg/aaq-server/aaq-handler.go`). All of them answer 400.
@@ -121,6 +126,35 @@ impl<'a> Review<'a> {
             old_object: request.old_object,
         })
     }
+
+    /// Reads the object after the operation; `expected` is what it should be, with its article.
+    ///
+    /// # Errors
+    /// A verdict that refuses the request.
+    pub(crate) fn read_object<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Verdict> {
+        read("object", self.object, expected)
+    }
+
+    /// Reads the object before the operation, as [`Self::read_object`].
+    pub(crate) fn read_old_object<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Verdict> {
+        read("oldObject", self.old_object, expected)
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(
+    field: &str,
+    raw: Option<&'a RawValue>,
+    expected: &str,
+) -> Result<T, Verdict> {
+    let Some(raw) = raw else {
+        return Err(Verdict::malformed(format!("admission request has no {field}: expected {expected}")));
+    };
+    serde_json::from_str(raw.get()).map_err(|error| unreadable(field, expected, &error))
+}
+
+/// What is told of a field that cannot be read.
+pub(crate) fn unreadable(field: &str, expected: &str, error: &serde_json::Error) -> Verdict {
+    Verdict::malformed(format!("could not read {field} of the admission request as {expected}: {error}"))
 }
 
 /// Go's decoder takes `null` for "not set"; so does this.

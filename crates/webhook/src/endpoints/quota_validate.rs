@@ -12,9 +12,8 @@ use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
 use sluice_engine::uncounted;
 
-use crate::review::{Metadata, Operation, Review, nullable};
+use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -35,12 +34,14 @@ pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
 
 /// The warnings about a valid quota.
 fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
-    let quota = QuotaView::decode("object", review.object)?;
+    let quota = review.read_object::<QuotaView<'_>>("a quota")?;
     if review.operation == Operation::Update && is_left_alone(&quota, review)? {
         return Ok(Vec::new());
     }
     let wire: SpecWire = match quota.spec {
-        Some(raw) => serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", &error))?,
+        Some(raw) => {
+            serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", "a quota", &error))?
+        }
         None => SpecWire::default(),
     };
     let (spec, mut errors) = raw_spec(wire);
@@ -55,7 +56,7 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
 /// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
 /// labelled, and loses its finalizers.
 fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Verdict> {
-    let old = QuotaView::decode("oldObject", review.old_object)?;
+    let old = review.read_old_object::<QuotaView<'_>>("a quota")?;
     let deleting = quota.metadata.deletion_timestamp.is_some();
     Ok(deleting || quota.spec.map(RawValue::get) == old.spec.map(RawValue::get))
 }
@@ -97,10 +98,6 @@ fn raw_spec(wire: SpecWire) -> (RawQuotaSpec, Vec<String>) {
     (RawQuotaSpec { hard, scopes: wire.scopes, scope_selector }, errors)
 }
 
-fn unreadable(field: &str, error: &serde_json::Error) -> Verdict {
-    Verdict::malformed(format!("could not read {field} of the admission request as a quota: {error}"))
-}
-
 /// A quota, narrowed.
 #[derive(Deserialize)]
 struct QuotaView<'a> {
@@ -108,15 +105,6 @@ struct QuotaView<'a> {
     metadata: Metadata,
     #[serde(default, borrow)]
     spec: Option<&'a RawValue>,
-}
-
-impl<'a> QuotaView<'a> {
-    fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
-        let Some(raw) = raw else {
-            return Err(Verdict::malformed(format!("admission request has no {field}: expected a quota")));
-        };
-        serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
-    }
 }
 
 #[derive(Default, Deserialize)]

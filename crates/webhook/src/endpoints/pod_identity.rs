@@ -3,10 +3,9 @@
 
 use sluice_api::names;
 
-use crate::pod::PodView;
-use crate::review::{Operation, Review};
+use crate::review::pod::PodView;
+use crate::review::{Operation, Review, Verdict};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 const CONSISTENT: &str = "Pod creator is recorded correctly";
 
@@ -24,7 +23,7 @@ pub fn pod_identity(review: &Review<'_>, _settings: &Settings) -> Verdict {
 }
 
 fn created(review: &Review<'_>) -> Result<(), Verdict> {
-    let pod = PodView::decode("object", review.object)?;
+    let pod: PodView<'_> = review.read_object("a pod")?;
     match pod.created_by() {
         Some(stamp) if stamp != review.username => Err(Verdict::deny(format!(
             "metadata.annotations[{}] is \"{stamp}\" but the pod is created by \"{}\": leave the annotation out, \
@@ -37,8 +36,8 @@ fn created(review: &Review<'_>) -> Result<(), Verdict> {
 }
 
 fn updated(review: &Review<'_>) -> Result<(), Verdict> {
-    let old = PodView::decode("oldObject", review.old_object)?;
-    let new = PodView::decode("object", review.object)?;
+    let old: PodView<'_> = review.read_old_object("a pod")?;
+    let new: PodView<'_> = review.read_object("a pod")?;
     if old.created_by() == new.created_by() {
         return Ok(());
     }

@@ -98,7 +98,7 @@ impl Verdict {
             [] => None,
             ops => Some(STANDARD.encode(serde_json::to_vec(ops)?)),
         };
-        serde_json::to_vec(&Answer {
+        serde_json::to_vec(&AdmissionReview {
             kind: "AdmissionReview",
             api_version: "admission.k8s.io/v1",
             response: Response {
@@ -121,7 +121,7 @@ impl Verdict {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct AdmissionReview<'a> {
     kind: &'static str,
     api_version: &'static str,
     response: Response<'a>,

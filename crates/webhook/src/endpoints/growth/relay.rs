@@ -1,0 +1,119 @@
+//! Growth of pods in a process that does not decide about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use serde::Deserialize;
+use sluice_api::Endpoint;
+use sluice_runtime::leader::LeaderLink;
+use tokio::sync::Semaphore;
+
+use super::GrowthVerdict;
+use crate::endpoints::AsyncEndpoint;
+use crate::http::body::HeldBody;
+use crate::review::{Review, Verdict};
+
+/// How long the leader may take. The API server waits 5 s, of which handshakes may take a part.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many reviews one replica has at the leader at a time; more wait here.
+const AT_ONCE: usize = 64;
+
+/// Hands reviews on to the leader.
+pub struct GrowthRelay {
+    leader: Arc<LeaderLink>,
+    turns: Semaphore,
+}
+
+impl GrowthRelay {
+    /// To the leader that `leader` follows.
+    pub fn new(leader: Arc<LeaderLink>) -> Self {
+        Self { leader, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    async fn ask(&self, uid: &str, body: Bytes) -> Result<Verdict, String> {
+        let asking = async {
+            let _turn = self.turns.acquire().await;
+            self.leader.post(Endpoint::Growth.path(), body).await
+        };
+        match tokio::time::timeout(PATIENCE, asking).await {
+            Ok(Ok((StatusCode::OK, answer))) => {
+                verdict(uid, &answer).ok_or_else(|| "the leader's answer cannot be read".to_owned())
+            }
+            Ok(Ok((status, _))) => Err(format!("the leader answered {status}")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the leader did not answer within {PATIENCE:?}")),
+        }
+    }
+}
+
+impl AsyncEndpoint for GrowthRelay {
+    fn decide(self: Arc<Self>, review: &Review<'_>, body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        let (uid, body) = (review.uid.clone(), body.clone());
+        async move {
+            let asked = self.ask(&uid, body.bytes.clone()).await;
+            asked.unwrap_or_else(|why| {
+                tracing::warn!(uid, why, "growth of a pod not decided");
+                GrowthVerdict::Undecided(why).into()
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The verdict on the request `uid` that the leader's answer carries.
+fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
+    let Answered { response } = serde_json::from_slice(answer).ok()?;
+    let AnsweredStatus { message, code, details } = response.status;
+    let verdict = if response.allowed { Verdict::allow(message) } else { Verdict::deny(message) };
+    let retry_after_s = details.map(|details| details.retry_after_seconds);
+    (response.uid == uid).then_some(Verdict { code, retry_after_s, ..verdict })
+}
+
+/// Of the leader's answer what an answer about growth can carry.
+#[derive(Deserialize)]
+struct Answered {
+    response: AnsweredResponse,
+}
+
+#[derive(Deserialize)]
+struct AnsweredResponse {
+    uid: String,
+    allowed: bool,
+    status: AnsweredStatus,
+}
+
+#[derive(Deserialize)]
+struct AnsweredStatus {
+    message: String,
+    code: u16,
+    details: Option<AnsweredDetails>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredDetails {
+    retry_after_seconds: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leaders_verdict_is_given_back_as_it_is() {
+        let why = || "exceeded quota: q".to_owned();
+        for decided in
+            [GrowthVerdict::Allowed, GrowthVerdict::Refused(why()), GrowthVerdict::Undecided(why())]
+        {
+            let given = Verdict::from(decided);
+            let answer = given.encode("u").unwrap();
+            assert_eq!(verdict("u", &answer), Some(given));
+            assert_eq!(verdict("another", &answer), None);
+        }
+        assert_eq!(verdict("u", b"{}"), None);
+    }
+}
