@@ -28,7 +28,7 @@ listed! {
         PodGuard,
         /// Validates the `AAQ`.
         AaqValidate,
-        /// Keeps the creator's stamp of pods true.
+        /// Keeps the creator's stamp of pods true. It sees the kinds and operations of others, and so has its own path.
         PodIdentity,
         /// Gates and stamps new pods.
         PodGate,
@@ -53,27 +53,27 @@ impl Endpoint {
     }
 
     /// Entries of the webhook configurations that call it.
-    pub const fn webhooks(self) -> &'static [Webhook] {
+    pub const fn webhooks(self) -> &'static [WebhookEntry] {
         self.row().2
     }
 
-    const fn row(self) -> (&'static str, &'static str, &'static [Webhook]) {
+    const fn row(self) -> (&'static str, &'static str, &'static [WebhookEntry]) {
         match self {
-            Self::QuotaValidate => ("quota_validate", names::PATH_SERVE, &[QUOTA]),
-            Self::PodGuard => ("pod_guard", names::PATH_SERVE, &[GATE_GUARD]),
-            Self::AaqValidate => ("aaq_validate", names::PATH_SERVE, &[AAQ]),
-            Self::PodIdentity => ("pod_identity", names::PATH_POD_IDENTITY, &[POD_IDENTITY]),
-            Self::PodGate => ("pod_gate", names::PATH_SERVE, &[GATER, BOUND]),
-            Self::Growth => ("growth", names::PATH_GROWTH, &[GROWTH]),
-            Self::Headroom => ("headroom", names::PATH_HEADROOM, &[HEADROOM]),
-            Self::MtqLock => ("mtq_lock", names::PATH_VALIDATE_PODS, &[]),
+            Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
+            Self::PodGuard => ("pod_guard", SERVE, &[WebhookEntry::GATE_GUARD]),
+            Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
+            Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
+            Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
+            Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH]),
+            Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
+            Self::MtqLock => ("mtq_lock", "/validate-pods", &[]),
         }
     }
 }
 
 /// An entry of a webhook configuration; strings are values of its fields.
 #[derive(Clone, Copy, Debug)]
-pub struct Webhook {
+pub struct WebhookEntry {
     /// Name of the entry.
     pub name: &'static str,
     /// `reinvocationPolicy` of an entry of the mutating configuration; `None` for the validating one.
@@ -140,6 +140,9 @@ const fn on(
     Rule { group, operations, resources, scope: "Namespaced" }
 }
 
+/// Path of the webhooks known from upstream.
+const SERVE: &str = "/serve-path";
+
 const NEW: &[&str] = &["CREATE"];
 const CHANGED: &[&str] = &["UPDATE"];
 const NEW_OR_CHANGED: &[&str] = &["CREATE", "UPDATE"];
@@ -149,7 +152,7 @@ const PODS: &[&str] = &["pods"];
 const PROBES: Rule = Rule { scope: "Cluster", ..on(names::OWN_GROUP, NEW, &[names::GATE_PROBES]) };
 
 /// A validating entry that fails closed.
-const VALIDATING: Webhook = Webhook {
+const VALIDATING: WebhookEntry = WebhookEntry {
     name: "",
     reinvocation_policy: None,
     rules: &[],
@@ -161,70 +164,80 @@ const VALIDATING: Webhook = Webhook {
     timeout_seconds: 5,
 };
 
-const GATER: Webhook = Webhook {
-    name: names::WEBHOOK_GATER,
-    // A webhook that runs later may replace the list of gates; adding ours again does no harm.
-    reinvocation_policy: Some("IfNeeded"),
-    rules: &[on("*", NEW, PODS), PROBES],
-    // Called only for pods that no admission policy has gated and stamped.
-    conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
-    selected_namespaces: true,
-    ..VALIDATING
-};
+impl WebhookEntry {
+    /// Gates new pods that no admission policy has gated and stamped.
+    pub const GATER: Self = Self {
+        name: "gater.cqo.kubevirt.io",
+        // A webhook that runs later may replace the list of gates; adding ours again does no harm.
+        reinvocation_policy: Some("IfNeeded"),
+        rules: &[on("*", NEW, PODS), PROBES],
+        conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
+        selected_namespaces: true,
+        ..VALIDATING
+    };
 
-/// Pods that name their node, should the admission policy that refuses them not be in force.
-const BOUND: Webhook = Webhook {
-    name: names::WEBHOOK_BOUND,
-    rules: &[on("*", NEW, PODS), PROBES],
-    conditions: &[Condition::NotExempt, Condition::Bound],
-    selected_namespaces: true,
-    ..VALIDATING
-};
+    /// Pods that name their node, should the admission policy that refuses them not be in force.
+    pub const BOUND: Self = Self {
+        name: "bound.pod.validator",
+        rules: &[on("*", NEW, PODS), PROBES],
+        conditions: &[Condition::NotExempt, Condition::Bound],
+        selected_namespaces: true,
+        ..VALIDATING
+    };
 
-const QUOTA: Webhook =
-    Webhook { name: names::WEBHOOK_QUOTA, rules: &[on("*", NEW_OR_CHANGED, &[names::ARQS])], ..VALIDATING };
+    /// Checks quota objects.
+    pub const QUOTA: Self = Self {
+        name: "application.resource.quota.validator",
+        rules: &[on("*", NEW_OR_CHANGED, &[names::ARQS])],
+        ..VALIDATING
+    };
 
-const GATE_GUARD: Webhook = Webhook {
-    name: names::WEBHOOK_GATE_GUARD,
-    rules: &[on("*", CHANGED, PODS)],
-    // Where the admission policy is in force it has refused all that would come here.
-    conditions: &[Condition::GateRemoved, Condition::NotByARemover],
-    ..VALIDATING
-};
+    /// Guards the removal of the gate.
+    pub const GATE_GUARD: Self = Self {
+        name: "remove.pod.gate.validator",
+        rules: &[on("*", CHANGED, PODS)],
+        // Where the admission policy is in force it has refused all that would come here.
+        conditions: &[Condition::GateRemoved, Condition::NotByARemover],
+        ..VALIDATING
+    };
 
-const AAQ: Webhook = Webhook {
-    name: names::WEBHOOK_AAQ,
-    rules: &[Rule { scope: "Cluster", ..on("*", NEW_OR_CHANGED, &[names::AAQS]) }],
-    // Labels and finalizers need no webhook that is alive.
-    conditions: &[Condition::AsksForSomethingNew],
-    ..VALIDATING
-};
+    /// Allows one `AAQ` only.
+    pub const AAQ: Self = Self {
+        name: "aaq.cr.validator",
+        rules: &[Rule { scope: "Cluster", ..on("*", NEW_OR_CHANGED, &[names::AAQS]) }],
+        // Labels and finalizers need no webhook that is alive.
+        conditions: &[Condition::AsksForSomethingNew],
+        ..VALIDATING
+    };
 
-const POD_IDENTITY: Webhook = Webhook {
-    name: names::WEBHOOK_POD_IDENTITY,
-    rules: &[on("*", NEW_OR_CHANGED, PODS)],
-    conditions: &[Condition::CreatorChanged],
-    ..VALIDATING
-};
+    /// Guards the creator's stamp.
+    pub const POD_IDENTITY: Self = Self {
+        name: "pod.identity.validator",
+        rules: &[on("*", NEW_OR_CHANGED, PODS)],
+        conditions: &[Condition::CreatorChanged],
+        ..VALIDATING
+    };
 
-const GROWTH: Webhook = Webhook {
-    name: names::WEBHOOK_GROWTH,
-    rules: &[on("*", CHANGED, &["pods", "pods/resize"])],
-    conditions: &[Condition::NotExempt, Condition::NotGated, Condition::MayTakeMore],
-    selected_namespaces: true,
-    // A charge is taken, except in a dry run.
-    side_effects: "NoneOnDryRun",
-    ..VALIDATING
-};
+    /// Charges what updates of pods take more.
+    pub const GROWTH: Self = Self {
+        name: "growth.quota.sluice.dev",
+        rules: &[on("*", CHANGED, &["pods", "pods/resize"])],
+        conditions: &[Condition::NotExempt, Condition::NotGated, Condition::MayTakeMore],
+        selected_namespaces: true,
+        // A charge is taken, except in a dry run.
+        side_effects: "NoneOnDryRun",
+        ..VALIDATING
+    };
 
-/// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
-/// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
-const HEADROOM: Webhook = Webhook {
-    name: names::WEBHOOK_HEADROOM,
-    rules: &[on("*", NEW, PODS)],
-    object_label: Some(names::MIGRATION_JOB_LABEL),
-    failure_policy: "Ignore",
-    side_effects: "NoneOnDryRun",
-    timeout_seconds: 10,
-    ..VALIDATING
-};
+    /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
+    /// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
+    pub const HEADROOM: Self = Self {
+        name: "headroom.quota.sluice.dev",
+        rules: &[on("*", NEW, PODS)],
+        object_label: Some(names::MIGRATION_JOB_LABEL),
+        failure_policy: "Ignore",
+        side_effects: "NoneOnDryRun",
+        timeout_seconds: 10,
+        ..VALIDATING
+    };
+}

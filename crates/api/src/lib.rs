@@ -26,7 +26,7 @@ pub use aaq::{
 pub use arq::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
-pub use endpoint::{Condition, Endpoint, Rule, Webhook};
+pub use endpoint::{Condition, Endpoint, Rule, WebhookEntry};
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,

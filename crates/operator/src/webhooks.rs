@@ -2,7 +2,7 @@
 //! admission endpoints ([`Endpoint`]).
 
 use serde_json::{Value, json};
-use sluice_api::{Condition, Endpoint, Webhook, names};
+use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
@@ -23,7 +23,7 @@ pub fn validating(options: &InstallOptions) -> Value {
     configuration(options, kind, names::VALIDATING_CONFIG, |webhook| webhook.reinvocation_policy.is_none())
 }
 
-fn configuration(options: &InstallOptions, kind: &str, name: &str, has: fn(&Webhook) -> bool) -> Value {
+fn configuration(options: &InstallOptions, kind: &str, name: &str, has: fn(&WebhookEntry) -> bool) -> Value {
     let mut labels = labels(Some(names::WEBHOOK));
     // Scripts written for upstream find the objects by this label.
     set(&mut labels, names::MANAGED_LABEL, json!("aaq-server"));
@@ -40,7 +40,7 @@ fn configuration(options: &InstallOptions, kind: &str, name: &str, has: fn(&Webh
 }
 
 /// The API server's defaults are written out: an edit can be told from them.
-fn entry(options: &InstallOptions, path: &str, webhook: &Webhook) -> Value {
+fn entry(options: &InstallOptions, path: &str, webhook: &WebhookEntry) -> Value {
     let rules = webhook.rules.iter();
     let has_label = |key| json!({ "matchExpressions": [{ "key": key, "operator": "Exists" }] });
     let mut entry = json!({
