@@ -132,24 +132,15 @@ pub enum Condition {
     MayTakeMore,
 }
 
-const fn on(
-    group: &'static str,
-    operations: &'static [&'static str],
-    resources: &'static [&'static str],
-) -> Rule {
-    Rule { group, operations, resources, scope: "Namespaced" }
-}
-
 /// Path of the webhooks known from upstream.
 const SERVE: &str = "/serve-path";
 
-const NEW: &[&str] = &["CREATE"];
-const CHANGED: &[&str] = &["UPDATE"];
-const NEW_OR_CHANGED: &[&str] = &["CREATE", "UPDATE"];
-const PODS: &[&str] = &["pods"];
-
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const NEW_PODS: Rule =
+    Rule { group: "*", operations: &["CREATE"], resources: &["pods"], scope: "Namespaced" };
 /// What API servers are asked for to learn who gates pods.
-const PROBES: Rule = Rule { scope: "Cluster", ..on(names::OWN_GROUP, NEW, &[names::GATE_PROBES]) };
+const PROBES: Rule =
+    Rule { group: names::OWN_GROUP, resources: &[names::GATE_PROBES], scope: "Cluster", ..NEW_PODS };
 
 /// A validating entry that fails closed.
 const VALIDATING: WebhookEntry = WebhookEntry {
@@ -170,7 +161,7 @@ impl WebhookEntry {
         name: "gater.cqo.kubevirt.io",
         // A webhook that runs later may replace the list of gates; adding ours again does no harm.
         reinvocation_policy: Some("IfNeeded"),
-        rules: &[on("*", NEW, PODS), PROBES],
+        rules: &[NEW_PODS, PROBES],
         conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
         selected_namespaces: true,
         ..VALIDATING
@@ -179,7 +170,7 @@ impl WebhookEntry {
     /// Pods that name their node, should the admission policy that refuses them not be in force.
     pub const BOUND: Self = Self {
         name: "bound.pod.validator",
-        rules: &[on("*", NEW, PODS), PROBES],
+        rules: &[NEW_PODS, PROBES],
         conditions: &[Condition::NotExempt, Condition::Bound],
         selected_namespaces: true,
         ..VALIDATING
@@ -188,14 +179,14 @@ impl WebhookEntry {
     /// Checks quota objects.
     pub const QUOTA: Self = Self {
         name: "application.resource.quota.validator",
-        rules: &[on("*", NEW_OR_CHANGED, &[names::ARQS])],
+        rules: &[Rule { operations: WRITES, resources: &[names::ARQS], ..NEW_PODS }],
         ..VALIDATING
     };
 
     /// Guards the removal of the gate.
     pub const GATE_GUARD: Self = Self {
         name: "remove.pod.gate.validator",
-        rules: &[on("*", CHANGED, PODS)],
+        rules: &[Rule { operations: &["UPDATE"], ..NEW_PODS }],
         // Where the admission policy is in force it has refused all that would come here.
         conditions: &[Condition::GateRemoved, Condition::NotByARemover],
         ..VALIDATING
@@ -204,7 +195,7 @@ impl WebhookEntry {
     /// Allows one `AAQ` only.
     pub const AAQ: Self = Self {
         name: "aaq.cr.validator",
-        rules: &[Rule { scope: "Cluster", ..on("*", NEW_OR_CHANGED, &[names::AAQS]) }],
+        rules: &[Rule { operations: WRITES, resources: &[names::AAQS], scope: "Cluster", ..NEW_PODS }],
         // Labels and finalizers need no webhook that is alive.
         conditions: &[Condition::AsksForSomethingNew],
         ..VALIDATING
@@ -213,7 +204,7 @@ impl WebhookEntry {
     /// Guards the creator's stamp.
     pub const POD_IDENTITY: Self = Self {
         name: "pod.identity.validator",
-        rules: &[on("*", NEW_OR_CHANGED, PODS)],
+        rules: &[Rule { operations: WRITES, ..NEW_PODS }],
         conditions: &[Condition::CreatorChanged],
         ..VALIDATING
     };
@@ -221,7 +212,7 @@ impl WebhookEntry {
     /// Charges what updates of pods take more.
     pub const GROWTH: Self = Self {
         name: "growth.quota.sluice.dev",
-        rules: &[on("*", CHANGED, &["pods", "pods/resize"])],
+        rules: &[Rule { operations: &["UPDATE"], resources: &["pods", "pods/resize"], ..NEW_PODS }],
         conditions: &[Condition::NotExempt, Condition::NotGated, Condition::MayTakeMore],
         selected_namespaces: true,
         // A charge is taken, except in a dry run.
@@ -233,7 +224,7 @@ impl WebhookEntry {
     /// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
     pub const HEADROOM: Self = Self {
         name: "headroom.quota.sluice.dev",
-        rules: &[on("*", NEW, PODS)],
+        rules: &[NEW_PODS],
         object_label: Some(names::MIGRATION_JOB_LABEL),
         failure_policy: "Ignore",
         side_effects: "NoneOnDryRun",

@@ -16,8 +16,6 @@ pub const OWN_DOMAIN: &str = "quota.sluice.dev";
 pub const AAQS: &str = "aaqs";
 /// Resource name of [`crate::ApplicationAwareResourceQuota`].
 pub const ARQS: &str = "applicationawareresourcequotas";
-/// Resource name of [`crate::AAQJobQueueConfig`].
-pub const JOB_QUEUE_CONFIGS: &str = "aaqjobqueueconfigs";
 /// Name of the one `AAQJobQueueConfig` of a namespace.
 pub const JOB_QUEUE_CONFIG: &str = "aaqjqc";
 /// Key of `AAQJobQueueConfig.status.controllerLock` for namespaced quotas.
@@ -31,8 +29,6 @@ pub const AAQ_NAME: &str = "aaq";
 pub const MTQ_GROUP: &str = "mtq.kubevirt.io";
 /// The only served version of [`MTQ_GROUP`].
 pub const MTQ_VERSION: &str = "v1alpha1";
-/// Resource name of [`crate::MTQ`].
-pub const MTQS: &str = "mtqs";
 /// Resource name of [`crate::VirtualMachineMigrationResourceQuota`].
 pub const VMMRQS: &str = "virtualmachinemigrationresourcequotas";
 

@@ -13,23 +13,22 @@ use crate::render::{labels, set, set_in};
 
 /// The MutatingWebhookConfiguration.
 pub fn mutating(options: &InstallOptions) -> Value {
-    let kind = "MutatingWebhookConfiguration";
-    configuration(options, kind, names::MUTATING_CONFIG, |webhook| webhook.reinvocation_policy.is_some())
+    configuration(options, "MutatingWebhookConfiguration", names::MUTATING_CONFIG, true)
 }
 
 /// The ValidatingWebhookConfiguration.
 pub fn validating(options: &InstallOptions) -> Value {
-    let kind = "ValidatingWebhookConfiguration";
-    configuration(options, kind, names::VALIDATING_CONFIG, |webhook| webhook.reinvocation_policy.is_none())
+    configuration(options, "ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, false)
 }
 
-fn configuration(options: &InstallOptions, kind: &str, name: &str, has: fn(&WebhookEntry) -> bool) -> Value {
+fn configuration(options: &InstallOptions, kind: &str, name: &str, mutating: bool) -> Value {
     let mut labels = labels(Some(names::WEBHOOK));
     // Scripts written for upstream find the objects by this label.
     set(&mut labels, names::MANAGED_LABEL, json!("aaq-server"));
     let of = |endpoint: &Endpoint| {
         let path = endpoint.path();
-        endpoint.webhooks().iter().filter(|webhook| has(webhook)).map(|webhook| entry(options, path, webhook))
+        let of_kind = |webhook: &&WebhookEntry| webhook.reinvocation_policy.is_some() == mutating;
+        endpoint.webhooks().iter().filter(of_kind).map(|webhook| entry(options, path, webhook))
     };
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -15,5 +15,5 @@ pub use crate::http::secret_path::{SecretPath, behind};
 pub use crate::http::{App, router};
 pub use aaq_presence::AaqSightings;
 pub use endpoints::{AsyncEndpoint, AsyncEndpoints, Decision, decisions};
-pub use review::{Operation, PatchOp, Review, ReviewError, Verdict};
+pub use review::{Operation, PatchOp, Review, ReviewError, UserInfo, Verdict};
 pub use settings::{AaqPresence, Settings};

@@ -24,7 +24,7 @@ pub fn pod_guard(review: &Review<'_>, settings: &Settings) -> Verdict {
         Ok(_) => {}
         Err(verdict) => return verdict,
     }
-    if settings.gate_removers.contains(&review.username) {
+    if settings.gate_removers.contains(&review.user_info.username) {
         return Verdict::allow("AAQ controller has permission to remove gate from pods");
     }
     Verdict::deny("Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods")

@@ -25,11 +25,11 @@ pub fn pod_identity(review: &Review<'_>, _settings: &Settings) -> Verdict {
 fn created(review: &Review<'_>) -> Result<(), Verdict> {
     let pod: PodView<'_> = review.read_object("a pod")?;
     match pod.created_by() {
-        Some(stamp) if stamp != review.username => Err(Verdict::deny(format!(
+        Some(stamp) if stamp != review.user_info.username => Err(Verdict::deny(format!(
             "metadata.annotations[{}] is \"{stamp}\" but the pod is created by \"{}\": leave the annotation out, \
              it is set at admission",
             names::CREATED_BY_ANNOTATION,
-            review.username
+            review.user_info.username
         ))),
         _ => Ok(()),
     }

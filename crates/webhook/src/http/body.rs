@@ -37,19 +37,12 @@ impl Default for BodyLimits {
 /// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Above the limit of one body.
     #[error("admission request body is larger than {limit} bytes")]
-    TooLarge {
-        /// In bytes.
-        limit: usize,
-    },
-    /// The sender's large bodies, or those of all senders, are above the budget.
+    TooLarge { limit: usize },
     #[error("too many large admission requests are being read: try again")]
     Busy,
-    /// It stalled.
     #[error("admission request body did not arrive in time")]
     Late,
-    /// The client went away or broke the protocol.
     #[error("could not read the admission request body: {0}")]
     Broken(#[from] axum::Error),
 }

@@ -40,9 +40,11 @@ struct HttpAnswer {
 
 impl From<RequestError> for HttpAnswer {
     fn from(error: RequestError) -> Self {
-        let code = error.status().as_u16();
+        let status = error.status();
+        let code = status.as_u16();
         tracing::warn!(code, message = %error, "admission request refused");
-        Self { endpoint: NO_REVIEW, allowed: false, code, response: error.into_response() }
+        let response = (status, format!("{error}\n")).into_response();
+        Self { endpoint: NO_REVIEW, allowed: false, code, response }
     }
 }
 
@@ -63,7 +65,8 @@ impl Handler {
         let body = self.read(request).await?;
         let review = Review::decode(&body.bytes)?;
         let (endpoint, verdict) = self.decide(&review, &body);
-        let Review { uid, namespace, name, username, dry_run, .. } = review;
+        let Review { uid, namespace, name, user_info, dry_run, .. } = review;
+        let username = user_info.username;
         // A decision may take a while; unless it needs the body, that is not kept for it.
         drop(body);
         let verdict = verdict.await;

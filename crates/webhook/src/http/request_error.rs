@@ -1,6 +1,5 @@
 //! Requests that never become a review.
 
-use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
 use super::body::BodyError;
@@ -30,11 +29,5 @@ impl RequestError {
             }
             Self::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
-    }
-}
-
-impl IntoResponse for RequestError {
-    fn into_response(self) -> Response {
-        (self.status(), format!("{self}\n")).into_response()
     }
 }

@@ -12,10 +12,8 @@ use super::nullable;
 /// A pod, narrowed.
 #[derive(Debug, Deserialize)]
 pub struct PodView<'a> {
-    /// `None` when absent or null.
     #[serde(default)]
     pub metadata: Option<Metadata>,
-    /// `None` when absent or null.
     #[serde(default, borrow)]
     pub spec: Option<PodSpec<'a>>,
 }
@@ -23,7 +21,6 @@ pub struct PodView<'a> {
 /// `metadata`, narrowed.
 #[derive(Debug, Default, Deserialize)]
 pub struct Metadata {
-    /// `None` when absent or null.
     #[serde(default)]
     pub annotations: Option<Annotations>,
 }
@@ -32,7 +29,6 @@ pub struct Metadata {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec<'a> {
-    /// `None` when absent or null.
     #[serde(default, borrow)]
     pub scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     /// Empty when the scheduler is to choose.
@@ -43,7 +39,6 @@ pub struct PodSpec<'a> {
 /// An item of `spec.schedulingGates`.
 #[derive(Debug, Deserialize)]
 pub struct SchedulingGate<'a> {
-    /// Its only field.
     #[serde(default, borrow)]
     pub name: Cow<'a, str>,
 }

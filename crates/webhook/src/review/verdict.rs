@@ -45,14 +45,7 @@ pub struct Verdict {
 impl Verdict {
     /// Allowed, with upstream's code 202 (`docs/predecessors.md`, *Admission of AAQ*).
     pub fn allow(message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            allowed: true,
-            code: 202,
-            message: message.into(),
-            patch: Vec::new(),
-            warnings: Vec::new(),
-            retry_after_s: None,
-        }
+        Self { allowed: true, ..Self::refuse(202, message) }
     }
 
     /// Refused: the requester may not do this.

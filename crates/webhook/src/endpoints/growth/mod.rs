@@ -5,14 +5,18 @@
 //! ([`GrowthRelay`]). Whatever keeps it from deciding is a refusal that clients repeat by themselves: code 429 with a time to
 //! wait, as client-go understands it (`k8s.io/client-go/rest/with_retry.go`).
 
-mod leader;
 mod relay;
 
-pub use leader::{GrowthLeader, Judge};
 pub use relay::GrowthRelay;
 
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use sluice_index::wire::PodWire;
 
+use super::AsyncEndpoint;
+use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
 
 /// After so many seconds a client may try again.
@@ -66,5 +70,24 @@ impl From<GrowthVerdict> for Verdict {
                 Self::retry(RETRY_AFTER_S, format!("could not charge the pod's quotas: {why}; try again"))
             }
         }
+    }
+}
+
+/// The endpoint in the process that decides: charges an update, or says why not.
+pub struct GrowthLeader(pub Judge);
+
+/// What [`GrowthLeader`] asks.
+pub type Judge = Box<dyn Fn(Growth) -> BoxFuture<'static, GrowthVerdict> + Send + Sync>;
+
+impl AsyncEndpoint for GrowthLeader {
+    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        let growth = Growth::read(review);
+        async move {
+            match growth {
+                Ok(growth) => self.0(growth).await.into(),
+                Err(malformed) => malformed,
+            }
+        }
+        .boxed()
     }
 }

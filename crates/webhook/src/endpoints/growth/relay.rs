@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
-use serde::Deserialize;
+use serde_json::Value;
 use sluice_api::Endpoint;
 use sluice_runtime::leader::LeaderLink;
 use tokio::sync::Semaphore;
@@ -64,39 +64,20 @@ impl AsyncEndpoint for GrowthRelay {
     }
 }
 
-/// The verdict on the request `uid` that the leader's answer carries.
+/// The verdict on the request `uid` that the leader's answer carries; about growth there are no patches or warnings.
 fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
-    let Answered { response } = serde_json::from_slice(answer).ok()?;
-    let AnsweredStatus { message, code, details } = response.status;
-    let verdict = if response.allowed { Verdict::allow(message) } else { Verdict::deny(message) };
-    let retry_after_s = details.map(|details| details.retry_after_seconds);
-    (response.uid == uid).then_some(Verdict { code, retry_after_s, ..verdict })
-}
-
-/// Of the leader's answer what an answer about growth can carry.
-#[derive(Deserialize)]
-struct Answered {
-    response: AnsweredResponse,
-}
-
-#[derive(Deserialize)]
-struct AnsweredResponse {
-    uid: String,
-    allowed: bool,
-    status: AnsweredStatus,
-}
-
-#[derive(Deserialize)]
-struct AnsweredStatus {
-    message: String,
-    code: u16,
-    details: Option<AnsweredDetails>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AnsweredDetails {
-    retry_after_seconds: u32,
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let field = |path| answer.pointer(path);
+    let number = |path| field(path).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
+    if field("/response/uid")? != uid {
+        return None;
+    }
+    let code = u16::try_from(number("/response/status/code")?).ok()?;
+    Some(Verdict {
+        allowed: field("/response/allowed")?.as_bool()?,
+        retry_after_s: number("/response/status/details/retryAfterSeconds"),
+        ..Verdict::refuse(code, field("/response/status/message")?.as_str()?.to_owned())
+    })
 }
 
 #[cfg(test)]

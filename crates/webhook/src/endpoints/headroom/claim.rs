@@ -62,7 +62,7 @@ pub fn claim(review: &Review<'_>, kubevirt_controller: Option<&str>) -> Result<C
     if review.dry_run {
         return Err("a dry run takes nothing");
     }
-    if kubevirt_controller != Some(review.username.as_str()) {
+    if kubevirt_controller != Some(review.user_info.username.as_str()) {
         return Err("not created by KubeVirt's controller");
     }
     let object = review.object.ok_or("the request has no object")?;

@@ -38,16 +38,10 @@ impl HeadroomEndpoint {
         Self { headroom, rules }
     }
 
-    /// Returns when the creation may go on, and why.
-    async fn make_room(&self, claim: Result<Claim, &'static str>) -> &'static str {
-        let target = match claim {
-            Ok(claim) => self.target(claim).await,
-            Err(why) => Err(why),
-        };
-        match target {
-            Ok(target) => self.headroom.admit(target, PATIENCE).await,
-            Err(why) => why,
-        }
+    /// Returns when the creation may go on, and why; an error is why no room is made for it.
+    async fn make_room(&self, claim: Result<Claim, &'static str>) -> Result<&'static str, &'static str> {
+        let target = self.target(claim?).await?;
+        Ok(self.headroom.admit(target, PATIENCE).await)
     }
 
     async fn target(&self, claim: Claim) -> Result<Target, &'static str> {
@@ -83,6 +77,6 @@ impl AsyncEndpoint for HeadroomEndpoint {
     fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
         let controller = self.headroom.observed().read(|index| index.kubevirt_controller());
         let claim = claim(review, controller.as_deref());
-        async move { Verdict::allow(self.make_room(claim).await) }.boxed()
+        async move { Verdict::allow(self.make_room(claim).await.unwrap_or_else(|why| why)) }.boxed()
     }
 }
