@@ -4,6 +4,7 @@
 
 mod aaq;
 mod arq;
+mod endpoint;
 mod gate_probe;
 mod headroom_policy;
 mod headroom_probe;
@@ -25,6 +26,7 @@ pub use aaq::{
 pub use arq::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
+pub use endpoint::{Condition, Endpoint, Rule, WebhookEntry};
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,

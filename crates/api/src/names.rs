@@ -1,4 +1,4 @@
-//! Every name that another program or a person can see, in one place.
+//! Every name that another program or a person can see, in one place; those of admission endpoints are in [`crate::Endpoint`].
 //!
 //! Names that users of application-aware-quota know are kept as they are (`docs/predecessors.md`); the others are
 //! Sluice's own and live under `quota.sluice.dev` or carry the prefix `sluice-`.
@@ -132,16 +132,6 @@ pub const METRICS_SERVICE: &str = "sluice-metrics";
 pub const METRICS_READER: &str = "sluice-metrics-reader";
 /// Label key on namespaces whose pods reach the metrics through our NetworkPolicy (value `enabled`).
 pub const MONITORING_LABEL: &str = "metrics";
-/// Path that serves the webhooks known from upstream.
-pub const PATH_SERVE: &str = "/serve-path";
-/// Path of [`WEBHOOK_POD_IDENTITY`], which sees the same kinds and operations as others do and so needs its own.
-pub const PATH_POD_IDENTITY: &str = "/pod-identity";
-/// Path of [`WEBHOOK_HEADROOM`].
-pub const PATH_HEADROOM: &str = "/headroom";
-/// Path of [`WEBHOOK_GROWTH`].
-pub const PATH_GROWTH: &str = "/growth";
-/// Path that managed-tenant-quota's lock objects call.
-pub const PATH_VALIDATE_PODS: &str = "/validate-pods";
 /// Path of the liveness probe on [`ADMIN_PORT`].
 pub const PATH_HEALTHZ: &str = "/healthz";
 /// Path of the readiness probe on [`ADMIN_PORT`].
@@ -153,27 +143,10 @@ pub const PATH_METRICS: &str = "/metrics";
 pub const MUTATING_CONFIG: &str = "gating-mutator";
 /// The ValidatingWebhookConfiguration.
 pub const VALIDATING_CONFIG: &str = "aaq-validator";
-/// Webhook of [`MUTATING_CONFIG`] that appends [`GATE`].
-pub const WEBHOOK_GATER: &str = "gater.cqo.kubevirt.io";
-/// Webhook of [`VALIDATING_CONFIG`] that checks quota objects.
-pub const WEBHOOK_QUOTA: &str = "application.resource.quota.validator";
-/// Webhook of [`VALIDATING_CONFIG`] that guards the removal of [`GATE`].
-pub const WEBHOOK_GATE_GUARD: &str = "remove.pod.gate.validator";
-/// Webhook of [`VALIDATING_CONFIG`] that refuses pods which name their node, where [`GATED_POLICY`] does not.
-pub const WEBHOOK_BOUND: &str = "bound.pod.validator";
 /// Annotation of a static pod's object, set by its kubelet.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Group of all kubelets.
 pub const NODES_GROUP: &str = "system:nodes";
-/// Webhook of [`VALIDATING_CONFIG`] that allows one `AAQ` only.
-pub const WEBHOOK_AAQ: &str = "aaq.cr.validator";
-/// Webhook of [`VALIDATING_CONFIG`] that guards [`CREATED_BY_ANNOTATION`].
-pub const WEBHOOK_POD_IDENTITY: &str = "pod.identity.validator";
-/// Webhook of [`VALIDATING_CONFIG`] that makes room for the target pods of live migrations.
-pub const WEBHOOK_HEADROOM: &str = "headroom.quota.sluice.dev";
-
-/// Webhook of [`VALIDATING_CONFIG`] that charges what updates of pods take more.
-pub const WEBHOOK_GROWTH: &str = "growth.quota.sluice.dev";
 
 /// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";

@@ -1,8 +1,8 @@
-//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*) and conditions
-//! that keep the API server from calling for nothing.
+//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*), rendered from the table of
+//! admission endpoints ([`Endpoint`]).
 
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
@@ -11,212 +11,84 @@ use crate::expressions::{
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
 
-/// Seconds that the API server waits for an answer.
-const TIMEOUT_SECONDS: u32 = 5;
-/// The same while a migration is let in: quotas are raised and seen to be raised before the answer.
-const HEADROOM_TIMEOUT_SECONDS: u32 = 10;
-
-/// What differs between the webhooks.
-struct Hook<'a> {
-    name: &'a str,
-    path: &'a str,
-    operations: &'a [&'a str],
-    resource: &'a str,
-    scope: &'a str,
-    conditions: Vec<(&'a str, String)>,
-}
-
 /// The MutatingWebhookConfiguration.
 pub fn mutating(options: &InstallOptions) -> Value {
-    let mut gater = hook(
-        options,
-        Hook {
-            name: names::WEBHOOK_GATER,
-            path: names::PATH_SERVE,
-            operations: &["CREATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            // Called only for pods that no admission policy has gated and stamped.
-            conditions: vec![
-                ("not-exempt", not_exempt(options)),
-                ("not-bound", format!("!{}", bound())),
-                ("not-gated-and-stamped", format!("!({} && {})", gated("object"), stamped_truly())),
-            ],
-        },
-    );
-    set(&mut gater, "namespaceSelector", json!(options.namespace_selector));
-    add_probes(&mut gater);
-    // A webhook that runs later may replace the list of gates; adding ours again does no harm.
-    set(&mut gater, "reinvocationPolicy", json!("IfNeeded"));
-    configuration("MutatingWebhookConfiguration", names::MUTATING_CONFIG, vec![gater])
+    configuration(options, "MutatingWebhookConfiguration", names::MUTATING_CONFIG, true)
 }
 
-/// The ValidatingWebhookConfiguration. Upstream's order, then ours.
+/// The ValidatingWebhookConfiguration.
 pub fn validating(options: &InstallOptions) -> Value {
-    let hooks = [
-        Hook {
-            name: names::WEBHOOK_QUOTA,
-            path: names::PATH_SERVE,
-            operations: &["CREATE", "UPDATE"],
-            resource: names::ARQS,
-            scope: "Namespaced",
-            conditions: Vec::new(),
-        },
-        Hook {
-            name: names::WEBHOOK_GATE_GUARD,
-            path: names::PATH_SERVE,
-            operations: &["UPDATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            // Where the admission policy is in force it has refused all that would come here.
-            conditions: vec![
-                ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
-                ("not-by-a-remover", format!("!{}", removes_gates(options))),
-            ],
-        },
-        Hook {
-            name: names::WEBHOOK_AAQ,
-            path: names::PATH_SERVE,
-            operations: &["CREATE", "UPDATE"],
-            resource: names::AAQS,
-            scope: "Cluster",
-            // Labels and finalizers need no webhook that is alive.
-            conditions: vec![(
-                "asks-for-something-new",
-                "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
-            )],
-        },
-        Hook {
-            name: names::WEBHOOK_POD_IDENTITY,
-            path: names::PATH_POD_IDENTITY,
-            operations: &["CREATE", "UPDATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            conditions: vec![(
-                "creator-changed",
-                format!("request.operation == 'CREATE' ? {} : !{}", stamped_falsely(), stamp_kept()),
-            )],
-        },
-    ];
-    let mut hooks: Vec<Value> = hooks.into_iter().map(|each| hook(options, each)).collect();
-    hooks.push(bound_pods(options));
-    hooks.push(growth(options));
-    hooks.push(headroom(options));
-    configuration("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, hooks)
+    configuration(options, "ValidatingWebhookConfiguration", names::VALIDATING_CONFIG, false)
 }
 
-/// Pods of targeted namespaces that name their node, should the admission policy that refuses them not be in force.
-fn bound_pods(options: &InstallOptions) -> Value {
-    let mut rendered = hook(
-        options,
-        Hook {
-            name: names::WEBHOOK_BOUND,
-            path: names::PATH_SERVE,
-            operations: &["CREATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            conditions: vec![
-                ("not-exempt", not_exempt(options)),
-                ("bound", format!("{} && !{}", bound(), mirror())),
-            ],
-        },
-    );
-    set(&mut rendered, "namespaceSelector", json!(options.namespace_selector));
-    add_probes(&mut rendered);
-    rendered
-}
-
-/// Updates of pods without gates that may take more of a quota, or of another one.
-fn growth(options: &InstallOptions) -> Value {
-    let mut rendered = hook(
-        options,
-        Hook {
-            name: names::WEBHOOK_GROWTH,
-            path: names::PATH_GROWTH,
-            operations: &["UPDATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            conditions: vec![
-                ("not-exempt", not_exempt(options)),
-                ("not-gated", format!("!{}", gated("oldObject"))),
-                ("may-take-more", grows()),
-            ],
-        },
-    );
-    set(&mut rendered, "namespaceSelector", json!(options.namespace_selector));
-    // A charge is taken, except in a dry run.
-    set(&mut rendered, "sideEffects", json!("NoneOnDryRun"));
-    set(&mut rendered, "rules", json!([rule("*", &["UPDATE"], &["pods", "pods/resize"], "Namespaced")]));
-    rendered
-}
-
-/// What API servers are asked for to learn who gates pods.
-fn add_probes(entry: &mut Value) {
-    if let Some(rules) = entry.get_mut("rules").and_then(Value::as_array_mut) {
-        rules.push(rule(names::OWN_GROUP, &["CREATE"], &[names::GATE_PROBES], "Cluster"));
-    }
-}
-
-/// Target pods of live migrations only. Room for them is a service: without it they are created as if Sluice were
-/// not there, so nothing is refused when it cannot be reached.
-fn headroom(options: &InstallOptions) -> Value {
-    let mut rendered = hook(
-        options,
-        Hook {
-            name: names::WEBHOOK_HEADROOM,
-            path: names::PATH_HEADROOM,
-            operations: &["CREATE"],
-            resource: "pods",
-            scope: "Namespaced",
-            conditions: Vec::new(),
-        },
-    );
-    let targets =
-        json!({ "matchExpressions": [{ "key": names::MIGRATION_JOB_LABEL, "operator": "Exists" }] });
-    set(&mut rendered, "objectSelector", targets);
-    set(&mut rendered, "failurePolicy", json!("Ignore"));
-    set(&mut rendered, "sideEffects", json!("NoneOnDryRun"));
-    set(&mut rendered, "timeoutSeconds", json!(HEADROOM_TIMEOUT_SECONDS));
-    rendered
-}
-
-fn configuration(kind: &str, name: &str, webhooks: Vec<Value>) -> Value {
+fn configuration(options: &InstallOptions, kind: &str, name: &str, mutating: bool) -> Value {
     let mut labels = labels(Some(names::WEBHOOK));
     // Scripts written for upstream find the objects by this label.
     set(&mut labels, names::MANAGED_LABEL, json!("aaq-server"));
+    let of = |endpoint: &Endpoint| {
+        let path = endpoint.path();
+        let of_kind = |webhook: &&WebhookEntry| webhook.reinvocation_policy.is_some() == mutating;
+        endpoint.webhooks().iter().filter(of_kind).map(|webhook| entry(options, path, webhook))
+    };
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": { "name": name, "labels": labels },
-        "webhooks": webhooks,
+        "webhooks": Endpoint::ALL.iter().flat_map(of).collect::<Vec<_>>(),
     })
 }
 
-fn hook(options: &InstallOptions, hook: Hook<'_>) -> Value {
-    let mut rendered = json!({
-        "name": hook.name,
+/// The API server's defaults are written out: an edit can be told from them.
+fn entry(options: &InstallOptions, path: &str, webhook: &WebhookEntry) -> Value {
+    let rules = webhook.rules.iter();
+    let has_label = |key| json!({ "matchExpressions": [{ "key": key, "operator": "Exists" }] });
+    let mut entry = json!({
+        "name": webhook.name,
         "admissionReviewVersions": ["v1", "v1beta1"],
-        "clientConfig": client_config(options, hook.path),
-        "failurePolicy": "Fail",
+        "clientConfig": client_config(options, path),
+        "failurePolicy": webhook.failure_policy,
         "matchPolicy": "Equivalent",
-        // The API server's defaults, written out: an edit can be told from them.
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "rules": [{
-            "apiGroups": ["*"],
-            "apiVersions": ["*"],
-            "operations": hook.operations,
-            "resources": [hook.resource],
-            "scope": hook.scope,
-        }],
-        "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT_SECONDS,
+        "namespaceSelector": if webhook.selected_namespaces { json!(options.namespace_selector) } else { json!({}) },
+        "objectSelector": webhook.object_label.map_or_else(|| json!({}), has_label),
+        "rules": rules.map(|on| rule(on.group, on.operations, on.resources, on.scope)).collect::<Vec<_>>(),
+        "sideEffects": webhook.side_effects,
+        "timeoutSeconds": webhook.timeout_seconds,
     });
-    if !hook.conditions.is_empty() {
-        let named = |(name, expression): &(&str, String)| json!({ "name": name, "expression": expression });
-        set(&mut rendered, "matchConditions", hook.conditions.iter().map(named).collect());
+    if let Some(policy) = webhook.reinvocation_policy {
+        set(&mut entry, "reinvocationPolicy", json!(policy));
     }
-    rendered
+    if !webhook.conditions.is_empty() {
+        let conditions = webhook.conditions.iter().map(|each| {
+            let (name, expression) = condition(*each, options);
+            json!({ "name": name, "expression": expression })
+        });
+        set(&mut entry, "matchConditions", conditions.collect());
+    }
+    entry
+}
+
+/// Name and expression.
+fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, String) {
+    match condition {
+        Condition::NotExempt => ("not-exempt", not_exempt(options)),
+        Condition::NotBound => ("not-bound", format!("!{}", bound())),
+        Condition::Bound => ("bound", format!("{} && !{}", bound(), mirror())),
+        Condition::NotGatedAndStamped => {
+            ("not-gated-and-stamped", format!("!({} && {})", gated("object"), stamped_truly()))
+        }
+        Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
+        Condition::GateRemoved => ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
+        Condition::NotByARemover => ("not-by-a-remover", format!("!{}", removes_gates(options))),
+        Condition::AsksForSomethingNew => (
+            "asks-for-something-new",
+            "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
+        ),
+        Condition::CreatorChanged => (
+            "creator-changed",
+            format!("request.operation == 'CREATE' ? {} : !{}", stamped_falsely(), stamp_kept()),
+        ),
+        Condition::MayTakeMore => ("may-take-more", grows()),
+    }
 }
 
 fn client_config(options: &InstallOptions, path: &str) -> Value {

@@ -125,7 +125,7 @@ impl LeaderLink {
     ///
     /// # Errors
     /// When there is no answer; the leader may have got it all the same. There is no limit to the time that it takes.
-    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), LeaderError> {
+    pub async fn post(&self, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), LeaderError> {
         let link = self.link.load_full().ok_or(LeaderError::Unknown)?;
         let failed = |error: &dyn std::fmt::Display| LeaderError::Failed(error.to_string());
         let request = Request::post(format!("{}{path}", link.prefix))

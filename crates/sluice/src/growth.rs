@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
-use sluice_api::names;
+use sluice_api::{Endpoint, names};
 use sluice_controllers::gate::{Gate, Judgement};
 use sluice_operator::certificates::{is_path, service_names};
 use sluice_runtime::leader::LeaderLink;
@@ -14,9 +14,8 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::{CertStore, secret_entry, server_config};
-use sluice_webhook::{
-    App, Growth, GrowthVerdict, Judge, Limits, SecretPath, Settings, WebhookMetrics, behind, growth_router,
-};
+use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge};
+use sluice_webhook::{App, BodyLimits, Decision, SecretPath, Settings, WebhookMetrics, behind, router};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::bind;
@@ -54,8 +53,9 @@ impl GrowthArgs {
     ) -> anyhow::Result<()> {
         let listener = bind(self.growth_listen).await?;
         let tls = server_config(certs, None)?;
-        let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), Limits::default(), metrics);
-        let service = behind(path, growth_router(app, judge));
+        let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), BodyLimits::default(), metrics);
+        let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
+        let service = behind(path, router(&app, [growth]));
         let limits = ServeLimits::default();
         let serving = serve(listener, tls, service, limits, ServeMetrics::default(), cancel.clone());
         tasks.spawn("growth", async move {
@@ -68,7 +68,7 @@ impl GrowthArgs {
 
 /// Asks the gate, as long as this process leads.
 pub fn judge(gate: Gate, token: WriteToken) -> Judge {
-    Arc::new(move |growth: Growth| {
+    Box::new(move |growth: Growth| {
         let (gate, token) = (gate.clone(), token.clone());
         async move {
             match gate.admit(&growth.before, &growth.after, growth.dry_run).await {

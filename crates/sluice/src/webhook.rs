@@ -25,9 +25,11 @@ use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, server_config, watch_files, watch_secret};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_webhook::endpoints::growth::GrowthRelay;
+use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
 use sluice_webhook::{
-    AaqSightings, App, HeadroomEndpoint, Limits, SecretPath, Settings, WebhookMetrics, behind,
-    headroom_router, relay_router,
+    AaqSightings, App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions,
+    router,
 };
 use sluice_window::{Headroom, Outcome};
 use tokio::sync::watch;
@@ -74,10 +76,10 @@ pub struct WebhookArgs {
     #[arg(long, value_name = "USERNAME")]
     pub allowed_gate_remover: Vec<String>,
     /// Largest request body, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
+    #[arg(long, value_name = "BYTES", default_value_t = BodyLimits::default().body)]
     pub max_body_bytes: usize,
     /// What all request bodies may take together beyond 64 KiB each, in bytes; one sender gets half of it at most
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bodies)]
+    #[arg(long, value_name = "BYTES", default_value_t = BodyLimits::default().bodies)]
     pub max_bodies_bytes: usize,
     /// Time in which a request body must have arrived, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000)]
@@ -108,7 +110,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let metrics = WebhookMetrics::register(&mut registry);
     let settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
-    let limits = Limits {
+    let limits = BodyLimits {
         body: args.max_body_bytes,
         bodies: args.max_bodies_bytes,
         time: Duration::from_millis(args.body_timeout_ms),
@@ -147,9 +149,8 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, client.clone(), &args.namespace, &cancel);
-    let service = sluice_webhook::router(Arc::clone(&app))
-        .merge(relay_router(Arc::clone(&app), leader))
-        .merge(headroom_router(app, endpoint));
+    let asking = AsyncEndpoints { growth: Arc::new(GrowthRelay::new(leader)), headroom: Arc::new(endpoint) };
+    let service = router(&app, decisions(&asking));
     let certs = serve_reviews(&mut tasks, &args, client.clone(), service, &mut registry, &cancel).await?;
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());

@@ -6,7 +6,7 @@ mod common;
 use common::{judge_with, review, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::aaq_validate::aaq_validate;
+use sluice_webhook::endpoints::aaq_validate;
 use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 fn aaq(spec: Value) -> Value {

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{SERVE, TENANT, pod_create, settings};
+use common::{SERVE, TENANT, pod_create, service};
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::tls::{CertStore, server_config};
-use sluice_webhook::{App, Limits, SecretPath, WebhookMetrics, behind, router};
+use sluice_webhook::{SecretPath, behind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -53,11 +53,10 @@ impl Server {
         let address = SocketAddr::from((API_SERVER, listener.local_addr().unwrap().port()));
         let path = Arc::new(SecretPath::default());
         path.set(secret);
-        let app = App::new(settings(), Limits::default(), WebhookMetrics::default());
         let (metrics, stop) = (ServeMetrics::default(), CancellationToken::new());
         let limits = ServeLimits { max_connections: CONNECTIONS, ..ServeLimits::default() };
         let tls = server_config(certs, None).unwrap();
-        tokio::spawn(serve(listener, tls, behind(path, router(app)), limits, metrics.clone(), stop.clone()));
+        tokio::spawn(serve(listener, tls, behind(path, service()), limits, metrics.clone(), stop.clone()));
         Self { address, trusted: signed.cert.der().clone(), metrics, stop }
     }
 

@@ -6,18 +6,20 @@ mod common;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use common::{TENANT, pod_create, pod_update, request, send, settings};
+use common::{TENANT, app, pod_create, pod_update, request, send};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_api::Endpoint;
 use sluice_runtime::leader::LeaderLink;
-use sluice_webhook::{App, Growth, GrowthVerdict, Limits, WebhookMetrics, growth_router, relay_router};
+use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthRelay, GrowthVerdict};
+use sluice_webhook::{AsyncEndpoint, Decision, router};
 
 const PATH: &str = "/growth";
 
-fn app() -> Arc<App> {
-    App::new(settings(), Limits::default(), WebhookMetrics::default())
+fn serving(growth: impl AsyncEndpoint + 'static) -> axum::Router {
+    router(&app(), [(Endpoint::Growth, Decision::Async(Arc::new(growth)))])
 }
 
 fn pod(cpu: &str) -> Value {
@@ -32,12 +34,12 @@ fn pod(cpu: &str) -> Value {
 async fn judged(review: &Value, verdict: GrowthVerdict) -> (Value, Option<Growth>) {
     let asked = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&asked);
-    let judge = Arc::new(move |growth: Growth| {
+    let judge = Box::new(move |growth: Growth| {
         *seen.lock() = Some(growth);
         let verdict = verdict.clone();
         async move { verdict }.boxed()
     });
-    let answer = answer(growth_router(app(), judge), review).await;
+    let answer = answer(serving(GrowthLeader(judge)), review).await;
     let asked = asked.lock().take();
     (answer, asked)
 }
@@ -93,7 +95,7 @@ async fn what_is_not_decided_is_to_be_tried_again() {
 async fn without_a_leader_nothing_is_let_in() {
     let review = pod_update(TENANT, &pod("1"), &pod("2"));
     let link = LeaderLink::new("sluice-metrics.sluice-system.svc".to_owned());
-    let answer = answer(relay_router(app(), link), &review).await;
+    let answer = answer(serving(GrowthRelay::new(link)), &review).await;
     is_to_be_tried_again(&answer, "no leader is known");
 }
 

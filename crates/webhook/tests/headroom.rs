@@ -7,7 +7,7 @@ use sluice_api::names;
 use sluice_engine::ChargeRules;
 use sluice_index::headroom::{HeadroomIndex, MigrationRecord, VmiRecord, Watched as _};
 use sluice_webhook::Review;
-use sluice_webhook::headroom::{Claim, claim};
+use sluice_webhook::endpoints::headroom::{Claim, claim};
 
 const CONTROLLER: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 

@@ -12,13 +12,14 @@ use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
 use base64::Engine as _;
 use common::{
-    GATE, IDENTITY, SERVE, STAMP, TENANT, pod_create, pod_update, request, review, send, service, settings,
+    GATE, IDENTITY, SERVE, STAMP, TENANT, app, pod_create, pod_update, request, review, send, service,
+    serving, settings,
 };
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::{AaqPresence, App, Limits, SecretPath, WebhookMetrics, behind, router};
+use sluice_webhook::{AaqPresence, App, BodyLimits, SecretPath, WebhookMetrics, behind};
 
 async fn answer(path: &str, review: &Value) -> Value {
     let (status, kind, body) = send(service(), request(path, serde_json::to_vec(review).unwrap())).await;
@@ -100,13 +101,13 @@ async fn each_kind_and_path_has_its_endpoint() {
 
 #[tokio::test]
 async fn what_the_app_learns_of_aaqs_changes_its_answers() {
-    let app = App::new(settings(), Limits::default(), WebhookMetrics::default());
+    let app = app();
     let review = serde_json::to_vec(&review("AAQ", "CREATE", "admin", &json!({}), &Value::Null)).unwrap();
     for (aaq, allowed) in
         [(AaqPresence::Absent, true), (AaqPresence::Present, false), (AaqPresence::Absent, true)]
     {
         app.set_aaq(aaq);
-        let (_, _, body) = send(router(app.clone()), request(SERVE, review.clone())).await;
+        let (_, _, body) = send(serving(&app), request(SERVE, review.clone())).await;
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"], allowed);
     }
 }
@@ -176,8 +177,8 @@ fn pieces(count: usize, size: usize) -> Body {
 
 #[tokio::test]
 async fn large_bodies_are_refused_early() {
-    let limits = Limits { body: 100_000, bodies: 1 << 20, ..Limits::default() };
-    let service = router(App::new(settings(), limits, WebhookMetrics::default()));
+    let limits = BodyLimits { body: 100_000, bodies: 1 << 20, ..BodyLimits::default() };
+    let service = serving(&App::new(settings(), limits, WebhookMetrics::default()));
     for body in [Body::from(vec![b' '; 100_001]), pieces(11, 10_000)] {
         let (status, _, text) = send(service.clone(), request(SERVE, body)).await;
         assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -189,8 +190,8 @@ async fn large_bodies_are_refused_early() {
 
 #[tokio::test]
 async fn large_bodies_share_a_budget_that_small_ones_do_not_need() {
-    let limits = Limits { body: 1 << 20, bodies: 400 << 10, ..Limits::default() };
-    let service = router(App::new(settings(), limits, WebhookMetrics::default()));
+    let limits = BodyLimits { body: 1 << 20, bodies: 400 << 10, ..BodyLimits::default() };
+    let service = serving(&App::new(settings(), limits, WebhookMetrics::default()));
     // One body that takes what one sender may, half of the budget, and does not end.
     let (mut feed, end) = futures::channel::mpsc::channel::<Result<Bytes, std::io::Error>>(0);
     let held = tokio::spawn(send(service.clone(), request(SERVE, Body::from_stream(end))));
@@ -215,8 +216,8 @@ async fn large_bodies_share_a_budget_that_small_ones_do_not_need() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_times_out() {
-    let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-    let service = router(App::new(settings(), limits, WebhookMetrics::default()));
+    let limits = BodyLimits { time: Duration::from_secs(5), ..BodyLimits::default() };
+    let service = serving(&App::new(settings(), limits, WebhookMetrics::default()));
     let never = || futures::stream::pending::<Result<Bytes, std::io::Error>>();
     let started = tokio::time::Instant::now();
     let (status, _, _) = send(service.clone(), request(SERVE, Body::from_stream(never()))).await;
@@ -233,7 +234,7 @@ async fn a_body_that_does_not_arrive_times_out() {
 async fn requests_are_counted_by_endpoint_verdict_and_code() {
     let mut registry = Registry::default();
     let metrics = WebhookMetrics::register(&mut registry);
-    let service = router(App::new(settings(), Limits::default(), metrics));
+    let service = serving(&App::new(settings(), BodyLimits::default(), metrics));
     let review = serde_json::to_vec(&pod_create(TENANT, &json!({"spec": {}}))).unwrap();
     for body in [review, Vec::new()] {
         send(service.clone(), request(SERVE, body)).await;

@@ -5,12 +5,12 @@ mod common;
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use common::{TENANT, judge_with, request, review, send, service, settings};
+use common::{TENANT, app, judge_with, request, review, send, service, serving, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_api::names;
-use sluice_webhook::mtq_lock::mtq_lock;
-use sluice_webhook::{App, Limits, Settings, WebhookMetrics, router};
+use sluice_api::{Endpoint, names};
+use sluice_webhook::Settings;
+use sluice_webhook::endpoints::mtq_lock;
 
 const KUBEVIRT: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 const OURS: &str = "system:serviceaccount:sluice-system:sluice-controller";
@@ -89,7 +89,7 @@ fn what_cannot_be_decided_is_refused(#[case] review: Value, #[case] text: &str) 
 
 #[tokio::test]
 async fn the_answer_is_v1_with_the_uid_and_follows_what_the_app_learns() {
-    let app = App::new(settings(), Limits::default(), WebhookMetrics::default());
+    let app = app();
     let mut review = review("Pod", "CREATE", KUBEVIRT, &target(), &Value::Null);
     review["apiVersion"] = json!("admission.k8s.io/v1beta1");
     let body = serde_json::to_vec(&review).unwrap();
@@ -98,8 +98,7 @@ async fn the_answer_is_v1_with_the_uid_and_follows_what_the_app_learns() {
         [(None, 403, M1), (known(), 202, "valid target virt-launcher"), (None, 403, M1)]
     {
         app.set_kubevirt_controller(username);
-        let (status, kind, body) =
-            send(router(app.clone()), request(names::PATH_VALIDATE_PODS, body.clone())).await;
+        let (status, kind, body) = send(serving(&app), request(Endpoint::MtqLock.path(), body.clone())).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
         assert_eq!(
             serde_json::from_slice::<Value>(&body).unwrap(),
@@ -127,7 +126,7 @@ async fn what_is_no_review_is_answered_with_400(
     #[case] body: &'static str,
     #[case] expected: u16,
 ) {
-    let mut request = request(names::PATH_VALIDATE_PODS, Body::from(body));
+    let mut request = request(Endpoint::MtqLock.path(), Body::from(body));
     request.headers_mut().insert("content-type", content_type.parse().unwrap());
     let (status, _, _) = send(service(), request).await;
     assert_eq!(status.as_u16(), expected);

@@ -6,7 +6,7 @@ mod common;
 use common::{GATE, STAMP, TENANT, judge, patched, pod_create};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::pod_gate::pod_gate;
+use sluice_webhook::endpoints::pod_gate;
 
 fn gates(names: &[&str]) -> Value {
     names.iter().map(|name| json!({ "name": name })).collect()

@@ -6,7 +6,7 @@ mod common;
 use common::{CONTROLLER, GATE, TENANT, judge, pod_update, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::pod_guard::pod_guard;
+use sluice_webhook::endpoints::pod_guard;
 
 const KEPT: &str = "Pod update did not remove AAQGate";
 const PERMITTED: &str = "AAQ controller has permission to remove gate from pods";

@@ -6,8 +6,7 @@ mod common;
 use common::{CONTROLLER, STAMP, TENANT, judge, patched, pod_create, pod_update, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::pod_gate::pod_gate;
-use sluice_webhook::pod_identity::pod_identity;
+use sluice_webhook::endpoints::{pod_gate, pod_identity};
 
 fn stamped(stamp: Option<&str>) -> Value {
     match stamp {

@@ -7,7 +7,7 @@ use common::{TENANT, judge, review};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_webhook::Verdict;
-use sluice_webhook::quota_validate::quota_validate;
+use sluice_webhook::endpoints::quota_validate;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 

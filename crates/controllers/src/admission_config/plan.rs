@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::Endpoint;
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
 use super::compare::{same, without};
@@ -16,8 +16,6 @@ const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
 const CLIENT: [&str; 1] = ["clientConfig"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
-/// The entries that follow the `AAQ`; the other webhooks see all namespaces.
-const TARGETED: [&str; 3] = [names::WEBHOOK_GATER, names::WEBHOOK_BOUND, names::WEBHOOK_GROWTH];
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +126,7 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
 fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let (name, live) = is.webhooks.get(index)?;
     let mut entry = entry.clone();
-    if TARGETED.contains(&name.as_str()) {
+    if follows_selector(name) {
         replace(&mut entry, &NAMESPACES, live.pointer("/namespaceSelector"));
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
@@ -154,13 +152,19 @@ fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Vec<Value> {
     };
     let differs = is.webhooks.iter().enumerate().filter(|(_, (name, live))| {
         let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
-        TARGETED.contains(&name.as_str()) && !same(live, &selector)
+        follows_selector(name) && !same(live, &selector)
     });
     let replaced = differs.map(|(index, _)| {
         let path = format!("/webhooks/{index}/namespaceSelector");
         json!({ "op": "add", "path": path, "value": selector })
     });
     replaced.collect()
+}
+
+/// Whether the entry follows the selector of the `AAQ`; the others see all namespaces.
+fn follows_selector(name: &str) -> bool {
+    let mut webhooks = Endpoint::ALL.iter().flat_map(|endpoint| endpoint.webhooks());
+    webhooks.any(|webhook| webhook.selected_namespaces && webhook.name == name)
 }
 
 fn replace(entry: &mut Value, path: &[&str], value: Option<&Value>) {

@@ -6,7 +6,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
 use super::compare::same;
@@ -48,7 +48,7 @@ impl Selectors {
         };
         let narrowed = absent_or(spec(&GATED), OF_POLICY);
         let entry = world.mutating.as_ref().and_then(Option::as_ref).and_then(|hooks| {
-            let found = hooks.webhooks.iter().find(|(name, _)| name == names::WEBHOOK_GATER);
+            let found = hooks.webhooks.iter().find(|(name, _)| name == WebhookEntry::GATER.name);
             found.map(|(_, entry)| entry)
         });
         // Without policies that gate, none was looked for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::PostParams;
-use sluice_api::{GateProbe, GateProbeSpec, names};
+use sluice_api::{GateProbe, GateProbeSpec, WebhookEntry, names};
 use sluice_runtime::request::{Reply, objects, send};
 
 /// Nothing waits for these answers.
@@ -73,7 +73,7 @@ fn gates(reply: &Reply) -> Gates {
         Ok(probe) => probe,
         Err(error) => {
             let said: Arc<str> = reply.status().message.into();
-            let ours = [names::GATED_POLICY, names::WEBHOOK_GATER].iter().any(|name| said.contains(name));
+            let ours = [names::GATED_POLICY, WebhookEntry::GATER.name].iter().any(|name| said.contains(name));
             return match error {
                 kube::Error::Api(_) if ours => Gates::Refused(said),
                 kube::Error::Api(_) => Gates::Unknown(said),
@@ -99,7 +99,7 @@ fn last_word(reply: &Reply) -> LastWord {
     let said = reply.status().message;
     if reply.code == 403 && said.contains(&format!("'{}'", names::GATED_POLICY)) {
         LastWord::Policy
-    } else if said.contains(names::WEBHOOK_BOUND) {
+    } else if said.contains(WebhookEntry::BOUND.name) {
         LastWord::Webhook
     } else {
         LastWord::Unknown(said.into())

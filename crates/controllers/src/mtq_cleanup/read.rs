@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_api::{VirtualMachineMigrationResourceQuota, names};
+use sluice_api::{Endpoint, VirtualMachineMigrationResourceQuota, names};
 use sluice_engine::Quantity;
 use sluice_runtime::request::{Reply, objects, send};
 
@@ -102,7 +102,7 @@ fn is_genuine(object: &ValidatingWebhookConfiguration) -> Option<bool> {
     let [webhook] = object.webhooks.as_deref()? else { return None };
     let path = webhook.client_config.service.as_ref()?.path.as_deref();
     let selected = webhook.namespace_selector.as_ref()?.match_labels.as_ref()?.get(NAMESPACE_NAME)?;
-    Some(labelled && webhook.name == name && path == Some(names::PATH_VALIDATE_PODS) && selected == namespace)
+    Some(labelled && webhook.name == name && path == Some(Endpoint::MtqLock.path()) && selected == namespace)
 }
 
 /// A `VirtualMachineMigrationResourceQuota`; `None` if it remembers nothing.

@@ -1,11 +1,19 @@
 //! Reviews as the API server sends them.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes};
 use axum::http::{Request, StatusCode};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use sluice_webhook::{App, Limits, Review, Settings, Verdict, WebhookMetrics, router};
+use sluice_api::Endpoint;
+use sluice_webhook::{
+    App, AsyncEndpoint, AsyncEndpoints, BodyLimits, HeldBody, Review, Settings, Verdict, WebhookMetrics,
+    decisions, router,
+};
 use tower::ServiceExt as _;
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
@@ -77,10 +85,28 @@ pub fn patched(object: &Value, verdict: &Verdict) -> Value {
 }
 
 pub const SERVE: &str = "/serve-path";
-pub const IDENTITY: &str = sluice_api::names::PATH_POD_IDENTITY;
+pub const IDENTITY: &str = Endpoint::PodIdentity.path();
+
+pub fn app() -> Arc<App> {
+    App::new(settings(), BodyLimits::default(), WebhookMetrics::default())
+}
+
+/// An asynchronous endpoint that has nothing to ask.
+struct Alone;
+
+impl AsyncEndpoint for Alone {
+    fn decide(self: Arc<Self>, _review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        ready(Verdict::deny("alone")).boxed()
+    }
+}
+
+/// All endpoints, of which the asynchronous ones are [`Alone`].
+pub fn serving(app: &Arc<App>) -> axum::Router {
+    router(app, decisions(&AsyncEndpoints { growth: Arc::new(Alone), headroom: Arc::new(Alone) }))
+}
 
 pub fn service() -> axum::Router {
-    router(App::new(settings(), Limits::default(), WebhookMetrics::default()))
+    serving(&app())
 }
 
 pub fn request(path: &str, body: impl Into<Body>) -> Request<Body> {

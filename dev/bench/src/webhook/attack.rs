@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
-use sluice_api::names;
+use sluice_api::Endpoint;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,7 @@ async fn upload(target: &Target) -> anyhow::Result<()> {
     let mut stream = target.stream().await?;
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: {SERVER_NAME}\r\ncontent-type: application/json\r\ncontent-length: {BODY}\r\n\r\n",
-        names::PATH_SERVE
+        Endpoint::PodGate.path()
     );
     stream.write_all(head.as_bytes()).await?;
     let piece = [b' '; 16 << 10];

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{Endpoint, names};
 
 use crate::pod_json::{Facts, Stage, Template};
 
@@ -29,9 +29,9 @@ pub(super) fn all() -> anyhow::Result<Vec<Body>> {
         Body { endpoint, path, bytes }
     };
     Ok(vec![
-        body("pod_gate", names::PATH_SERVE, "CREATE", &bare, None),
-        body("pod_identity", names::PATH_POD_IDENTITY, "CREATE", &stamped, None),
-        body("pod_guard", names::PATH_SERVE, "UPDATE", &stamped, Some(&stamped)),
+        body("pod_gate", Endpoint::PodGate.path(), "CREATE", &bare, None),
+        body("pod_identity", Endpoint::PodIdentity.path(), "CREATE", &stamped, None),
+        body("pod_guard", Endpoint::PodGuard.path(), "UPDATE", &stamped, Some(&stamped)),
     ])
 }
 

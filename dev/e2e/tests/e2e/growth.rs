@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_e2e::objects::{from_json, is_held};
 use sluice_e2e::{Controller, Installation, Setup, Shared};
 use sluice_runtime::client::{ClientOptions, connect};
@@ -105,7 +105,7 @@ fn is_late((code, words): &(u16, String)) -> bool {
 
 /// By `growth.quota.sluice.dev`, in these words.
 fn denied(code: u16, words: &str) -> Refusal {
-    Some((code, format!("admission webhook \"{}\" denied the request: {words}", names::WEBHOOK_GROWTH)))
+    Some((code, format!("admission webhook \"{}\" denied the request: {words}", WebhookEntry::GROWTH.name)))
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{Endpoint, names};
 use sluice_e2e::call::{Answer, JSON, MERGE, call, post};
 use sluice_e2e::objects;
 use sluice_testbed::wait;
@@ -64,7 +64,7 @@ async fn a_lock_object_of_managed_tenant_quota_denies_with_its_texts() {
     let bundle = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap()[names::CA_BUNDLE].clone();
     let address = shared.installation.webhook_address();
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let path = shared.installation.webhook_path(names::PATH_VALIDATE_PODS).await.unwrap();
+    let path = shared.installation.webhook_path(Endpoint::MtqLock.path()).await.unwrap();
     let object = lock(&namespace.name, &format!("https://{address}{path}"), &bundle);
     assert_eq!(post(&client, configurations, &object).await.unwrap().code, 201);
     let name = format!("lock.{namespace}.com");

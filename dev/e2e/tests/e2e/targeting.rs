@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{AAQ, names};
+use sluice_api::{AAQ, WebhookEntry, names};
 use sluice_e2e::call::{APPLY, Answer, JSON, JSON_PATCH, call, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::{Controller, Installation, Setup, Webhook};
@@ -60,7 +60,7 @@ async fn until_selector(bed: &Bed, selector: &Value) {
     let says = |hooks: Option<&MutatingWebhookConfiguration>| {
         let hook = hooks.and_then(|hooks| hooks.webhooks.as_ref()?.first());
         let found = hook.and_then(|hook| hook.namespace_selector.clone()).unwrap_or_default();
-        hook.is_some_and(|hook| hook.name == names::WEBHOOK_GATER)
+        hook.is_some_and(|hook| hook.name == WebhookEntry::GATER.name)
             && serde_json::to_value(found).unwrap() == *selector
     };
     wait::wait_for(&hooks, names::MUTATING_CONFIG, SOON, &what, says).await.unwrap();

@@ -1,6 +1,6 @@
 //! Policies that are gone: the webhook gates; the webhook gone too: nothing comes in ungated, and it is said.
 
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_e2e::Setup;
 use sluice_operator::Gating;
 use sluice_testbed::wait;
@@ -26,7 +26,7 @@ async fn the_webhook_gates_what_no_policy_has_gated_until_the_policy_is_back() {
     world.webhook.program.wait().await;
     let refused = team.create(&pod("refused")).await;
     assert_eq!(refused.code, 500, "{refused:?}");
-    assert!(refused.message().contains(names::WEBHOOK_GATER), "{refused:?}");
+    assert!(refused.message().contains(WebhookEntry::GATER.name), "{refused:?}");
     world.installation.start_operator().await.unwrap();
     world.installation.until_gated_by(&client, Gating::Policy).await.unwrap();
     assert_gated(&team.create(&pod("by-policy")).await, &admin);
@@ -86,7 +86,7 @@ async fn the_webhook_alone_gates_where_it_is_told_to() {
     world.end_operator().await;
     delete_last_word(&bed.admin().unwrap()).await;
     let by_webhook = || async {
-        Some(team.tries(&bound).await).filter(|answer| answer.message().contains(names::WEBHOOK_BOUND))
+        Some(team.tries(&bound).await).filter(|answer| answer.message().contains(WebhookEntry::BOUND.name))
     };
     let refused = wait::eventually(SOON, by_webhook, "the webhook to refuse it").await.unwrap();
     assert_refused(&refused, &["spec.nodeName to \"n\""]);

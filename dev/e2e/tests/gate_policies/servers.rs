@@ -1,7 +1,7 @@
 //! A second API server that lists the mutating policies and applies none: the webhook gates there.
 
 use rstest::rstest;
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_e2e::call::post;
 use sluice_e2e::probe::get;
 use sluice_e2e::{Installation, Setup};
@@ -51,6 +51,6 @@ async fn pods_that_come_through_it_are_gated_by_the_webhook(#[case] flag: &str) 
     webhook.program.kill();
     webhook.program.wait().await;
     let refused = through("refused").await;
-    assert!(refused.code == 500 && refused.message().contains(names::WEBHOOK_GATER), "{refused:?}");
+    assert!(refused.code == 500 && refused.message().contains(WebhookEntry::GATER.name), "{refused:?}");
     assert_gated(&team.create(&pod("by-the-first")).await, admin);
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_e2e::probe::get;
 use sluice_e2e::{Webhook, objects};
 use sluice_operator::{InstallOptions, WebhookClient, render};
@@ -120,7 +120,7 @@ async fn register(bed: &Bed, port: u16, name: &str, namespaces: Value) {
             && object["metadata"]["name"] == names::VALIDATING_CONFIG
     });
     let hooks = configuration.unwrap()["webhooks"].as_array().unwrap().clone();
-    let mut hook = hooks.into_iter().find(|hook| hook["name"] == names::WEBHOOK_HEADROOM).unwrap();
+    let mut hook = hooks.into_iter().find(|hook| hook["name"] == WebhookEntry::HEADROOM.name).unwrap();
     hook["clientConfig"]["caBundle"] = json!(STANDARD.encode(bed.ca_pem()));
     hook["namespaceSelector"] = namespaces;
     bed.apply_objects([json!({

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_index::wire::AaqWire;
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
@@ -236,7 +236,7 @@ fn an_edited_entry_is_put_back_with_its_bundle_and_namespaces() {
     for (path, value) in edits {
         let mut world = world();
         let (name, entry) = entries(&mut world.validating).last_mut().expect("an entry");
-        assert_eq!(name, names::WEBHOOK_HEADROOM);
+        assert_eq!(name, WebhookEntry::HEADROOM.name);
         let right = entry.clone();
         match entry.pointer_mut(path) {
             Some(at) => *at = value,

@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{ApplicationAwareResourceQuota, WebhookEntry, names};
 use sluice_e2e::call::{JSON_PATCH, MERGE, call, get, post};
 use sluice_e2e::objects;
 use sluice_testbed::wait;
@@ -93,7 +93,7 @@ async fn a_wrong_quota_is_refused_by_field() {
         let shown: String = spec.to_string().chars().take(120).collect();
         assert_eq!(answer.code, 403, "{shown}: {answer:?}");
         let message = answer.message();
-        assert!(message.contains(names::WEBHOOK_QUOTA), "{shown}: {message}");
+        assert!(message.contains(WebhookEntry::QUOTA.name), "{shown}: {message}");
         for word in words {
             assert!(message.contains(word), "{shown}: {word} is missing: {message}");
         }

@@ -4,7 +4,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{Endpoint, names};
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Shared, objects};
 
@@ -47,7 +47,8 @@ async fn at(path: &str) -> String {
 }
 
 async fn still_serves(wire: &Wire, after: &str) {
-    let request = post(&at(names::PATH_SERVE).await, Some("application/json"), pod_review().to_string());
+    let request =
+        post(&at(Endpoint::PodGate.path()).await, Some("application/json"), pod_review().to_string());
     let (code, body) = wire.send(request).await.unwrap_or_else(|error| panic!("after {after}: {error:#}"));
     let answer: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(code, 200, "after {after}: {body}");
@@ -137,7 +138,7 @@ fn no_reviews() -> Vec<NoReview> {
 #[tokio::test]
 async fn a_body_that_is_no_review_gets_an_error_that_says_why() {
     let wire = wire(shared().await).await;
-    for path in [at(names::PATH_SERVE).await, at(names::PATH_POD_IDENTITY).await] {
+    for path in [at(Endpoint::PodGate.path()).await, at(Endpoint::PodIdentity.path()).await] {
         for (what, content_type, body, code, words) in unreadable().into_iter().chain(no_reviews()) {
             // The server may close before it has read all of a body that is too large.
             let answered = wire.send(post(&path, content_type, body)).await;
@@ -159,11 +160,11 @@ async fn a_review_that_cannot_be_judged_is_refused_under_its_uid() {
     update["request"]["oldObject"] = Value::Null;
     let mut removal = review("Pod", "UPDATE", pod.clone());
     removal["request"]["oldObject"] = gated;
-    let serve = names::PATH_SERVE;
+    let serve = Endpoint::PodGate.path();
     for (path, body, code, words) in [
         (serve, review("Node", "CREATE", pod.clone()), 400, "kind \"Node\""),
         (serve, review("", "CREATE", pod.clone()), 400, "kind \"\""),
-        (names::PATH_POD_IDENTITY, review("AAQ", "CREATE", json!({})), 400, "kind \"AAQ\""),
+        (Endpoint::PodIdentity.path(), review("AAQ", "CREATE", json!({})), 400, "kind \"AAQ\""),
         (serve, review("Pod", "DESTROY", pod.clone()), 400, "\"DESTROY\""),
         (serve, review("ApplicationAwareResourceQuota", "PONDER", json!({})), 400, "\"PONDER\""),
         (serve, review("Pod", "CREATE", Value::Null), 400, "object"),
@@ -200,8 +201,10 @@ async fn absurd_quantities_in_a_review_cost_no_time() {
         let quota = serde_json::to_value(objects::quota("x", &[("requests.cpu", amount)])).unwrap();
         for (kind, object, allowed) in [("Pod", pod, true), ("ApplicationAwareResourceQuota", quota, false)] {
             let body = review(kind, "CREATE", object).to_string();
-            let (code, text) =
-                wire.send(post(&at(names::PATH_SERVE).await, Some("application/json"), body)).await.unwrap();
+            let (code, text) = wire
+                .send(post(&at(Endpoint::PodGate.path()).await, Some("application/json"), body))
+                .await
+                .unwrap();
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!((code, &answer["response"]["allowed"]), (200, &json!(allowed)), "{kind}: {text}");
             assert!(text.len() < 2_000, "{kind}: {text}");
@@ -220,7 +223,7 @@ async fn old_reviews_and_content_types_with_parameters_are_answered() {
         [("application/json", old.to_string()), ("application/json; charset=utf-8", pod_review().to_string())]
     {
         let (code, text) =
-            wire.send(post(&at(names::PATH_SERVE).await, Some(content_type), body)).await.unwrap();
+            wire.send(post(&at(Endpoint::PodGate.path()).await, Some(content_type), body)).await.unwrap();
         assert_eq!(code, 200, "{text}");
         let answer: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(answer["response"]["allowed"], true, "{text}");
@@ -232,7 +235,7 @@ async fn old_reviews_and_content_types_with_parameters_are_answered() {
 #[tokio::test]
 async fn only_the_documented_paths_and_methods_exist() {
     let wire = wire(shared().await).await;
-    let [serve, identity] = [at(names::PATH_SERVE).await, at(names::PATH_POD_IDENTITY).await];
+    let [serve, identity] = [at(Endpoint::PodGate.path()).await, at(Endpoint::PodIdentity.path()).await];
     let [root, debug, deeper] = [at("/").await, at("/debug/pprof").await, at("/serve-path/../x").await];
     for (method, path, code) in [
         ("GET", serve.as_str(), 405),
@@ -244,9 +247,9 @@ async fn only_the_documented_paths_and_methods_exist() {
         ("POST", &deeper, 404),
         ("GET", "/healthz", 200),
         // Without the secret, or with a wrong one, there is nothing.
-        ("POST", names::PATH_SERVE, 404),
-        ("POST", names::PATH_HEADROOM, 404),
-        ("POST", names::PATH_VALIDATE_PODS, 404),
+        ("POST", Endpoint::PodGate.path(), 404),
+        ("POST", Endpoint::Headroom.path(), 404),
+        ("POST", Endpoint::MtqLock.path(), 404),
         ("POST", "/0123456789abcdef0123456789abcdef/headroom", 404),
     ] {
         let request = Request::builder().method(method).uri(path).header("Host", "webhook");
@@ -259,7 +262,7 @@ async fn only_the_documented_paths_and_methods_exist() {
 async fn broken_connections_do_not_disturb_the_others() {
     let shared = shared().await;
     let wire = wire(shared).await;
-    let path = at(names::PATH_SERVE).await;
+    let path = at(Endpoint::PodGate.path()).await;
     let head = format!("POST {path} HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n");
     let cut = format!("{head}Content-Length: 1000\r\n\r\n{{\"kind\":");
     // Announced, not sent: it is refused before it is read.

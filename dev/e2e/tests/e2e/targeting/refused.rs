@@ -3,7 +3,7 @@
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{WebhookEntry, names};
 use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
 use sluice_testbed::wait;
 
@@ -100,7 +100,7 @@ async fn what_the_api_server_takes_for_no_selector_is_refused_at_the_aaq() {
 fn assert_refused(answer: &Answer, selector: &Value, words: &str) {
     assert_eq!(answer.code, 403, "{selector}: {answer:?}");
     let message = answer.message();
-    assert!(message.contains(names::WEBHOOK_AAQ), "{selector}: {message}");
+    assert!(message.contains(WebhookEntry::AAQ.name), "{selector}: {message}");
     assert!(message.contains("spec.namespaceSelector.") && message.contains(words), "{selector}: {message}");
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
+use sluice_api::{Endpoint, VirtualMachineMigrationResourceQuota as Vmmrq};
 use sluice_e2e::tenant::{SOON, hard, spec_hard};
 use sluice_testbed::{Bed, wait};
 
@@ -98,7 +98,7 @@ impl Left {
     pub async fn lock(&self, foreign: bool) {
         let name = self.lock_name();
         let rule = |operations: &[&str], resource: &str| json!({ "apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": [resource], "scope": "Namespaced" });
-        let path = if foreign { "/another" } else { names::PATH_VALIDATE_PODS };
+        let path = if foreign { "/another" } else { Endpoint::MtqLock.path() };
         let lock = json!({
             "metadata": { "name": name, "labels": { "mtq-lock-server": "mtq-lock-server" } },
             "webhooks": [{

@@ -3,8 +3,13 @@
 //! Everything else is skipped without being stored, and the objects stay the bytes they arrived as until an
 //! endpoint asks for the few fields it needs. Skipping is iterative: depth costs no stack.
 
+pub(crate) mod pod;
+mod verdict;
+
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+pub use verdict::{PatchOp, Verdict};
 
 /// Why a body is no usable AdmissionReview, in the words of application-aware-quota's server
 /// (`pkg/aaq-server/aaq-handler.go`). All of them answer 400.
@@ -38,7 +43,8 @@ pub enum ReviewError {
 }
 
 /// What the client does to the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(from = "String")]
 pub enum Operation {
     /// `CREATE`
     Create,
@@ -64,28 +70,42 @@ impl From<String> for Operation {
     }
 }
 
+impl Default for Operation {
+    fn default() -> Self {
+        Self::Unknown(String::new())
+    }
+}
+
 /// One admission request, v1 or v1beta1 (the two do not differ in these fields).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Review<'a> {
     /// Echoed in the answer; never empty.
+    #[serde(default, deserialize_with = "nullable")]
     pub uid: String,
     /// `request.kind.kind`, the only thing endpoints are chosen by, as upstream does.
+    #[serde(default, deserialize_with = "kind_of")]
     pub kind: String,
     /// What is being done.
+    #[serde(default, deserialize_with = "nullable")]
     pub operation: Operation,
     /// Empty for cluster-scoped objects.
+    #[serde(default, deserialize_with = "nullable")]
     pub namespace: String,
     /// Empty when the server is to generate it.
+    #[serde(default, deserialize_with = "nullable")]
     pub name: String,
     /// No verdict depends on it: verdicts have no side effects.
+    #[serde(default, deserialize_with = "nullable")]
     pub dry_run: bool,
-    /// The authenticated requester.
-    pub username: String,
-    /// The requester's groups.
-    pub groups: Vec<String>,
+    /// Who asks.
+    #[serde(default, deserialize_with = "nullable")]
+    pub user_info: UserInfo,
     /// The object after the operation.
+    #[serde(default, borrow)]
     pub object: Option<&'a RawValue>,
     /// The object before the operation.
+    #[serde(default, borrow)]
     pub old_object: Option<&'a RawValue>,
 }
 
@@ -104,23 +124,41 @@ impl<'a> Review<'a> {
         if !known_version || !matches!(envelope.kind.as_str(), "" | "AdmissionReview") {
             return Err(ReviewError::NotAReview { api_version: envelope.api_version, kind: envelope.kind });
         }
-        let request = envelope.request.ok_or(ReviewError::NoRequest)?;
-        if request.uid.is_empty() {
+        let review = envelope.request.ok_or(ReviewError::NoRequest)?;
+        if review.uid.is_empty() {
             return Err(ReviewError::NoUid);
         }
-        Ok(Self {
-            uid: request.uid,
-            kind: request.kind.kind,
-            operation: request.operation.into(),
-            namespace: request.namespace,
-            name: request.name,
-            dry_run: request.dry_run,
-            username: request.user_info.username,
-            groups: request.user_info.groups,
-            object: request.object,
-            old_object: request.old_object,
-        })
+        Ok(review)
     }
+
+    /// Reads the object after the operation; `expected` is what it should be, with its article.
+    ///
+    /// # Errors
+    /// A verdict that refuses the request.
+    pub(crate) fn read_object<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Verdict> {
+        read("object", self.object, expected)
+    }
+
+    /// Reads the object before the operation, as [`Self::read_object`].
+    pub(crate) fn read_old_object<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Verdict> {
+        read("oldObject", self.old_object, expected)
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(
+    field: &str,
+    raw: Option<&'a RawValue>,
+    expected: &str,
+) -> Result<T, Verdict> {
+    let Some(raw) = raw else {
+        return Err(Verdict::malformed(format!("admission request has no {field}: expected {expected}")));
+    };
+    serde_json::from_str(raw.get()).map_err(|error| unreadable(field, expected, &error))
+}
+
+/// What is told of a field that cannot be read.
+pub(crate) fn unreadable(field: &str, expected: &str, error: &serde_json::Error) -> Verdict {
+    Verdict::malformed(format!("could not read {field} of the admission request as {expected}: {error}"))
 }
 
 /// Go's decoder takes `null` for "not set"; so does this.
@@ -140,30 +178,11 @@ struct Envelope<'a> {
     #[serde(default, deserialize_with = "nullable")]
     kind: String,
     #[serde(default, borrow)]
-    request: Option<Request<'a>>,
+    request: Option<Review<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Request<'a> {
-    #[serde(default, deserialize_with = "nullable")]
-    uid: String,
-    #[serde(default, deserialize_with = "nullable")]
-    kind: Kind,
-    #[serde(default, deserialize_with = "nullable")]
-    operation: String,
-    #[serde(default, deserialize_with = "nullable")]
-    namespace: String,
-    #[serde(default, deserialize_with = "nullable")]
-    name: String,
-    #[serde(default, deserialize_with = "nullable")]
-    dry_run: bool,
-    #[serde(default, deserialize_with = "nullable")]
-    user_info: UserInfo,
-    #[serde(default, borrow)]
-    object: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    old_object: Option<&'a RawValue>,
+fn kind_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    nullable::<D, Kind>(deserializer).map(|kind| kind.kind)
 }
 
 #[derive(Default, Deserialize)]
@@ -172,12 +191,15 @@ struct Kind {
     kind: String,
 }
 
-#[derive(Default, Deserialize)]
-struct UserInfo {
+/// A requester, as the API server authenticated it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct UserInfo {
+    /// Its name.
     #[serde(default, deserialize_with = "nullable")]
-    username: String,
+    pub username: String,
+    /// Its groups.
     #[serde(default, deserialize_with = "nullable")]
-    groups: Vec<String>,
+    pub groups: Vec<String>,
 }
 
 /// Of the metadata of an object, whether it is being deleted.

@@ -6,14 +6,12 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use sluice_index::read_selector;
 use sluice_index::wire::AaqSpecWire;
 
-use crate::quota_validate::aggregate;
-use crate::review::{Metadata, Operation, Review, nullable};
+use super::quota_validate::aggregate;
+use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::{AaqPresence, Settings};
-use crate::verdict::Verdict;
 
 const VALID: &str = "AAQ request is valid";
 const SELECTOR: &str = "spec.namespaceSelector";
@@ -48,9 +46,9 @@ fn single(settings: &Settings) -> Result<(), Verdict> {
 
 /// The warnings about a valid object.
 fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
-    let new = AaqView::decode("object", review.object)?;
+    let new = review.read_object::<AaqView>("an AAQ")?;
     let old = match review.operation {
-        Operation::Update => AaqView::decode("oldObject", review.old_object)?,
+        Operation::Update => review.read_old_object("an AAQ")?,
         _ => AaqView::default(),
     };
     // An object that is wrong by today's rules can still be labelled, and loses its finalizers.
@@ -70,7 +68,8 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
 
 fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
     let spec = serde_json::json!({ "namespaceSelector": selector });
-    let spec: AaqSpecWire = serde_json::from_value(spec).map_err(|error| unreadable(SELECTOR, &error))?;
+    let spec: AaqSpecWire =
+        serde_json::from_value(spec).map_err(|error| unreadable(SELECTOR, "an AAQ", &error))?;
     let read = read_selector(SELECTOR, spec.namespace_selector.unwrap_or_default());
     let read =
         read.map_err(|errors| Verdict::deny(aggregate(errors.iter().map(ToString::to_string).collect())))?;
@@ -114,10 +113,6 @@ fn says_what_is_so(value: &Value) -> bool {
     }
 }
 
-fn unreadable(field: &str, error: &serde_json::Error) -> Verdict {
-    Verdict::malformed(format!("could not read {field} of the admission request as an AAQ: {error}"))
-}
-
 /// An `AAQ`, narrowed.
 #[derive(Default, Deserialize)]
 struct AaqView {
@@ -125,13 +120,4 @@ struct AaqView {
     metadata: Metadata,
     #[serde(default)]
     spec: Value,
-}
-
-impl AaqView {
-    fn decode(field: &str, raw: Option<&RawValue>) -> Result<Self, Verdict> {
-        let Some(raw) = raw else {
-            return Err(Verdict::malformed(format!("admission request has no {field}: expected an AAQ")));
-        };
-        serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
-    }
 }

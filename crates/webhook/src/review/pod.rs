@@ -5,19 +5,15 @@ use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use sluice_api::names;
 
-use crate::review::nullable;
-use crate::verdict::Verdict;
+use super::nullable;
 
 /// A pod, narrowed.
 #[derive(Debug, Deserialize)]
 pub struct PodView<'a> {
-    /// `None` when absent or null.
     #[serde(default)]
     pub metadata: Option<Metadata>,
-    /// `None` when absent or null.
     #[serde(default, borrow)]
     pub spec: Option<PodSpec<'a>>,
 }
@@ -25,7 +21,6 @@ pub struct PodView<'a> {
 /// `metadata`, narrowed.
 #[derive(Debug, Default, Deserialize)]
 pub struct Metadata {
-    /// `None` when absent or null.
     #[serde(default)]
     pub annotations: Option<Annotations>,
 }
@@ -34,7 +29,6 @@ pub struct Metadata {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec<'a> {
-    /// `None` when absent or null.
     #[serde(default, borrow)]
     pub scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     /// Empty when the scheduler is to choose.
@@ -45,7 +39,6 @@ pub struct PodSpec<'a> {
 /// An item of `spec.schedulingGates`.
 #[derive(Debug, Deserialize)]
 pub struct SchedulingGate<'a> {
-    /// Its only field.
     #[serde(default, borrow)]
     pub name: Cow<'a, str>,
 }
@@ -61,20 +54,7 @@ pub struct Annotations {
     pub other_bytes: usize,
 }
 
-impl<'a> PodView<'a> {
-    /// Reads the object of a review; `field` is its name in messages (`object`, `oldObject`).
-    ///
-    /// # Errors
-    /// A verdict that refuses the request when the object is absent or no pod.
-    pub fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
-        let Some(raw) = raw else {
-            return Err(Verdict::malformed(format!("admission request has no {field}: expected a pod")));
-        };
-        serde_json::from_str(raw.get()).map_err(|error| {
-            Verdict::malformed(format!("could not read {field} of the admission request as a pod: {error}"))
-        })
-    }
-
+impl PodView<'_> {
     /// Whether the pod carries Sluice's gate.
     pub fn is_gated(&self) -> bool {
         let gates = self.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
 use sluice_engine::uncounted;
+use sluice_index::wire::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 
-use crate::review::{Metadata, Operation, Review, nullable};
+use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -35,13 +35,15 @@ pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
 
 /// The warnings about a valid quota.
 fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
-    let quota = QuotaView::decode("object", review.object)?;
+    let quota = review.read_object::<QuotaView<'_>>("a quota")?;
     if review.operation == Operation::Update && is_left_alone(&quota, review)? {
         return Ok(Vec::new());
     }
-    let wire: SpecWire = match quota.spec {
-        Some(raw) => serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", &error))?,
-        None => SpecWire::default(),
+    let wire: QuotaSpecWire = match quota.spec {
+        Some(raw) => {
+            serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", "a quota", &error))?
+        }
+        None => QuotaSpecWire::default(),
     };
     let (spec, mut errors) = raw_spec(wire);
     errors.extend(validate(&spec).iter().map(ToString::to_string));
@@ -55,7 +57,7 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
 /// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
 /// labelled, and loses its finalizers.
 fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Verdict> {
-    let old = QuotaView::decode("oldObject", review.old_object)?;
+    let old = review.read_old_object::<QuotaView<'_>>("a quota")?;
     let deleting = quota.metadata.deletion_timestamp.is_some();
     Ok(deleting || quota.spec.map(RawValue::get) == old.spec.map(RawValue::get))
 }
@@ -75,11 +77,10 @@ pub(crate) fn aggregate(errors: Vec<String>) -> String {
 }
 
 /// The engine's form of a spec, and an error for each amount that is no quantity.
-fn raw_spec(wire: SpecWire) -> (RawQuotaSpec, Vec<String>) {
+fn raw_spec(wire: QuotaSpecWire) -> (RawQuotaSpec, Vec<String>) {
     let mut hard = BTreeMap::new();
     let mut errors = Vec::new();
-    for (key, amount) in wire.hard {
-        let text = amount.map_or_else(|| "0".to_owned(), Amount::into_text);
+    for (key, QuantityText(text)) in wire.hard.into_iter().collect::<BTreeMap<_, _>>() {
         match Quantity::parse_json_text(&text) {
             Ok(quantity) => {
                 hard.insert(key, quantity);
@@ -90,15 +91,16 @@ fn raw_spec(wire: SpecWire) -> (RawQuotaSpec, Vec<String>) {
             }
         }
     }
-    let scope_selector = wire.scope_selector.map(|selector| {
-        let expressions = selector.match_expressions.into_iter();
-        expressions.map(ScopeRequirementText::from).collect()
-    });
-    (RawQuotaSpec { hard, scopes: wire.scopes, scope_selector }, errors)
-}
-
-fn unreadable(field: &str, error: &serde_json::Error) -> Verdict {
-    Verdict::malformed(format!("could not read {field} of the admission request as a quota: {error}"))
+    let requirement = |wire: ScopeRequirementWire| ScopeRequirementText {
+        scope_name: wire.scope_name,
+        operator: wire.operator,
+        values: wire.values.unwrap_or_default(),
+    };
+    let requirements = |selector: ScopeSelectorWire| {
+        selector.match_expressions.into_iter().flatten().map(requirement).collect()
+    };
+    let scope_selector = wire.scope_selector.map(requirements);
+    (RawQuotaSpec { hard, scopes: wire.scopes.unwrap_or_default(), scope_selector }, errors)
 }
 
 /// A quota, narrowed.
@@ -108,65 +110,4 @@ struct QuotaView<'a> {
     metadata: Metadata,
     #[serde(default, borrow)]
     spec: Option<&'a RawValue>,
-}
-
-impl<'a> QuotaView<'a> {
-    fn decode(field: &str, raw: Option<&'a RawValue>) -> Result<Self, Verdict> {
-        let Some(raw) = raw else {
-            return Err(Verdict::malformed(format!("admission request has no {field}: expected a quota")));
-        };
-        serde_json::from_str(raw.get()).map_err(|error| unreadable(field, &error))
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SpecWire {
-    #[serde(default, deserialize_with = "nullable")]
-    hard: BTreeMap<String, Option<Amount>>,
-    #[serde(default, deserialize_with = "nullable")]
-    scopes: Vec<String>,
-    #[serde(default)]
-    scope_selector: Option<SelectorWire>,
-}
-
-/// A quantity may be written as a string or as a number.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Amount {
-    Text(String),
-    Number(serde_json::Number),
-}
-
-impl Amount {
-    fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Number(number) => number.to_string(),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SelectorWire {
-    #[serde(default, deserialize_with = "nullable")]
-    match_expressions: Vec<ExpressionWire>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ExpressionWire {
-    #[serde(default, deserialize_with = "nullable")]
-    scope_name: String,
-    #[serde(default, deserialize_with = "nullable")]
-    operator: String,
-    #[serde(default, deserialize_with = "nullable")]
-    values: Vec<String>,
-}
-
-impl From<ExpressionWire> for ScopeRequirementText {
-    fn from(wire: ExpressionWire) -> Self {
-        Self { scope_name: wire.scope_name, operator: wire.operator, values: wire.values }
-    }
 }

@@ -45,14 +45,7 @@ pub struct Verdict {
 impl Verdict {
     /// Allowed, with upstream's code 202 (`docs/predecessors.md`, *Admission of AAQ*).
     pub fn allow(message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            allowed: true,
-            code: 202,
-            message: message.into(),
-            patch: Vec::new(),
-            warnings: Vec::new(),
-            retry_after_s: None,
-        }
+        Self { allowed: true, ..Self::refuse(202, message) }
     }
 
     /// Refused: the requester may not do this.
@@ -98,7 +91,7 @@ impl Verdict {
             [] => None,
             ops => Some(STANDARD.encode(serde_json::to_vec(ops)?)),
         };
-        serde_json::to_vec(&Answer {
+        serde_json::to_vec(&AdmissionReview {
             kind: "AdmissionReview",
             api_version: "admission.k8s.io/v1",
             response: Response {
@@ -121,7 +114,7 @@ impl Verdict {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct AdmissionReview<'a> {
     kind: &'static str,
     api_version: &'static str,
     response: Response<'a>,

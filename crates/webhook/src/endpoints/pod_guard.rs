@@ -1,9 +1,8 @@
 //! Pod UPDATE: only Sluice removes the gate; the texts are upstream's (`docs/predecessors.md`, *Admission of AAQ*).
 
-use crate::pod::PodView;
-use crate::review::{Operation, Review};
+use crate::review::pod::PodView;
+use crate::review::{Operation, Review, Verdict};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 const NOT_REMOVED: &str = "Pod update did not remove AAQGate";
 
@@ -17,16 +16,15 @@ pub fn pod_guard(review: &Review<'_>, settings: &Settings) -> Verdict {
             return Verdict::malformed(format!("operation \"{operation}\" on a pod is not known"));
         }
     }
-    let pods = PodView::decode("oldObject", review.old_object)
-        .and_then(|old| Ok((old, PodView::decode("object", review.object)?)));
-    let (old, new) = match pods {
-        Ok(pods) => pods,
+    let pods = review
+        .read_old_object("a pod")
+        .and_then(|old: PodView<'_>| Ok((old, review.read_object::<PodView<'_>>("a pod")?)));
+    match pods {
+        Ok((old, new)) if !old.is_gated() || new.is_gated() => return Verdict::allow(NOT_REMOVED),
+        Ok(_) => {}
         Err(verdict) => return verdict,
-    };
-    if !old.is_gated() || new.is_gated() {
-        return Verdict::allow(NOT_REMOVED);
     }
-    if settings.gate_removers.contains(&review.username) {
+    if settings.gate_removers.contains(&review.user_info.username) {
         return Verdict::allow("AAQ controller has permission to remove gate from pods");
     }
     Verdict::deny("Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods")

@@ -2,31 +2,33 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 /// What each body may take without asking, in bytes: enough for nearly every review, so that a few senders
 /// of huge bodies cannot keep ordinary ones from being answered.
-pub const FREE: usize = 64 * 1024;
+const FREE: usize = 64 * 1024;
 /// A body that holds a share of the budget brings [`FREE`] bytes more in this time, or loses it.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// Limits of bodies.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct BodyLimits {
     /// Size of one body, in bytes. A review carries two objects of up to 1.5 MiB each and their escapes.
     pub body: usize,
-    /// What all bodies being held may take together, in bytes, beyond [`FREE`] that each has.
+    /// What all bodies being held may take together, in bytes, beyond 64 KiB that each has.
     pub bodies: usize,
     /// Time in which a body must have arrived.
     pub time: Duration,
 }
 
-impl Default for Limits {
+impl Default for BodyLimits {
     fn default() -> Self {
         Self { body: 8 << 20, bodies: 24 << 20, time: Duration::from_secs(5) }
     }
@@ -34,20 +36,13 @@ impl Default for Limits {
 
 /// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// Above the limit of one body.
+pub(crate) enum BodyError {
     #[error("admission request body is larger than {limit} bytes")]
-    TooLarge {
-        /// In bytes.
-        limit: usize,
-    },
-    /// The sender's large bodies, or those of all senders, are above the budget.
+    TooLarge { limit: usize },
     #[error("too many large admission requests are being read: try again")]
     Busy,
-    /// It stalled.
     #[error("admission request body did not arrive in time")]
     Late,
-    /// The client went away or broke the protocol.
     #[error("could not read the admission request body: {0}")]
     Broken(#[from] axum::Error),
 }
@@ -57,9 +52,9 @@ pub enum BodyError {
 /// One peer takes at most as much as it leaves: alone half of the budget, two peers a third each. However many bodies few
 /// peers send, there is room for those of another.
 #[derive(Debug)]
-pub struct BodyReader {
-    limits: Limits,
-    budget: Mutex<Budget>,
+pub(crate) struct BodyReader {
+    limits: BodyLimits,
+    budget: Arc<Mutex<Budget>>,
 }
 
 /// In bytes. `free` and what is held make the whole budget; a peer that holds nothing is not in the map.
@@ -69,30 +64,30 @@ struct Budget {
     held: HashMap<IpAddr, usize>,
 }
 
-/// A body and its share of the budget, given back on drop.
-#[derive(Debug)]
-pub struct HeldBody<'a> {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    _share: Share<'a>,
+/// A body and its share of the budget, given back when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct HeldBody {
+    /// As received.
+    pub bytes: Bytes,
+    _share: Arc<Share>,
 }
 
 /// What one body holds of the budget.
 #[derive(Debug)]
-struct Share<'a> {
-    reader: &'a BodyReader,
+struct Share {
+    budget: Arc<Mutex<Budget>>,
     peer: IpAddr,
     bytes: usize,
 }
 
-impl Share<'_> {
+impl Share {
     /// Holds what a buffer of `capacity` bytes takes.
     fn cover(&mut self, capacity: usize) -> Result<(), BodyError> {
         let more = capacity.saturating_sub(FREE).saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        let mut budget = self.reader.budget.lock();
+        let mut budget = self.budget.lock();
         let held = budget.held.get(&self.peer).copied().unwrap_or(0).saturating_add(more);
         let left = budget.free.checked_sub(more).filter(|left| held <= *left).ok_or(BodyError::Busy)?;
         budget.free = left;
@@ -102,12 +97,12 @@ impl Share<'_> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
         }
-        let mut budget = self.reader.budget.lock();
+        let mut budget = self.budget.lock();
         budget.free += self.bytes;
         let rest = budget.held.get(&self.peer).copied().unwrap_or(0).saturating_sub(self.bytes);
         if rest == 0 {
@@ -120,16 +115,16 @@ impl Drop for Share<'_> {
 
 impl BodyReader {
     /// A reader with these limits.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: BodyLimits) -> Self {
         let budget = Budget { free: limits.bodies, held: HashMap::new() };
-        Self { limits, budget: Mutex::new(budget) }
+        Self { limits, budget: Arc::new(Mutex::new(budget)) }
     }
 
     /// Reads a body that `peer` sends to its end.
     ///
     /// # Errors
     /// When the body is too large or stalls, the budget is spent, or the client fails.
-    pub async fn read(&self, peer: IpAddr, mut body: Body) -> Result<HeldBody<'_>, BodyError> {
+    pub(crate) async fn read(&self, peer: IpAddr, mut body: Body) -> Result<HeldBody, BodyError> {
         let limit = self.limits.body;
         let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if declared > limit {
@@ -137,7 +132,7 @@ impl BodyReader {
         }
         let most = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
         let most = most.unwrap_or(limit).min(limit);
-        let mut share = Share { reader: self, peer, bytes: 0 };
+        let mut share = Share { budget: Arc::clone(&self.budget), peer, bytes: 0 };
         let mut bytes = Vec::new();
         let end = Instant::now() + self.limits.time;
         // Where it has to be later than `due`.
@@ -163,6 +158,6 @@ impl BodyReader {
                 next = size.saturating_add(FREE);
             }
         }
-        Ok(HeldBody { bytes, _share: share })
+        Ok(HeldBody { bytes: bytes.into(), _share: Arc::new(share) })
     }
 }

@@ -15,22 +15,22 @@ const BUCKETS: [f64; 14] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct RequestLabels {
     endpoint: &'static str,
     allowed: &'static str,
     code: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Endpoint {
+struct EndpointLabel {
     endpoint: &'static str,
 }
 
 /// Counters and histograms of the endpoints. Label values come from fixed sets, never from requests.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
-    requests: Family<Outcome, Counter>,
-    latency: Family<Endpoint, Histogram, fn() -> Histogram>,
+    requests: Family<RequestLabels, Counter>,
+    latency: Family<EndpointLabel, Histogram, fn() -> Histogram>,
 }
 
 impl Default for WebhookMetrics {
@@ -58,9 +58,9 @@ impl WebhookMetrics {
     }
 
     /// Counts one answer.
-    pub fn observe(&self, endpoint: &'static str, allowed: bool, code: u16, took: Duration) {
+    pub(crate) fn observe(&self, endpoint: &'static str, allowed: bool, code: u16, took: Duration) {
         let allowed = if allowed { "true" } else { "false" };
-        self.requests.get_or_create(&Outcome { endpoint, allowed, code }).inc();
-        self.latency.get_or_create(&Endpoint { endpoint }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { endpoint, allowed, code }).inc();
+        self.latency.get_or_create(&EndpointLabel { endpoint }).observe(took.as_secs_f64());
     }
 }

@@ -3,10 +3,9 @@
 
 use sluice_api::names;
 
-use crate::pod::PodView;
-use crate::review::{Operation, Review};
+use crate::review::pod::PodView;
+use crate::review::{Operation, Review, Verdict};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 const CONSISTENT: &str = "Pod creator is recorded correctly";
 
@@ -24,21 +23,21 @@ pub fn pod_identity(review: &Review<'_>, _settings: &Settings) -> Verdict {
 }
 
 fn created(review: &Review<'_>) -> Result<(), Verdict> {
-    let pod = PodView::decode("object", review.object)?;
+    let pod: PodView<'_> = review.read_object("a pod")?;
     match pod.created_by() {
-        Some(stamp) if stamp != review.username => Err(Verdict::deny(format!(
+        Some(stamp) if stamp != review.user_info.username => Err(Verdict::deny(format!(
             "metadata.annotations[{}] is \"{stamp}\" but the pod is created by \"{}\": leave the annotation out, \
              it is set at admission",
             names::CREATED_BY_ANNOTATION,
-            review.username
+            review.user_info.username
         ))),
         _ => Ok(()),
     }
 }
 
 fn updated(review: &Review<'_>) -> Result<(), Verdict> {
-    let old = PodView::decode("oldObject", review.old_object)?;
-    let new = PodView::decode("object", review.object)?;
+    let old: PodView<'_> = review.read_old_object("a pod")?;
+    let new: PodView<'_> = review.read_object("a pod")?;
     if old.created_by() == new.created_by() {
         return Ok(());
     }

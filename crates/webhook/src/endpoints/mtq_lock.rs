@@ -3,13 +3,14 @@
 //! Such an object exists while a namespace is locked and sends all that must wait here: nothing is decided about the
 //! lock itself.
 
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sluice_api::names;
 
-use crate::review::{Review, nullable};
+use crate::review::{Review, Verdict, nullable};
 use crate::settings::Settings;
-use crate::verdict::Verdict;
 
 /// Name of the ServiceAccount of managed-tenant-quota's controller.
 const MTQ_CONTROLLER: &str = "mtq-controller";
@@ -42,12 +43,14 @@ pub fn mtq_lock(review: &Review<'_>, settings: &Settings) -> Verdict {
 
 /// A namespace that is locked gets target pods of migrations from KubeVirt's controller, and no other pods.
 fn pod(review: &Review<'_>, settings: &Settings) -> Verdict {
-    if settings.kubevirt_controller.as_deref() != Some(review.username.as_str()) {
+    if settings.kubevirt_controller.as_deref() != Some(review.user_info.username.as_str()) {
         return Verdict::deny(NO_PODS);
     }
-    match is_migration_pod(review.object) {
-        Ok(true) => Verdict::allow("valid target virt-launcher"),
-        Ok(false) => Verdict::deny(NO_PODS),
+    match review.read_object::<Pod>("a pod") {
+        Ok(pod) if pod.metadata.labels.contains_key(names::MIGRATION_JOB_LABEL) => {
+            Verdict::allow("valid target virt-launcher")
+        }
+        Ok(_) => Verdict::deny(NO_PODS),
         Err(verdict) => verdict,
     }
 }
@@ -60,20 +63,12 @@ fn controller_only(
 ) -> Verdict {
     let namespace = &settings.install_namespace;
     let predecessor = format!("system:serviceaccount:{namespace}:{MTQ_CONTROLLER}");
-    if review.username == names::controller_username(namespace) || review.username == predecessor {
+    if review.user_info.username == names::controller_username(namespace)
+        || review.user_info.username == predecessor
+    {
         return Verdict::allow(allowed);
     }
     Verdict::deny(denied)
-}
-
-fn is_migration_pod(object: Option<&RawValue>) -> Result<bool, Verdict> {
-    let Some(raw) = object else {
-        return Err(Verdict::malformed("admission request has no object: expected a pod"));
-    };
-    let pod: Pod = serde_json::from_str(raw.get()).map_err(|error| {
-        Verdict::malformed(format!("could not read object of the admission request as a pod: {error}"))
-    })?;
-    Ok(pod.metadata.labels.has_migration)
 }
 
 #[derive(Deserialize)]
@@ -85,33 +80,5 @@ struct Pod {
 #[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default, deserialize_with = "nullable")]
-    labels: Labels,
-}
-
-/// What is kept of `metadata.labels`.
-#[derive(Default)]
-struct Labels {
-    has_migration: bool,
-}
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> serde::de::Visitor<'de> for Keys {
-            type Value = Labels;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a map of labels")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut found = Labels::default();
-                while let Some((key, _)) = map.next_entry::<String, serde::de::IgnoredAny>()? {
-                    found.has_migration |= key == names::MIGRATION_JOB_LABEL;
-                }
-                Ok(found)
-            }
-        }
-        deserializer.deserialize_map(Keys)
-    }
+    labels: BTreeMap<String, IgnoredAny>,
 }

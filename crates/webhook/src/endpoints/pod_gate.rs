@@ -4,10 +4,9 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::pod::{PodSpec, PodView};
-use crate::review::Review;
+use crate::review::pod::{PodSpec, PodView};
+use crate::review::{PatchOp, Review, Verdict};
 use crate::settings::Settings;
-use crate::verdict::{PatchOp, Verdict};
 
 /// The API server's limit for the keys and values of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -20,7 +19,7 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     if review.namespace == settings.install_namespace {
         return Verdict::allow("Pod belongs to the quota operator's own namespace and is not gated");
     }
-    let pod = match PodView::decode("object", review.object) {
+    let pod: PodView<'_> = match review.read_object("a pod") {
         Ok(pod) => pod,
         Err(verdict) => return verdict,
     };
@@ -32,7 +31,7 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     }
     let mut patch = Vec::with_capacity(2);
     patch.extend(gate(&pod, spec));
-    patch.extend(stamp(&pod, &review.username));
+    patch.extend(stamp(&pod, &review.user_info.username));
     if review.kind == names::GATE_PROBE {
         // The controller, which creates the probe, learns that the webhook gated it and not the admission policy.
         patch.push(add("/spec/gatedBy", json!(names::GATED_BY_WEBHOOK)));
@@ -43,8 +42,8 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
 /// A pod that names its node never passes the scheduler, so the API server accepts no gate on it.
 fn bound_at_creation(review: &Review<'_>, pod: &PodView<'_>, spec: &PodSpec<'_>) -> Verdict {
     let node = &spec.node_name;
-    let own_kubelet = review.username.strip_prefix("system:node:") == Some(node.as_str())
-        && review.groups.iter().any(|group| group == names::NODES_GROUP);
+    let own_kubelet = review.user_info.username.strip_prefix("system:node:") == Some(node.as_str())
+        && review.user_info.groups.iter().any(|group| group == names::NODES_GROUP);
     if own_kubelet && pod.annotations().is_some_and(|annotations| annotations.mirror) {
         return Verdict::allow("Pod mirrors a static pod of its node and is not gated");
     }

@@ -1,0 +1,234 @@
+//! The admission endpoints and how API servers are told to call them.
+//!
+//! One table: the operator renders both webhook configurations from it, the webhook and the controller bind a decision to each
+//! endpoint that they serve. What depends on the settings of an installation is named here and rendered by the operator.
+
+use crate::names;
+
+/// Declares an enum and the list of its variants, so that the list is complete.
+macro_rules! listed {
+    ($(#[$of_enum:meta])* $name:ident { $($(#[$of_variant:meta])* $variant:ident,)* }) => {
+        $(#[$of_enum])*
+        pub enum $name { $($(#[$of_variant])* $variant,)* }
+
+        impl $name {
+            /// All, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+        }
+    };
+}
+
+listed! {
+    /// A decision on admission reviews, in the order in which the configurations call them: upstream's, then Sluice's own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Endpoint {
+        /// Validates ApplicationAwareResourceQuotas.
+        QuotaValidate,
+        /// Refuses the removal of the gate.
+        PodGuard,
+        /// Validates the `AAQ`.
+        AaqValidate,
+        /// Keeps the creator's stamp of pods true. It sees the kinds and operations of others, and so has its own path.
+        PodIdentity,
+        /// Gates and stamps new pods.
+        PodGate,
+        /// Charges what updates of pods take more.
+        Growth,
+        /// Makes room for the target pods of live migrations.
+        Headroom,
+        /// Decides as managed-tenant-quota's lock server, for the webhook configurations that it left behind.
+        MtqLock,
+    }
+}
+
+impl Endpoint {
+    /// Value of the label `endpoint` of metrics and logs.
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// HTTP path, behind the secret segment of the installation. Endpoints of one path divide its reviews among them.
+    pub const fn path(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Entries of the webhook configurations that call it.
+    pub const fn webhooks(self) -> &'static [WebhookEntry] {
+        self.row().2
+    }
+
+    const fn row(self) -> (&'static str, &'static str, &'static [WebhookEntry]) {
+        match self {
+            Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
+            Self::PodGuard => ("pod_guard", SERVE, &[WebhookEntry::GATE_GUARD]),
+            Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
+            Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
+            Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
+            Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH]),
+            Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
+            Self::MtqLock => ("mtq_lock", "/validate-pods", &[]),
+        }
+    }
+}
+
+/// An entry of a webhook configuration; strings are values of its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct WebhookEntry {
+    /// Name of the entry.
+    pub name: &'static str,
+    /// `reinvocationPolicy` of an entry of the mutating configuration; `None` for the validating one.
+    pub reinvocation_policy: Option<&'static str>,
+    /// Which requests it is called for.
+    pub rules: &'static [Rule],
+    /// Which of them; all have to hold.
+    pub conditions: &'static [Condition],
+    /// Whether it is called only for the namespaces that the `AAQ` selects.
+    pub selected_namespaces: bool,
+    /// Label key that objects must have.
+    pub object_label: Option<&'static str>,
+    /// `Fail` or `Ignore`.
+    pub failure_policy: &'static str,
+    /// `None` or `NoneOnDryRun`.
+    pub side_effects: &'static str,
+    /// Seconds that the API server waits for an answer.
+    pub timeout_seconds: u32,
+}
+
+/// Requests that an entry is called for, in all API versions.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// API group, or `*`.
+    pub group: &'static str,
+    /// `CREATE`, `UPDATE`, …
+    pub operations: &'static [&'static str],
+    /// Resources, with their subresources.
+    pub resources: &'static [&'static str],
+    /// `Namespaced` or `Cluster`.
+    pub scope: &'static str,
+}
+
+/// A match condition; its expression is rendered for an installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The namespace is neither exempt nor that of the installation.
+    NotExempt,
+    /// The pod does not name its node.
+    NotBound,
+    /// The pod names its node and is not the mirror of a static pod.
+    Bound,
+    /// The pod lacks the gate or a true stamp.
+    NotGatedAndStamped,
+    /// The stored pod has no gate.
+    NotGated,
+    /// The update removes the gate.
+    GateRemoved,
+    /// The user may not remove gates.
+    NotByARemover,
+    /// The update changes the specification.
+    AsksForSomethingNew,
+    /// The creator's stamp is false or changed.
+    CreatorChanged,
+    /// The update may take more of a quota, or of another one.
+    MayTakeMore,
+}
+
+/// Path of the webhooks known from upstream.
+const SERVE: &str = "/serve-path";
+
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const NEW_PODS: Rule =
+    Rule { group: "*", operations: &["CREATE"], resources: &["pods"], scope: "Namespaced" };
+/// What API servers are asked for to learn who gates pods.
+const PROBES: Rule =
+    Rule { group: names::OWN_GROUP, resources: &[names::GATE_PROBES], scope: "Cluster", ..NEW_PODS };
+
+/// A validating entry that fails closed.
+const VALIDATING: WebhookEntry = WebhookEntry {
+    name: "",
+    reinvocation_policy: None,
+    rules: &[],
+    conditions: &[],
+    selected_namespaces: false,
+    object_label: None,
+    failure_policy: "Fail",
+    side_effects: "None",
+    timeout_seconds: 5,
+};
+
+impl WebhookEntry {
+    /// Gates new pods that no admission policy has gated and stamped.
+    pub const GATER: Self = Self {
+        name: "gater.cqo.kubevirt.io",
+        // A webhook that runs later may replace the list of gates; adding ours again does no harm.
+        reinvocation_policy: Some("IfNeeded"),
+        rules: &[NEW_PODS, PROBES],
+        conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
+        selected_namespaces: true,
+        ..VALIDATING
+    };
+
+    /// Pods that name their node, should the admission policy that refuses them not be in force.
+    pub const BOUND: Self = Self {
+        name: "bound.pod.validator",
+        rules: &[NEW_PODS, PROBES],
+        conditions: &[Condition::NotExempt, Condition::Bound],
+        selected_namespaces: true,
+        ..VALIDATING
+    };
+
+    /// Checks quota objects.
+    pub const QUOTA: Self = Self {
+        name: "application.resource.quota.validator",
+        rules: &[Rule { operations: WRITES, resources: &[names::ARQS], ..NEW_PODS }],
+        ..VALIDATING
+    };
+
+    /// Guards the removal of the gate.
+    pub const GATE_GUARD: Self = Self {
+        name: "remove.pod.gate.validator",
+        rules: &[Rule { operations: &["UPDATE"], ..NEW_PODS }],
+        // Where the admission policy is in force it has refused all that would come here.
+        conditions: &[Condition::GateRemoved, Condition::NotByARemover],
+        ..VALIDATING
+    };
+
+    /// Allows one `AAQ` only.
+    pub const AAQ: Self = Self {
+        name: "aaq.cr.validator",
+        rules: &[Rule { operations: WRITES, resources: &[names::AAQS], scope: "Cluster", ..NEW_PODS }],
+        // Labels and finalizers need no webhook that is alive.
+        conditions: &[Condition::AsksForSomethingNew],
+        ..VALIDATING
+    };
+
+    /// Guards the creator's stamp.
+    pub const POD_IDENTITY: Self = Self {
+        name: "pod.identity.validator",
+        rules: &[Rule { operations: WRITES, ..NEW_PODS }],
+        conditions: &[Condition::CreatorChanged],
+        ..VALIDATING
+    };
+
+    /// Charges what updates of pods take more.
+    pub const GROWTH: Self = Self {
+        name: "growth.quota.sluice.dev",
+        rules: &[Rule { operations: &["UPDATE"], resources: &["pods", "pods/resize"], ..NEW_PODS }],
+        conditions: &[Condition::NotExempt, Condition::NotGated, Condition::MayTakeMore],
+        selected_namespaces: true,
+        // A charge is taken, except in a dry run.
+        side_effects: "NoneOnDryRun",
+        ..VALIDATING
+    };
+
+    /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
+    /// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
+    pub const HEADROOM: Self = Self {
+        name: "headroom.quota.sluice.dev",
+        rules: &[NEW_PODS],
+        object_label: Some(names::MIGRATION_JOB_LABEL),
+        failure_policy: "Ignore",
+        side_effects: "NoneOnDryRun",
+        timeout_seconds: 10,
+        ..VALIDATING
+    };
+}

@@ -1,0 +1,100 @@
+//! Growth of pods in a process that does not decide about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use serde_json::Value;
+use sluice_api::Endpoint;
+use sluice_runtime::leader::LeaderLink;
+use tokio::sync::Semaphore;
+
+use super::GrowthVerdict;
+use crate::endpoints::AsyncEndpoint;
+use crate::http::body::HeldBody;
+use crate::review::{Review, Verdict};
+
+/// How long the leader may take. The API server waits 5 s, of which handshakes may take a part.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many reviews one replica has at the leader at a time; more wait here.
+const AT_ONCE: usize = 64;
+
+/// Hands reviews on to the leader.
+pub struct GrowthRelay {
+    leader: Arc<LeaderLink>,
+    turns: Semaphore,
+}
+
+impl GrowthRelay {
+    /// To the leader that `leader` follows.
+    pub fn new(leader: Arc<LeaderLink>) -> Self {
+        Self { leader, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    async fn ask(&self, uid: &str, body: Bytes) -> Result<Verdict, String> {
+        let asking = async {
+            let _turn = self.turns.acquire().await;
+            self.leader.post(Endpoint::Growth.path(), body).await
+        };
+        match tokio::time::timeout(PATIENCE, asking).await {
+            Ok(Ok((StatusCode::OK, answer))) => {
+                verdict(uid, &answer).ok_or_else(|| "the leader's answer cannot be read".to_owned())
+            }
+            Ok(Ok((status, _))) => Err(format!("the leader answered {status}")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the leader did not answer within {PATIENCE:?}")),
+        }
+    }
+}
+
+impl AsyncEndpoint for GrowthRelay {
+    fn decide(self: Arc<Self>, review: &Review<'_>, body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        let (uid, body) = (review.uid.clone(), body.clone());
+        async move {
+            let asked = self.ask(&uid, body.bytes.clone()).await;
+            asked.unwrap_or_else(|why| {
+                tracing::warn!(uid, why, "growth of a pod not decided");
+                GrowthVerdict::Undecided(why).into()
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The verdict on the request `uid` that the leader's answer carries; about growth there are no patches or warnings.
+fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let field = |path| answer.pointer(path);
+    let number = |path| field(path).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
+    if field("/response/uid")? != uid {
+        return None;
+    }
+    let code = u16::try_from(number("/response/status/code")?).ok()?;
+    Some(Verdict {
+        allowed: field("/response/allowed")?.as_bool()?,
+        retry_after_s: number("/response/status/details/retryAfterSeconds"),
+        ..Verdict::refuse(code, field("/response/status/message")?.as_str()?.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leaders_verdict_is_given_back_as_it_is() {
+        let why = || "exceeded quota: q".to_owned();
+        for decided in
+            [GrowthVerdict::Allowed, GrowthVerdict::Refused(why()), GrowthVerdict::Undecided(why())]
+        {
+            let given = Verdict::from(decided);
+            let answer = given.encode("u").unwrap();
+            assert_eq!(verdict("u", &answer), Some(given));
+            assert_eq!(verdict("another", &answer), None);
+        }
+        assert_eq!(verdict("u", b"{}"), None);
+    }
+}

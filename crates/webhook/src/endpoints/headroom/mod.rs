@@ -1,0 +1,82 @@
+//! Lets the target pods of live migrations pass full quotas (`docs/protocols.md`, *Raise and restore*).
+//!
+//! The answer is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota. What a
+//! review claims, and whether that is true, is decided in [`claim`](self::claim()) and [`Claim::check`].
+
+mod claim;
+
+pub use claim::{Claim, claim};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use sluice_engine::{ChargeRules, Uid};
+use sluice_index::headroom::MigrationRecord;
+use sluice_window::{Headroom, Target};
+use tokio::sync::watch;
+
+use super::AsyncEndpoint;
+use crate::http::body::HeldBody;
+use crate::review::{Review, Verdict};
+use claim::largest;
+
+/// How long a target may wait at most. The API server waits 10 s for an answer.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The endpoint's own state.
+#[derive(Debug)]
+pub struct HeadroomEndpoint {
+    headroom: Arc<Headroom>,
+    rules: watch::Receiver<ChargeRules>,
+}
+
+impl HeadroomEndpoint {
+    /// Makes room with `headroom`; charges are counted by the rules of the API server's version.
+    pub fn new(headroom: Arc<Headroom>, rules: watch::Receiver<ChargeRules>) -> Self {
+        Self { headroom, rules }
+    }
+
+    /// Returns when the creation may go on, and why; an error is why no room is made for it.
+    async fn make_room(&self, claim: Result<Claim, &'static str>) -> Result<&'static str, &'static str> {
+        let target = self.target(claim?).await?;
+        Ok(self.headroom.admit(target, PATIENCE).await)
+    }
+
+    async fn target(&self, claim: Claim) -> Result<Target, &'static str> {
+        let migration = self.migration(&claim).await?;
+        let observed = self.headroom.observed();
+        let machine =
+            observed.read(|index| index.machines.get(&claim.namespace, &migration.machine).cloned());
+        claim.check(Some(&migration), machine.as_deref())?;
+        let machine = machine.ok_or("the machine is not known")?;
+        let rules = *self.rules.borrow();
+        let mut need = claim.need(rules)?;
+        if machine.growing {
+            let pods = self.headroom.pods_of(&claim.namespace, &machine.uid.to_string()).await;
+            let pods = pods.map_err(|_| "the pods of a machine that grows cannot be read")?;
+            need.grows_from = Some(largest(&pods, rules));
+        }
+        Ok(claim.target(&migration, &machine, need))
+    }
+
+    async fn migration(&self, claim: &Claim) -> Result<Arc<MigrationRecord>, &'static str> {
+        let uid = Uid::parse(&claim.migration_uid);
+        if let Some(known) = self.headroom.observed().read(|index| index.migrations.by_uid(&uid).cloned()) {
+            return Ok(known);
+        }
+        // virt-controller may be faster than our watch.
+        let name = claim.migration_name.as_deref().ok_or("the pod does not name its migration")?;
+        let live = self.headroom.migration(&claim.namespace, name).await;
+        live.map_err(|_| "the migration cannot be read")?.map(Arc::new).ok_or("there is no such migration")
+    }
+}
+
+impl AsyncEndpoint for HeadroomEndpoint {
+    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        let controller = self.headroom.observed().read(|index| index.kubevirt_controller());
+        let claim = claim(review, controller.as_deref());
+        async move { Verdict::allow(self.make_room(claim).await.unwrap_or_else(|why| why)) }.boxed()
+    }
+}

@@ -1,0 +1,83 @@
+//! What the endpoints decide. A pure one is a function from review to verdict; an asynchronous one reads what it needs of
+//! the review by a pure function too, and asks others afterwards.
+
+mod aaq_validate;
+pub mod growth;
+pub mod headroom;
+mod mtq_lock;
+mod pod_gate;
+mod pod_guard;
+mod pod_identity;
+mod quota_validate;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use sluice_api::{Endpoint, names};
+
+pub use aaq_validate::aaq_validate;
+pub use mtq_lock::mtq_lock;
+pub use pod_gate::pod_gate;
+pub use pod_guard::pod_guard;
+pub use pod_identity::pod_identity;
+pub use quota_validate::quota_validate;
+
+use crate::http::body::HeldBody;
+use crate::review::{Operation, Review, Verdict};
+use crate::settings::Settings;
+
+/// How an endpoint decides.
+pub enum Decision {
+    /// From the review and the settings alone.
+    Pure(fn(&Review<'_>, &Settings) -> Verdict),
+    /// After asking others.
+    Async(Arc<dyn AsyncEndpoint>),
+}
+
+/// An endpoint that asks others before it decides.
+pub trait AsyncEndpoint: Send + Sync {
+    /// Reads what is needed from the review at once, and decides in the future that is returned. The body's memory is given
+    /// back before that is polled, unless it holds a clone of `body`.
+    fn decide(self: Arc<Self>, review: &Review<'_>, body: &HeldBody) -> BoxFuture<'static, Verdict>;
+}
+
+/// The asynchronous endpoints as a process serves them.
+pub struct AsyncEndpoints {
+    /// That of [`Endpoint::Growth`].
+    pub growth: Arc<dyn AsyncEndpoint>,
+    /// That of [`Endpoint::Headroom`].
+    pub headroom: Arc<dyn AsyncEndpoint>,
+}
+
+/// Every endpoint with its decision.
+pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Decision)> {
+    Endpoint::ALL.iter().map(|endpoint| {
+        let decision = match endpoint {
+            Endpoint::QuotaValidate => Decision::Pure(quota_validate),
+            Endpoint::PodGuard => Decision::Pure(pod_guard),
+            Endpoint::AaqValidate => Decision::Pure(aaq_validate),
+            Endpoint::PodIdentity => Decision::Pure(pod_identity),
+            Endpoint::PodGate => Decision::Pure(pod_gate),
+            Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
+            Endpoint::Headroom => Decision::Async(Arc::clone(&asking.headroom)),
+            Endpoint::MtqLock => Decision::Pure(mtq_lock),
+        };
+        (*endpoint, decision)
+    })
+}
+
+/// Whether a review that comes by the endpoint's path is the endpoint's. Upstream's dispatch: by `request.kind.kind` alone, and
+/// for pods by the operation.
+pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
+    let kind = review.kind.as_str();
+    let creates = review.operation == Operation::Create;
+    match endpoint {
+        Endpoint::QuotaValidate => kind == "ApplicationAwareResourceQuota",
+        Endpoint::PodGuard => kind == "Pod" && !creates,
+        Endpoint::AaqValidate => kind == "AAQ",
+        Endpoint::PodIdentity => kind == "Pod",
+        Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
+        // They answer for what they do not know.
+        Endpoint::Growth | Endpoint::Headroom | Endpoint::MtqLock => true,
+    }
+}
