@@ -1,7 +1,8 @@
-//! `xtask check`: rules about dependencies, from `cargo metadata`. `deny.toml` says the same to cargo-deny.
+//! `xtask check`: rules about dependencies. `deny.toml` says to cargo-deny the same of licences and versions.
 
 mod directions;
 mod duplicates;
+mod features;
 mod licences;
 mod metadata;
 
@@ -15,8 +16,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut violations = directions::violations(&metadata);
     violations.extend(licences::violations(&metadata));
     violations.extend(duplicates::violations(&metadata));
+    violations.extend(features::violations()?);
     if violations.is_empty() {
-        println!("directions of dependencies, licences and versions are as they should be");
+        println!("directions of dependencies, licences, versions and features are as they should be");
         return Ok(());
     }
     for violation in &violations {
