@@ -190,9 +190,11 @@ impl AuditTrail {
             let quota = event.name.as_str();
             match (live.remove(quota), event.mark_end()) {
                 (None, Some(end)) => {
-                    drop(live.insert(quota, Lock { from: event.answered, end, restored: None }));
+                    live.insert(quota, Lock { from: event.answered, end, restored: None });
                 }
-                (Some(lock), Some(end)) => drop(live.insert(quota, Lock { end, ..lock })),
+                (Some(lock), Some(end)) => {
+                    live.insert(quota, Lock { end, ..lock });
+                }
                 (Some(lock), None) => locks.push(Lock { restored: Some(event.received), ..lock }),
                 (None, None) => {}
             }

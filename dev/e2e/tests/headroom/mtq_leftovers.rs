@@ -18,7 +18,6 @@ use sluice_e2e::tenant::SOON;
 use sluice_e2e::{Installation, Setup, build};
 use sluice_operator::{InstallOptions, mtq_cleanup_objects};
 use sluice_testbed::audit::AuditEvent;
-use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::proxy::{Action, FaultProxy, Recorded, Rule};
 use sluice_testbed::{Bed, BedOptions, Identity, Program, wait};
 use tokio::sync::OnceCell;
