@@ -179,15 +179,17 @@ impl ReleaseQueue {
         }
     }
 
-    /// See [`Ledger::honour`].
-    pub fn honour(
+    /// See [`Ledger::reserve_in_flight`].
+    pub fn reserve_in_flight(
         &mut self,
         quota: QuotaId,
         recorded: impl IntoIterator<Item = (Resource, Amount)>,
         unrecorded: &[&Charge],
     ) -> bool {
-        let added =
-            self.entries.get_mut(&quota).is_some_and(|entry| entry.ledger.honour(recorded, unrecorded));
+        let added = self
+            .entries
+            .get_mut(&quota)
+            .is_some_and(|entry| entry.ledger.reserve_in_flight(recorded, unrecorded));
         self.room_shrank(quota);
         added
     }
