@@ -11,7 +11,7 @@ pub struct GateConfig {
     pub rules: ChargeRules,
     /// How long a waiting pod lets others pass before room is kept for it.
     pub patience_ms: u64,
-    /// For how long usage that is recorded but not found among the pods is honoured: longer than any request
+    /// For how long room is kept for usage that is recorded but not found among the pods: longer than any request
     /// that a predecessor has made or admitted can be under way.
     pub in_flight_grace_ms: u64,
     /// How long after an update of a pod was admitted it may still be committed: longer than an API server works on a

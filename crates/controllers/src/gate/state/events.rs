@@ -40,10 +40,10 @@ impl State {
         let text = self.text_about(id);
         // A pod that waits and has no reason was not looked at yet.
         let is_open = matches!(self.stages.get(id), Stage::Waiting(_));
-        let address = self.address(id);
+        let text = text.filter(|_| self.namespaces.get(namespace).is_some());
         let is_written = self.events.write_about(namespace, id, text.as_ref(), is_open, now);
         let (reason, message) = text.filter(|_| is_written)?;
-        let Release { namespace, name, uid, .. } = address?;
+        let Release { namespace, name, uid, .. } = self.address(id)?;
         Some(GateEvent { regarding: Regarding::Pod(id), namespace, name: name.into(), uid, reason, message })
     }
 

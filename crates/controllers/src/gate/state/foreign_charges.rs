@@ -11,7 +11,7 @@ use crate::gate::config::Moment;
 use crate::gate::stage::Stage;
 
 impl State {
-    /// Heeds a charge that another leader has made since `before` was recorded. A record without a new charge
+    /// Keeps the room of a charge that another leader has made since `before` was recorded. A record without a new charge
     /// gives nothing away, whatever it says: it is put right.
     pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
         let Some(quota) = self.quotas.get(id) else { return };

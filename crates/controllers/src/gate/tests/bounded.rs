@@ -148,7 +148,7 @@ fn what_is_recorded_and_not_released_yet_is_not_taken_for_another_leaders_when_i
     let answer = story.server.record(record);
     story.see_all(at(0));
     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(0));
-    // Its gate is not being removed yet when the namespace rests, and its predecessor is honoured.
+    // Its gate is not being removed yet when the namespace is paused, and room is kept for its predecessor.
     story.state.keep_foreign_charges_until(record.quota, 50_000);
     let namespace = story.state.index().2.get(record.quota).unwrap().namespace;
     story.state.reclassify_namespace(namespace, at(1));
