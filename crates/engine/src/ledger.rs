@@ -131,11 +131,11 @@ impl Ledger {
         });
     }
 
-    /// Honours `recorded` (a `status.used`): whatever it holds above the sums is taken to be in flight.
+    /// Reserves what `recorded` (a `status.used`) holds above the sums: it is taken to be in flight.
     ///
     /// `unrecorded` are charges that are assumed here but that cannot have been recorded: they explain nothing
     /// of what is recorded. Returns whether anything was added.
-    pub fn honour(
+    pub fn reserve_in_flight(
         &mut self,
         recorded: impl IntoIterator<Item = (Resource, Amount)>,
         unrecorded: &[&Charge],
@@ -284,9 +284,9 @@ mod tests {
         ledger.apply(Claim::Counted, &cpu(200));
         ledger.apply(Claim::Assumed, &cpu(100));
         let unrecorded = cpu(100);
-        assert!(ledger.honour([(Resource::Cpu, milli(600))], &[&unrecorded]));
+        assert!(ledger.reserve_in_flight([(Resource::Cpu, milli(600))], &[&unrecorded]));
         assert_eq!(claimed(&ledger, Claim::InFlight), milli(400), "600m recorded, 200m of them explained");
-        assert!(!ledger.honour([(Resource::Cpu, milli(600))], &[&unrecorded]), "honoured once");
+        assert!(!ledger.reserve_in_flight([(Resource::Cpu, milli(600))], &[&unrecorded]), "reserved once");
         ledger.arrive(&cpu(150));
         assert_eq!(claimed(&ledger, Claim::InFlight), milli(250));
         ledger.arrive(&cpu(900));
@@ -295,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn absurd_records_are_honoured_without_overflow() {
+    fn absurd_records_are_reserved_without_overflow() {
         let mut ledger = ledger(1000);
-        assert!(ledger.honour([(Resource::Cpu, Amount::from_nanos(i128::MAX))], &[]));
+        assert!(ledger.reserve_in_flight([(Resource::Cpu, Amount::from_nanos(i128::MAX))], &[]));
         assert_eq!(claimed(&ledger, Claim::InFlight), Amount::LIMIT);
-        assert!(!ledger.honour([(Resource::Cpu, Amount::from_nanos(i128::MIN))], &[]));
+        assert!(!ledger.reserve_in_flight([(Resource::Cpu, Amount::from_nanos(i128::MIN))], &[]));
         assert!(ledger.forget_in_flight());
         assert!(ledger.excess(&cpu(1000), None).is_empty());
     }

@@ -7,25 +7,18 @@
 //! ```
 
 pub mod charge;
-mod classes;
-mod growth;
 pub mod headroom;
 pub mod ledger;
-mod long_queue;
 mod namespace_pattern;
 pub mod pod;
 pub mod quantity;
-mod quota_entry;
 pub mod quota_spec;
 pub mod release_queue;
-mod reservation;
 pub mod resource;
 pub mod scope;
 pub mod status;
-mod sweep;
 mod uid;
 mod uncounted;
-pub mod wait_order;
 
 pub use charge::{Amount, Charge};
 pub use ledger::{Claim, Excess, Ledger};
@@ -33,10 +26,9 @@ pub use namespace_pattern::{NamespacePattern, NotANamespace};
 pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
-pub use release_queue::{Decision, ReleaseQueue};
+pub use release_queue::{ClassId, Decision, EquivalenceClass, PodId, QuotaId, Reason, ReleaseQueue, WaitKey};
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
 pub use uncounted::uncounted;
-pub use wait_order::{ClassId, EquivalenceClass, PodId, QuotaId, Reason, WaitKey};

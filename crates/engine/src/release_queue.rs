@@ -1,14 +1,25 @@
 //! All ledgers and all waiting pods; [`ReleaseQueue::decide`] says which of them to release.
 
+mod claims;
+mod classes;
+mod equivalence_class;
+mod growth;
+mod long_queue;
+mod quota_entry;
+mod reservation;
+mod sweep;
+mod wait_order;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+pub use self::equivalence_class::{ClassId, EquivalenceClass, Reason};
+use self::quota_entry::{QuotaEntry, Rest};
+use self::sweep::Sweep;
+pub use self::wait_order::{PodId, QuotaId, WaitKey};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
-use crate::quota_entry::{QuotaEntry, Rest};
 use crate::resource::Resource;
-use crate::sweep::Sweep;
-use crate::wait_order::{ClassId, EquivalenceClass, PodId, QuotaId, WaitKey};
 
 /// What a decision says about a pod or a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,20 +43,20 @@ pub enum Decision {
 /// both be given its last room.
 #[derive(Debug, Default)]
 pub struct ReleaseQueue {
-    pub(crate) entries: HashMap<QuotaId, QuotaEntry>,
-    pub(crate) classes: HashMap<ClassId, EquivalenceClass>,
-    pub(crate) class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
-    pub(crate) next_class: u32,
+    entries: HashMap<QuotaId, QuotaEntry>,
+    classes: HashMap<ClassId, EquivalenceClass>,
+    class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
+    next_class: u32,
     /// Quotas that may have got room, and how far their waiting pods have been looked at since.
-    pub(crate) sweeps: HashMap<QuotaId, Sweep>,
+    sweeps: HashMap<QuotaId, Sweep>,
     /// The order in which these quotas are looked at next.
-    pub(crate) turns: VecDeque<QuotaId>,
+    turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
-    pub(crate) fresh: BTreeSet<ClassId>,
+    fresh: BTreeSet<ClassId>,
     /// Classes of quotas that rested, to be looked at; perhaps gone by now.
-    pub(crate) rested: Vec<ClassId>,
+    rested: Vec<ClassId>,
     /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
-    pub(crate) reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
+    reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
 }
 
 impl ReleaseQueue {
@@ -85,7 +96,7 @@ impl ReleaseQueue {
         self.entries.get(&quota).is_some_and(|entry| !entry.rest.is_over())
     }
 
-    pub(crate) fn end_rest(&mut self, quota: QuotaId, end: impl FnOnce(&mut Rest)) {
+    fn end_rest(&mut self, quota: QuotaId, end: impl FnOnce(&mut Rest)) {
         let Some(rest) = self.entries.get_mut(&quota).map(|entry| &mut entry.rest) else { return };
         end(rest);
         if rest.is_over() {
@@ -178,7 +189,7 @@ impl ReleaseQueue {
         true
     }
 
-    pub(crate) fn take(&mut self, id: ClassId, key: &WaitKey) -> Option<PodId> {
+    fn take(&mut self, id: ClassId, key: &WaitKey) -> Option<PodId> {
         let class = self.classes.get_mut(&id)?;
         let old = class.front();
         let pod = class.take(key)?;

@@ -12,7 +12,7 @@ use kube::Resource;
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, ApplicationAwareResourceQuota, names};
 use sluice_controllers::gate::{
-    About, Apply, Concurrency, Gate, GateConfig, GateMetrics, QuotaCollector, Tell,
+    Apply, Concurrency, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
@@ -196,13 +196,13 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
     let reporter = Reporter::default();
     let recorder = events.clone();
-    let tell = move |tell: Tell| {
+    let write_event = move |event: GateEvent| {
         let recorder = recorder.clone();
-        async move { recorder.write(report(tell)).await }.boxed()
+        async move { recorder.write(report(event)).await }.boxed()
     };
     let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
     let apply =
-        Apply::new(client.clone(), token.clone(), writes.clone(), tell, concurrency, request_deadline);
+        Apply::new(client.clone(), token.clone(), writes.clone(), write_event, concurrency, request_deadline);
 
     let load = move |secret: &Secret| {
         path.set(growth::segment(secret));
@@ -277,28 +277,28 @@ async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-fn report(tell: Tell) -> Report {
-    let (api_version, kind, action) = match tell.about {
-        About::Pod(_) => ("v1".into(), "Pod".into(), "Hold"),
-        About::Quota(_) => {
+fn report(event: GateEvent) -> Report {
+    let (api_version, kind, action) = match event.regarding {
+        Regarding::Pod(_) => ("v1".into(), "Pod".into(), "Hold"),
+        Regarding::Quota(_) => {
             let api = <ApplicationAwareResourceQuota as Resource>::api_version(&());
             (api, ApplicationAwareResourceQuota::kind(&()), "Count")
         }
-        About::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
+        Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
     };
     Report {
         regarding: ObjectReference {
             api_version: Some(api_version.into_owned()),
             kind: Some(kind.into_owned()),
-            namespace: Some(tell.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
-            name: Some(tell.name.to_string()),
-            uid: Some(tell.uid.to_string()),
+            namespace: Some(event.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
+            name: Some(event.name.to_string()),
+            uid: Some(event.uid.to_string()),
             ..ObjectReference::default()
         },
         related: None,
         type_: EventType::Warning,
-        reason: tell.reason.to_owned(),
+        reason: event.reason.to_owned(),
         action: action.to_owned(),
-        note: tell.message,
+        note: event.message,
     }
 }

@@ -127,7 +127,7 @@ fn feed_namespaces(state: &mut State) -> anyhow::Result<()> {
     state.begin_namespaces();
     for number in 0..NAMESPACES {
         let text = cluster_json::namespace(number, number + 1);
-        state.see_namespace(
+        state.apply_namespace(
             &serde_json::from_str::<NamespaceWire>(&text).context("decoding a namespace")?,
             NOW,
         );
@@ -146,7 +146,7 @@ fn feed_quotas(state: &mut State) -> anyhow::Result<()> {
             "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100",
         });
         let text = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));
-        state.see_quota(&serde_json::from_str::<QuotaWire>(&text).context("decoding a quota")?, NOW);
+        state.apply_quota(&serde_json::from_str::<QuotaWire>(&text).context("decoding a quota")?, NOW);
     }
     state.end_quotas(NOW);
     Ok(())
@@ -168,7 +168,7 @@ fn feed_pods(state: &mut State, template: &Template, newer: u64) -> anyhow::Resu
         let list: ObjectList<PodWire> = serde_json::from_str(&text).context("decoding a page of pods")?;
         drop(text);
         for pod in &list.items {
-            state.see_pod(pod, NOW);
+            state.apply_pod(pod, NOW);
         }
         drop(list);
         taken += begin.elapsed();

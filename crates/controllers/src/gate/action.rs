@@ -7,7 +7,7 @@ use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
 use sluice_index::wire::{PodWire, QuotaWire};
 use sluice_index::{NamespaceId, Version};
 
-use super::admitted::{Judgement, Ticket};
+use super::admission::{Judgement, Ticket};
 
 /// Something to be done outside.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub enum Action {
     /// Answer a question ([`State::ask`](super::State::ask)).
     Answer(Ticket, Judgement),
     /// Write an event: on a pod why it is held, on a quota or the configuration what has become of it.
-    Tell(Tell),
+    WriteEvent(GateEvent),
 }
 
 /// See [`Action::Record`].
@@ -66,9 +66,9 @@ pub struct Release {
     pub version: Version,
 }
 
-/// What an event is about.
+/// What an event is about, as `regarding` of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum Regarding {
     /// A pod that is held.
     Pod(PodId),
     /// A quota.
@@ -77,11 +77,11 @@ pub enum About {
     Configuration,
 }
 
-/// See [`Action::Tell`].
+/// See [`Action::WriteEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tell {
+pub struct GateEvent {
     /// What it is about.
-    pub about: About,
+    pub regarding: Regarding,
     /// The namespace of that object; empty if it has none.
     pub namespace: Arc<str>,
     /// Its name.
@@ -120,8 +120,8 @@ pub enum Outcome {
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
-    /// Of [`Action::Tell`]; true if the event was written.
-    Told(Tell, bool),
+    /// Of [`Action::WriteEvent`]; true if the event was written.
+    EventWritten(GateEvent, bool),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
 }

@@ -20,7 +20,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::Semaphore;
 
-use super::action::{Action, Answer, Outcome, Record, Release, Tell};
+use super::action::{Action, Answer, GateEvent, Outcome, Record, Release};
 
 /// How many requests may be under way at a time.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +45,14 @@ pub struct Apply {
     client: kube::Client,
     token: WriteToken,
     writes: ApiWrites,
-    tell: Arc<dyn Fn(Tell) -> BoxFuture<'static, bool> + Send + Sync>,
+    write_event: Arc<dyn Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync>,
     releases: Arc<Semaphore>,
     others: Arc<Semaphore>,
     request_deadline: Duration,
 }
 
 impl Apply {
-    /// Writes with `client` while `token` is held; `tell` writes an event and says whether it is written.
+    /// Writes with `client` while `token` is held; `write_event` writes an event and says whether it is written.
     ///
     /// No request takes longer than `request_deadline`: a write of a process that lost its lease must be dead
     /// before another one leads, so it plus the renew deadline must not exceed the lease's duration.
@@ -60,7 +60,7 @@ impl Apply {
         client: kube::Client,
         token: WriteToken,
         writes: ApiWrites,
-        tell: impl Fn(Tell) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+        write_event: impl Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync + 'static,
         concurrency: Concurrency,
         request_deadline: Duration,
     ) -> Self {
@@ -68,7 +68,7 @@ impl Apply {
             client,
             token,
             writes,
-            tell: Arc::new(tell),
+            write_event: Arc::new(write_event),
             releases: Arc::new(Semaphore::new(concurrency.releases)),
             others: Arc::new(Semaphore::new(concurrency.others)),
             request_deadline,
@@ -78,9 +78,9 @@ impl Apply {
     /// Executes one action; `None` if nothing comes of it.
     pub async fn execute(&self, action: Action) -> Option<Outcome> {
         // The state bounds how many events are under way, and they keep no other request from its turn.
-        if let Action::Tell(tell) = action {
-            let is_written = self.token.is_held() && (self.tell)(tell.clone()).await;
-            return Some(Outcome::Told(tell, is_written));
+        if let Action::WriteEvent(event) = action {
+            let is_written = self.token.is_held() && (self.write_event)(event.clone()).await;
+            return Some(Outcome::EventWritten(event, is_written));
         }
         let turns = if matches!(action, Action::Release(_)) { &self.releases } else { &self.others };
         let _turn = turns.acquire().await.ok()?;
@@ -107,7 +107,7 @@ impl Apply {
                 Some(Outcome::Listed(id, answer))
             }
             // Who has the watches and the questions does that; events are written above.
-            Action::CatchUp | Action::Answer(..) | Action::Tell(_) => None,
+            Action::CatchUp | Action::Answer(..) | Action::WriteEvent(_) => None,
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
         let metadata =
             json!({ "name": "q", "namespace": "team", "uid": "1", "resourceVersion": version.to_string() });
         let quota = json!({ "metadata": metadata, "spec": { "hard": hard }, "status": status });
-        state.see_quota(&serde_json::from_value(quota).unwrap(), now);
+        state.apply_quota(&serde_json::from_value(quota).unwrap(), now);
         match state.plan(now).as_slice() {
             [] => None,
             [Action::Record(record)] => Some(status_object(record)),

@@ -11,7 +11,7 @@ pub struct GateConfig {
     pub rules: ChargeRules,
     /// How long a waiting pod lets others pass before room is kept for it.
     pub patience_ms: u64,
-    /// For how long usage that is recorded but not found among the pods is honoured: longer than any request
+    /// For how long room is kept for usage that is recorded but not found among the pods: longer than any request
     /// that a predecessor has made or admitted can be under way.
     pub in_flight_grace_ms: u64,
     /// How long after an update of a pod was admitted it may still be committed: longer than an API server works on a
@@ -22,10 +22,10 @@ pub struct GateConfig {
     /// The least time between two status writes of one quota that no pod waits for.
     pub status_spacing_ms: u64,
     /// How many pods whose quotas have changed find their stage anew before others get at the state.
-    pub restaged_pods: usize,
-    /// How many pods of a class are told anew when the reason for holding them changes; the rest of a long
-    /// queue would hear it from events that push out all others.
-    pub retold_pods: usize,
+    pub reclassified_pods: usize,
+    /// About how many pods of a class events are written when the reason for holding them changes; those about the rest
+    /// of a long queue would push out all others.
+    pub notified_pods: usize,
 }
 
 impl GateConfig {
@@ -40,8 +40,8 @@ impl GateConfig {
             admission_life_ms: 35_000,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,
-            restaged_pods: 128,
-            retold_pods: 20,
+            reclassified_pods: 128,
+            notified_pods: 20,
         }
     }
 }

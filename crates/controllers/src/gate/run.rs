@@ -20,13 +20,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Outcome};
-use super::admitted::{Asked, Change, Judgement, Ticket, UNSEEN};
+use super::admission::{Asked, Change, Judgement, Ticket, UNSEEN};
 use super::apply::Apply;
 use super::audit::audit_for_ever;
 use super::config::{GateConfig, Moment};
 use super::metrics::{GateMetrics, Work};
 use super::state::State;
-use super::targeting::{Configurations, take, targeting, tell_released};
+use super::targeting::{Configurations, on_event, report_released, targeting};
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -205,8 +205,8 @@ impl Gate {
             self.follow::<PodWire>(&client, &self.caches.pods, &cancel, |state, event, now| match event {
                 Event::Init => state.begin_pods(),
                 Event::InitDone => state.end_pods(),
-                Event::InitApply(pod) | Event::Apply(pod) => state.see_pod(&pod, now),
-                Event::Delete(pod) => state.lose_pod(&pod),
+                Event::InitApply(pod) | Event::Apply(pod) => state.apply_pod(&pod, now),
+                Event::Delete(pod) => state.delete_pod(&pod),
             });
         let namespaces =
             self.follow::<NamespaceWire>(&client, &self.caches.namespaces, &cancel, |state, event, now| {
@@ -214,9 +214,9 @@ impl Gate {
                     Event::Init => state.begin_namespaces(),
                     Event::InitDone => state.end_namespaces(now),
                     Event::InitApply(namespace) | Event::Apply(namespace) => {
-                        state.see_namespace(&namespace, now);
+                        state.apply_namespace(&namespace, now);
                     }
-                    Event::Delete(namespace) => state.lose_namespace(&namespace, now),
+                    Event::Delete(namespace) => state.delete_namespace(&namespace, now),
                 }
             });
         let quotas =
@@ -227,9 +227,9 @@ impl Gate {
                 |state, event, now| match event {
                     Event::Init => state.begin_quotas(),
                     Event::InitDone => state.end_quotas(now),
-                    Event::InitApply(quota) => state.see_listed_quota(&quota, now),
-                    Event::Apply(quota) => state.see_watched_quota(&quota, now),
-                    Event::Delete(quota) => state.lose_watched_quota(&quota, now),
+                    Event::InitApply(quota) => state.apply_listed_quota(&quota, now),
+                    Event::Apply(quota) => state.apply_watched_quota(&quota, now),
+                    Event::Delete(quota) => state.delete_watched_quota(&quota, now),
                 },
             );
         let mut known = Configurations::new();
@@ -240,10 +240,10 @@ impl Gate {
             &cancel,
             move |state, event, now| {
                 let complete = !matches!(event, Event::Init | Event::InitApply(_));
-                take(&mut known, event);
+                on_event(&mut known, event);
                 if complete {
                     let released = state.retarget(targeting(&known, &exempt), now);
-                    tell_released(state, &known, released);
+                    report_released(state, &known, released);
                 }
             },
         );
@@ -313,7 +313,7 @@ impl Gate {
                     continue;
                 }
                 let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
-                let tasks = if matches!(action, Action::Tell(_)) { &mut events } else { &mut requests };
+                let tasks = if matches!(action, Action::WriteEvent(_)) { &mut events } else { &mut requests };
                 tasks.spawn(async move {
                     let outcome = match action {
                         Action::CatchUp => {
@@ -323,7 +323,7 @@ impl Gate {
                         action => apply.execute(action).await,
                     };
                     if let Some(outcome) = outcome {
-                        gate.change(Work::Settle, |state, now| state.settle(outcome, now));
+                        gate.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
                     }
                 });
             }

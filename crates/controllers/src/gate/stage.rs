@@ -53,29 +53,3 @@ pub(super) enum Stuck {
     /// The API server refused its release; it is tried again later.
     BackingOff,
 }
-
-/// A pod's trouble with being released, kept only for pods that have any.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
-    /// Failures in a row.
-    pub failures: u32,
-    /// Not to be tried before this moment (milliseconds).
-    pub until_ms: u64,
-    /// An earlier request was not answered and may be done until this moment (milliseconds): a refusal before it proves
-    /// nothing.
-    pub uncertain_until_ms: u64,
-    /// With what words the API server refused it last.
-    pub refusal: Option<Box<str>>,
-}
-
-impl Trouble {
-    /// Whether a request of which there was no answer may still be done.
-    pub const fn is_uncertain(&self, now_ms: u64) -> bool {
-        now_ms < self.uncertain_until_ms
-    }
-}
-
-/// A delay that doubles with each failure: `first_ms`, 2×, 4× … at most a minute.
-pub(super) fn backoff_ms(first_ms: u64, failures: u32) -> u64 {
-    first_ms.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(60_000)
-}

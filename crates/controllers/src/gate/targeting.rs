@@ -24,7 +24,7 @@ pub(super) struct Configuration {
 }
 
 /// A configuration was seen.
-pub(super) fn take(configurations: &mut Configurations, event: Event<AaqWire>) {
+pub(super) fn on_event(configurations: &mut Configurations, event: Event<AaqWire>) {
     let key = |aaq: &AaqWire| {
         let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, aaq.metadata.name.clone().unwrap_or_default())
@@ -55,8 +55,8 @@ pub(super) fn targeting(configurations: &Configurations, exempt: &Arc<[Namespace
 
 /// Waiting pods of namespaces that are no longer targeted go without a charge: a person who did not mean that reads it here.
 /// After [`State::retarget`], with what it returned.
-pub(super) fn tell_released(state: &mut State, configurations: &Configurations, released: usize) {
-    if released == 0 || !state.leading {
+pub(super) fn report_released(state: &mut State, configurations: &Configurations, released: usize) {
+    if released == 0 || !state.is_leading() {
         return;
     }
     tracing::warn!(
@@ -67,7 +67,7 @@ pub(super) fn tell_released(state: &mut State, configurations: &Configurations, 
         let message = format!(
             "spec.namespaceSelector targets fewer namespaces than before: {released} pods that waited there go without a charge"
         );
-        state.tell_of_configuration(name, configuration.uid.clone(), message);
+        state.announce_configuration(name, configuration.uid.clone(), message);
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
         for (age, spec) in specs.iter().enumerate() {
             let metadata = json!({ "name": format!("aaq-{age}"), "creationTimestamp": format!("2026-01-01T00:00:0{age}Z") });
             let aaq = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
-            take(&mut configurations, Event::Apply(aaq));
+            on_event(&mut configurations, Event::Apply(aaq));
         }
         let mut namespaces = Namespaces::new(targeting(&configurations, &[].into()));
         let labelled = |name: &str, key: &str| {

@@ -55,11 +55,11 @@ pub(super) fn measure(quick: bool) -> anyhow::Result<Vec<Edit>> {
     let namespace = json!({"metadata": {"name": NAMESPACE, "uid": "namespace"}});
     let namespace: NamespaceWire = serde_json::from_value(namespace).context("decoding a namespace")?;
     let (mut version, mut now) = (1, Moment { mono_ms: 1_000, unix_ms: 1_772_500_000_000 });
-    state.see_namespace(&namespace, now);
-    state.see_quota(&quota(version, &json!({"requests.cpu": "10k"}))?, now);
+    state.apply_namespace(&namespace, now);
+    state.apply_quota(&quota(version, &json!({"requests.cpu": "10k"}))?, now);
     state.begin_pods();
     for number in 0..RUNNING + WAITING {
-        state.see_pod(&pod(number)?, now);
+        state.apply_pod(&pod(number)?, now);
     }
     state.end_pods();
     state.lead(now);
@@ -84,7 +84,7 @@ pub(super) fn measure(quick: bool) -> anyhow::Result<Vec<Edit>> {
                 whole += took;
             };
             let begin = Instant::now();
-            state.see_quota(&edited, now);
+            state.apply_quota(&edited, now);
             slice(begin);
             while state.next_due_ms(now) == Some(0) {
                 let begin = Instant::now();

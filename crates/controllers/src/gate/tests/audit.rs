@@ -1,20 +1,17 @@
 //! The audit finds what no path of the gate produces, and puts it right.
 
-use std::sync::Arc;
-
 use rstest::rstest;
-use sluice_engine::Claim;
+use sluice_engine::PodId;
 
 use super::stories::{Story, at};
-use crate::gate::stage::Stage;
-use crate::gate::{Found, Place, State};
+use crate::gate::{AuditCursor, AuditFinding, State};
 
-fn audit(story: &mut Story) -> Found {
-    let (namespace, _) = story.state.namespaces.iter().next().unwrap();
-    let mut place = Place::default();
+fn audit(story: &mut Story) -> AuditFinding {
+    let (namespace, _) = story.state.index().1.iter().next().unwrap();
+    let mut place = AuditCursor::default();
     loop {
         let found = story.state.audit(namespace, &mut place, at(1000));
-        if found != Found::More {
+        if found != AuditFinding::More {
             return found;
         }
     }
@@ -32,24 +29,20 @@ fn story() -> Story {
     story
 }
 
+fn pod(state: &State, name: &str) -> PodId {
+    state.index().0.iter().find(|(_, record)| &*record.name == name).unwrap().0
+}
+
 fn charged_twice(state: &mut State) {
-    let id = state.pods.iter().find(|(_, record)| &*record.name == "a").unwrap().0;
-    let Stage::Counted { charge, quotas } = state.stage(id) else { unreachable!() };
-    let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
-    state.queue.apply(Claim::Counted, &quotas, &charge);
+    state.charge_twice(pod(state, "a"));
 }
 
 fn not_charged(state: &mut State) {
-    let (id, record) = state.pods.iter().find(|(_, record)| &*record.name == "a").unwrap();
-    let record = record.clone();
-    state.unstage(id, &record);
-    state.set_stage(id, Stage::Counted { charge: record.charge, quotas: Arc::from([]) });
+    state.uncharge(pod(state, "a"));
 }
 
 fn forgotten(state: &mut State) {
-    let (id, record) = state.pods.iter().find(|(_, record)| &*record.name == "b").unwrap();
-    let record = record.clone();
-    state.unstage(id, &record);
+    state.forget_claim(pod(state, "b"));
 }
 
 #[rstest]
@@ -58,11 +51,11 @@ fn forgotten(state: &mut State) {
 #[case(forgotten, false)]
 fn a_difference_is_found_and_put_right(#[case] damage: fn(&mut State), #[case] is_in_sums: bool) {
     let mut story = story();
-    assert_eq!(audit(&mut story), Found::Right);
+    assert_eq!(audit(&mut story), AuditFinding::Right);
     damage(&mut story.state);
-    let Found::Repaired { pod, quota } = audit(&mut story) else { panic!("nothing was found") };
+    let AuditFinding::Repaired { pod, quota } = audit(&mut story) else { panic!("nothing was found") };
     assert_eq!((pod.is_some(), quota.is_some()), (!is_in_sums, is_in_sums));
-    assert_eq!(audit(&mut story), Found::Right);
+    assert_eq!(audit(&mut story), AuditFinding::Right);
     story.run(at(2000));
     assert_eq!(story.gated(), ["b"], "what a takes is counted once");
     story.server.finish_pod("a");

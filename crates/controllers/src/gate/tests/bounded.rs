@@ -31,7 +31,7 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     assert!(releases(story.state.plan(at(0))).is_empty(), "the next come when these are answered");
     for release in asked {
         let answer = story.server.release(&release);
-        story.state.settle(Outcome::Released(release.pod, release.uid, answer), at(1));
+        story.state.on_outcome(Outcome::Released(release.pod, release.uid, answer), at(1));
     }
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
@@ -40,7 +40,7 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
 #[test]
 fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_before_its_end() {
     let mut story = Story::led();
-    story.state.config.restaged_pods = 10;
+    story.state.config_mut().reclassified_pods = 10;
     story.server.set_hard(100);
     for n in 0..150 {
         story.server.create_pod(&format!("p{n:03}"), 1, 0);
@@ -52,8 +52,11 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     let running = story.server.pods.values().filter(|pod| !pod.gated).count();
     story.see_all(at(100));
     for _ in 0..13 {
-        let (asked, _): (Vec<_>, Vec<_>) =
-            story.state.plan(at(100)).into_iter().partition(|action| !matches!(action, Action::Tell(_)));
+        let (asked, _): (Vec<_>, Vec<_>) = story
+            .state
+            .plan(at(100))
+            .into_iter()
+            .partition(|action| !matches!(action, Action::WriteEvent(_)));
         assert!(asked.is_empty(), "{asked:?}");
         assert_eq!(story.state.next_due_ms(at(100)), Some(0), "there is more to do");
     }
@@ -70,7 +73,7 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
 #[test]
 fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
     let mut story = Story::led();
-    story.state.config.restaged_pods = 10;
+    story.state.config_mut().reclassified_pods = 10;
     story.server.set_hard(100);
     for n in 0..100 {
         story.server.create_pod(&format!("p{n:03}"), 1, 0);
@@ -83,7 +86,7 @@ fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
     for action in asked {
         let Action::Record(record) = action else { unreachable!() };
         let answer = story.server.record(&record);
-        story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(1));
+        story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(1));
     }
     for _ in 0..8 {
         assert!(story.state.plan(at(1)).is_empty());
@@ -97,7 +100,7 @@ fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
 #[test]
 fn a_namespace_whose_quota_is_edited_all_the_time_keeps_no_other_at_rest() {
     let mut story = Story::led();
-    story.state.config.restaged_pods = 10;
+    story.state.config_mut().reclassified_pods = 10;
     let pod = |namespace: &str, n: usize| -> PodWire {
         wire(serde_json::json!({
             "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
@@ -113,21 +116,21 @@ fn a_namespace_whose_quota_is_edited_all_the_time_keeps_no_other_at_rest() {
             "metadata": {"name": "q", "namespace": namespace, "uid": namespace, "resourceVersion": version.to_string()},
             "spec": {"hard": {key: "1k"}},
         });
-        story.state.see_watched_quota(&wire(quota), at(0));
+        story.state.apply_watched_quota(&wire(quota), at(0));
     };
     for namespace in ["busy", "quiet"] {
         for n in 0..100 {
-            story.state.see_pod(&pod(namespace, n), at(0));
+            story.state.apply_pod(&pod(namespace, n), at(0));
         }
     }
     edit(&mut story, "busy");
     edit(&mut story, "quiet");
-    let quiet = story.state.namespaces.id("quiet").unwrap();
+    let quiet = story.state.index().1.id("quiet").unwrap();
     for _ in 0..30 {
-        assert!(story.state.restaging.rests(quiet));
+        assert!(story.state.is_paused(quiet));
         edit(&mut story, "busy");
         story.state.plan(at(0));
-        if !story.state.restaging.rests(quiet) {
+        if !story.state.is_paused(quiet) {
             return;
         }
     }
@@ -144,11 +147,11 @@ fn what_is_recorded_and_not_released_yet_is_not_taken_for_another_leaders_when_i
     let [Action::Record(record)] = asked.as_slice() else { panic!("{asked:?}") };
     let answer = story.server.record(record);
     story.see_all(at(0));
-    story.state.settle(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(0));
-    // Its gate is not being removed yet when the namespace rests, and its predecessor is honoured.
-    story.state.writings.get_mut(&record.quota).unwrap().honoured_until_ms = Some(50_000);
-    let namespace = story.state.quotas.get(record.quota).unwrap().namespace;
-    story.state.restage_all(namespace, at(1));
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(0));
+    // Its gate is not being removed yet when the namespace is paused, and room is kept for its predecessor.
+    story.state.keep_foreign_charges_until(record.quota, 50_000);
+    let namespace = story.state.index().2.get(record.quota).unwrap().namespace;
+    story.state.reclassify_namespace(namespace, at(1));
     story.run(at(100));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }

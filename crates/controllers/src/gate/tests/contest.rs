@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::server::Change;
 use super::stories::{Story, at};
-use crate::gate::{About, Action, Outcome, Tell};
+use crate::gate::{Action, GateEvent, Outcome, Regarding};
 
-fn of_quotas(story: &Story) -> Vec<&Tell> {
-    story.told.iter().filter(|tell| matches!(tell.about, About::Quota(_))).collect()
+fn of_quotas(story: &Story) -> Vec<&GateEvent> {
+    story.told.iter().filter(|tell| matches!(tell.regarding, Regarding::Quota(_))).collect()
 }
 
 /// Another writes the status, under this name.
@@ -30,10 +30,10 @@ fn fight(story: &mut Story, from_ms: u64, to_ms: u64) -> usize {
                 Action::Record(record) => {
                     writes += 1;
                     let answer = story.server.record(&record);
-                    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
                     overwrite(story, 777, "aaq-controller");
                 }
-                Action::Tell(tell) => story.told.push(tell),
+                Action::WriteEvent(tell) => story.told.push(tell),
                 other => unreachable!("{other:?}"),
             }
         }
@@ -80,7 +80,7 @@ fn a_status_that_was_edited_once_is_put_right_at_once_and_nothing_is_told() {
     story.run(at(100));
     let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
     assert_ne!(status.1, "777m");
-    assert_eq!(of_quotas(&story), Vec::<&Tell>::new());
+    assert_eq!(of_quotas(&story), Vec::<&GateEvent>::new());
 }
 
 #[test]
@@ -121,5 +121,5 @@ fn a_release_by_a_predecessor_is_no_contest() {
     story.run(at(0));
     story.server.ungate_pod("a");
     story.run(at(1000));
-    assert_eq!(of_quotas(&story), Vec::<&Tell>::new());
+    assert_eq!(of_quotas(&story), Vec::<&GateEvent>::new());
 }

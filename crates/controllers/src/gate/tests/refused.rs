@@ -14,14 +14,14 @@ fn asked(story: &mut Story, ms: u64) -> Release {
             match action {
                 Action::Record(record) => {
                     let answer = story.server.record(&record);
-                    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
                     story.see_all(at(ms));
                 }
                 Action::Release(release) => return release,
                 Action::ListQuotas(..) | Action::CatchUp | Action::Read(_) => {
                     panic!("there was no other leader")
                 }
-                Action::Tell(_) | Action::Answer(..) => {}
+                Action::WriteEvent(_) | Action::Answer(..) => {}
             }
         }
     }
@@ -29,7 +29,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
 }
 
 fn answer(story: &mut Story, release: Release, answer: Answer<PodWire>, ms: u64) {
-    story.state.settle(Outcome::Released(release.pod, release.uid, answer), at(ms));
+    story.state.on_outcome(Outcome::Released(release.pod, release.uid, answer), at(ms));
 }
 
 fn refused() -> Answer<PodWire> {
@@ -70,7 +70,7 @@ fn a_refused_release_is_tried_again_ever_later_where_nothing_is_targeted_any_mor
                     tries += 1;
                     answer(&mut story, release, refused(), ms);
                 }
-                Action::Tell(_) => told += 1,
+                Action::WriteEvent(_) => told += 1,
                 Action::Answer(..) => panic!("nothing was asked"),
                 other => unreachable!("{other:?}"),
             }
@@ -91,7 +91,10 @@ fn room_of_a_release_without_an_answer_is_given_back_once_it_cannot_be_done_any_
     // A refusal proves nothing while the request may still be worked on.
     let release = asked(&mut story, 1000);
     answer(&mut story, release, refused(), 1000);
-    assert!(story.state.plan(at(1001)).iter().any(|action| matches!(action, Action::Tell(_))), "it is told");
+    assert!(
+        story.state.plan(at(1001)).iter().any(|action| matches!(action, Action::WriteEvent(_))),
+        "it is told"
+    );
     story.see_all(at(1001));
     let again = asked(&mut story, 20_000);
     assert_eq!(&*again.name, "a", "b has no room yet");
@@ -120,7 +123,7 @@ fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says(
                 let after = (asked_at.len() == 3).then(|| std::time::Duration::from_secs(5));
                 let failed =
                     after.map_or_else(|| Answer::Unknown("no".to_owned()), |after| Answer::Busy(Some(after)));
-                story.state.settle(Outcome::Listed(namespace, failed), at(ms));
+                story.state.on_outcome(Outcome::Listed(namespace, failed), at(ms));
             }
         }
     }
@@ -137,7 +140,7 @@ fn a_running_pod_that_cannot_be_read_keeps_its_place_and_fills_what_cannot_be_re
     let mut resized = super::server::Server::pod_json("a", released);
     resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100e39".into();
     resized["metadata"]["resourceVersion"] = "1000000".into();
-    story.state.see_pod(&wire::<PodWire>(resized), at(10));
+    story.state.apply_pod(&wire::<PodWire>(resized), at(10));
     story.server.create_pod("b", 100, 0);
     story.run(at(100));
     assert_eq!(story.gated(), ["b"], "what a takes is not known, so there is no room");

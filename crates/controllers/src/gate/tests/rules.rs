@@ -13,7 +13,7 @@ fn pods_are_read_by_other_rules_when_the_api_server_was_upgraded() {
         "metadata": {"name": "q", "namespace": NAMESPACE, "uid": "q", "resourceVersion": "1"},
         "spec": {"hard": {"requests.cpu": "10"}},
     });
-    story.state.see_watched_quota(&wire(quota), at(0));
+    story.state.apply_watched_quota(&wire(quota), at(0));
     let resources = |cpu: &str| serde_json::json!({"requests": {"cpu": cpu}});
     let container = |name: &str, spec: &str| serde_json::json!({"name": name, "resources": resources(spec)});
     let status = |name: &str, now: &str| serde_json::json!({"name": name, "resources": resources(now)});
@@ -34,13 +34,15 @@ fn pods_are_read_by_other_rules_when_the_api_server_was_upgraded() {
             "metadata": {"name": "q", "namespace": NAMESPACE, "uid": "q", "resourceVersion": "9"},
             "spec": {"hard": {"requests.cpu": "10"}},
         });
-        story.state.settle(Outcome::Recorded(record.quota, record.uid, Answer::Done(wire(answer))), at(0));
+        story
+            .state
+            .on_outcome(Outcome::Recorded(record.quota, record.uid, Answer::Done(wire(answer))), at(0));
         record.target.used[0].1.to_string()
     };
-    story.state.see_pod(&pod, at(0));
+    story.state.apply_pod(&pod, at(0));
     assert_eq!(used(&mut story), "4");
     story.state.charge_by(sluice_engine::ChargeRules::for_minor(37));
-    story.state.see_pod(&pod, at(100));
+    story.state.apply_pod(&pod, at(100));
     let again = story.state.plan(at(100));
     let [Action::Record(record)] = again.as_slice() else { panic!("{again:?}") };
     assert_eq!(record.target.used[0].1.to_string(), "3", "of the same version of the pod");

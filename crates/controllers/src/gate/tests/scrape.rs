@@ -32,7 +32,7 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
         State::new(config, Targeting::new(kube::core::Selector::default(), super::own_namespace()));
     let now = Moment { mono_ms: 0, unix_ms: 0 };
     let namespace = json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}});
-    state.see_namespace(&wire::<NamespaceWire>(namespace), now);
+    state.apply_namespace(&wire::<NamespaceWire>(namespace), now);
     for number in 0..QUOTAS {
         let quota = json!({
             "metadata": {
@@ -41,7 +41,7 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
             },
             "spec": {"hard": {"pods": "3", "requests.cpu": "2"}},
         });
-        state.see_quota(&wire::<QuotaWire>(quota), now);
+        state.apply_quota(&wire::<QuotaWire>(quota), now);
     }
     let state = Arc::new(Mutex::new(state));
     let mut registry = Registry::default();

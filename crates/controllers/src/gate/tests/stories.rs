@@ -4,7 +4,7 @@ use sluice_index::Targeting;
 use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
-use crate::gate::{Action, Answer, GateConfig, Judgement, Moment, Outcome, State, Tell, Ticket};
+use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};
 
 pub(super) fn at(ms: u64) -> Moment {
     Moment { mono_ms: ms, unix_ms: i64::try_from(ms).unwrap() }
@@ -14,7 +14,7 @@ pub(super) struct Story {
     pub(super) server: Server,
     pub(super) state: State,
     cursor: usize,
-    pub(super) told: Vec<Tell>,
+    pub(super) told: Vec<GateEvent>,
     pub(super) answered: Vec<(Ticket, Judgement)>,
 }
 
@@ -25,7 +25,7 @@ impl Story {
         let mut state = State::new(config, targeting);
         let namespace: NamespaceWire =
             wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}));
-        state.see_namespace(&namespace, at(0));
+        state.apply_namespace(&namespace, at(0));
         Self { server: Server::default(), state, cursor: 0, told: Vec::new(), answered: Vec::new() }
     }
 
@@ -54,10 +54,10 @@ impl Story {
         for change in self.server.log.split_off(self.cursor) {
             use super::server::Change::{Pod, PodGone, Quota, QuotaGone};
             match change {
-                Pod(pod) => self.state.see_pod(&wire::<PodWire>(pod), now),
-                PodGone(pod) => self.state.lose_pod(&wire::<PodWire>(pod)),
-                Quota(quota) => self.state.see_watched_quota(&wire::<QuotaWire>(quota), now),
-                QuotaGone(quota) => self.state.lose_watched_quota(&wire::<QuotaWire>(quota), now),
+                Pod(pod) => self.state.apply_pod(&wire::<PodWire>(pod), now),
+                PodGone(pod) => self.state.delete_pod(&wire::<PodWire>(pod)),
+                Quota(quota) => self.state.apply_watched_quota(&wire::<QuotaWire>(quota), now),
+                QuotaGone(quota) => self.state.delete_watched_quota(&wire::<QuotaWire>(quota), now),
             }
         }
     }
@@ -94,12 +94,12 @@ impl Story {
                         self.answered.push((ticket, judgement));
                         continue;
                     }
-                    Action::Tell(tell) => {
+                    Action::WriteEvent(tell) => {
                         self.told.push(tell.clone());
-                        Outcome::Told(tell, true)
+                        Outcome::EventWritten(tell, true)
                     }
                 };
-                self.state.settle(outcome, now);
+                self.state.on_outcome(outcome, now);
             }
         }
     }
@@ -120,7 +120,7 @@ fn the_charge_is_recorded_before_the_gate_goes() {
     assert!(story.state.plan(at(1)).is_empty(), "nothing is released before the charge is recorded");
     let Some(Action::Record(record)) = first.into_iter().next() else { unreachable!() };
     let answer = story.server.record(&record);
-    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(2));
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(2));
     assert!(
         story.state.plan(at(2)).is_empty(),
         "nothing is released before every quota of that time is seen"
@@ -212,7 +212,7 @@ fn what_a_predecessor_recorded_is_honoured_until_the_watch_has_passed_what_it_di
         for action in story.state.plan(at(seconds * 1000)) {
             match action {
                 Action::CatchUp => asked += 1,
-                Action::Tell(_) | Action::Record(_) => {}
+                Action::WriteEvent(_) | Action::Record(_) => {}
                 other => panic!("{other:?} after {seconds} s"),
             }
         }
@@ -220,7 +220,7 @@ fn what_a_predecessor_recorded_is_honoured_until_the_watch_has_passed_what_it_di
     assert_eq!(asked, 1);
     story.server.log = unseen;
     story.see_all(at(3_600_000));
-    story.state.settle(Outcome::CaughtUp, at(3_600_000));
+    story.state.on_outcome(Outcome::CaughtUp, at(3_600_000));
     story.run(at(3_601_000));
     assert_eq!(story.gated(), ["b"]);
 }
@@ -278,7 +278,7 @@ fn charge_with_lost_answer(story: &mut Story) -> crate::gate::Record {
     let Some(Action::Record(record)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
     let _ = story.server.record(&record);
     let lost = Answer::Unknown("connection lost".to_owned());
-    story.state.settle(Outcome::Recorded(record.quota, record.uid.clone(), lost), at(0));
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), lost), at(0));
     record
 }
 
@@ -310,9 +310,9 @@ fn a_quota_that_is_seen_late_beside_a_known_one_holds_too() {
     story.see_all(at(100));
     let Some(Action::Record(record)) = story.state.plan(at(100)).into_iter().next() else { unreachable!() };
     let answer = story.server.record(&record);
-    story.state.settle(Outcome::Recorded(record.quota, record.uid, answer), at(101));
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(101));
     assert!(story.state.plan(at(101)).is_empty(), "the watch has not come to the record");
-    story.state.see_watched_quota(&wire(late), at(102));
+    story.state.apply_watched_quota(&wire(late), at(102));
     story.run(at(102));
     story.run(at(200));
     assert_eq!(story.gated(), ["a"]);
@@ -329,7 +329,7 @@ fn an_equal_record_of_another_leader_is_not_taken_for_the_own() {
     let theirs = crate::gate::Record { charges: record.charges + 1, ..record.clone() };
     let _ = story.server.record(&theirs);
     let lost = Answer::Unknown("connection lost".to_owned());
-    story.state.settle(Outcome::Recorded(record.quota, record.uid, lost), at(0));
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, lost), at(0));
     story.run(at(200));
     assert_eq!(story.gated(), ["a"], "the other leader's release is awaited");
     story.run(at(51_000));
@@ -350,9 +350,9 @@ fn freed_room_is_given_away_at_once_after_a_restart() {
     next.server = server;
     // A new process lists.
     let quota = next.server.quota.clone().unwrap();
-    next.state.see_quota(&wire::<QuotaWire>(Server::quota_json(&quota)), at(20));
+    next.state.apply_quota(&wire::<QuotaWire>(Server::quota_json(&quota)), at(20));
     for (name, pod) in &next.server.pods {
-        next.state.see_pod(&wire::<PodWire>(Server::pod_json(name, pod)), at(20));
+        next.state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), at(20));
     }
     next.cursor = next.server.log.len();
     next.state.lead(at(20));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sluice_runtime::watch::Event;
 
 use super::stories::{Story, at};
-use crate::gate::targeting::{Configurations, take, targeting, tell_released};
-use crate::gate::{About, Action, Outcome};
+use crate::gate::targeting::{Configurations, on_event, report_released, targeting};
+use crate::gate::{Action, Outcome, Regarding};
 
 /// A quota whose room is kept for a pod that has to wait, and as many smaller pods behind it, each with a charge of its own.
 fn crowd(waiting: u64) -> Story {
@@ -65,7 +65,9 @@ fn few_events_are_under_way_at_a_time_and_one_that_failed_is_written_later() {
     story.see_all(at(0));
     let tells = |story: &mut Story, ms| -> Vec<_> {
         let actions = story.state.plan(at(ms)).into_iter();
-        actions.filter_map(|action| if let Action::Tell(tell) = action { Some(tell) } else { None }).collect()
+        actions
+            .filter_map(|action| if let Action::WriteEvent(tell) = action { Some(tell) } else { None })
+            .collect()
     };
     let first = tells(&mut story, 0);
     assert_eq!(first.len(), 4);
@@ -73,13 +75,13 @@ fn few_events_are_under_way_at_a_time_and_one_that_failed_is_written_later() {
     let failed = first[0].clone();
     for tell in first {
         let is_written = tell != failed;
-        story.state.settle(Outcome::Told(tell, is_written), at(2));
+        story.state.on_outcome(Outcome::EventWritten(tell, is_written), at(2));
     }
     let mut names = Vec::new();
     for ms in [2, 3, 1500] {
         for tell in tells(&mut story, ms) {
             names.push(tell.name.to_string());
-            story.state.settle(Outcome::Told(tell, true), at(ms));
+            story.state.on_outcome(Outcome::EventWritten(tell, true), at(ms));
         }
     }
     assert_eq!(names.len(), 7, "the other six, and the one that failed: {names:?}");
@@ -104,14 +106,14 @@ fn a_new_leader_tells_pods_that_were_stuck_before() {
         "metadata": {"name": "q", "namespace": "team", "uid": "q", "resourceVersion": "1"},
         "spec": {"hard": {"cpu": "much"}},
     });
-    story.state.see_watched_quota(&super::server::wire(quota), at(0));
+    story.state.apply_watched_quota(&super::server::wire(quota), at(0));
     story.server.create_pod("w", 100, 0);
     story.see_all(at(0));
     assert!(story.state.plan(at(0)).is_empty(), "it does not lead");
     story.state.lead(at(1));
     story.run(at(1));
     let [tell] = story.told.as_slice() else { panic!("{:?}", story.told) };
-    assert!(matches!(tell.about, About::Pod(_)) && tell.reason == "InvalidQuota", "{tell:?}");
+    assert!(matches!(tell.regarding, Regarding::Pod(_)) && tell.reason == "InvalidQuota", "{tell:?}");
 }
 
 #[test]
@@ -122,11 +124,11 @@ fn pods_that_go_because_their_namespace_is_not_targeted_any_more_are_told_on_the
         serde_json::json!({"name": "aaq", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"});
     let selector = serde_json::json!({"matchLabels": {"team": "none"}});
     let aaq = serde_json::json!({"metadata": metadata, "spec": {"namespaceSelector": selector}});
-    take(&mut known, Event::Apply(super::server::wire(aaq)));
+    on_event(&mut known, Event::Apply(super::server::wire(aaq)));
     let released = story.state.retarget(targeting(&known, &super::own_namespace()), at(71_000));
-    tell_released(&mut story.state, &known, released);
+    report_released(&mut story.state, &known, released);
     story.run(at(71_000));
-    let tell = story.told.iter().find(|tell| tell.about == About::Configuration).unwrap();
+    let tell = story.told.iter().find(|tell| tell.regarding == Regarding::Configuration).unwrap();
     assert!(tell.message.contains(": 4 pods that waited there"), "{tell:?}");
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
@@ -136,11 +138,11 @@ fn stuck(story: &mut Story, namespace: &str, name: &str) {
     use super::server::wire;
     let metadata = |name: &str| serde_json::json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"});
     let quota = serde_json::json!({"metadata": metadata("q"), "spec": {"hard": {"cpu": "much"}}});
-    story.state.see_watched_quota(&wire(quota), at(0));
+    story.state.apply_watched_quota(&wire(quota), at(0));
     let gates = serde_json::json!([{"name": super::server::GATE}]);
     let pod =
         serde_json::json!({"metadata": metadata(name), "spec": {"schedulingGates": gates, "containers": []}});
-    story.state.see_pod(&wire(pod), at(0));
+    story.state.apply_pod(&wire(pod), at(0));
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn a_crowd_in_one_namespace_and_one_without_events_delay_no_other() {
     let mut story = Story::led();
     for name in ["crowd", "refusing", "small"] {
         let namespace = serde_json::json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}});
-        story.state.see_namespace(&super::server::wire(namespace), at(0));
+        story.state.apply_namespace(&super::server::wire(namespace), at(0));
     }
     for n in 0..300 {
         stuck(&mut story, "crowd", &format!("c{n}"));
@@ -158,13 +160,13 @@ fn a_crowd_in_one_namespace_and_one_without_events_delay_no_other() {
     let (mut tried, mut until_small) = (0, None);
     for ms in 0..2_000 {
         for action in story.state.plan(at(ms)) {
-            let Action::Tell(tell) = action else { continue };
+            let Action::WriteEvent(tell) = action else { continue };
             if &*tell.name == "s" {
                 until_small = Some(ms);
             }
             let is_written = &*tell.namespace != "refusing";
             tried += u32::from(!is_written);
-            story.state.settle(Outcome::Told(tell, is_written), at(ms));
+            story.state.on_outcome(Outcome::EventWritten(tell, is_written), at(ms));
         }
     }
     assert!(until_small.is_some_and(|ms| ms < 10), "{until_small:?}");
@@ -174,13 +176,13 @@ fn a_crowd_in_one_namespace_and_one_without_events_delay_no_other() {
 #[test]
 fn an_event_of_the_configuration_that_failed_is_written_later() {
     let mut story = Story::led();
-    story.state.tell_of_configuration("aaq", sluice_engine::Uid::parse("u"), "words".to_owned());
+    story.state.announce_configuration("aaq", sluice_engine::Uid::parse("u"), "words".to_owned());
     let mut written = Vec::new();
     for ms in [0, 1, 500, 1_100, 2_000] {
         for action in story.state.plan(at(ms)) {
-            let Action::Tell(tell) = action else { panic!("{action:?}") };
+            let Action::WriteEvent(tell) = action else { panic!("{action:?}") };
             written.push(ms);
-            story.state.settle(Outcome::Told(tell, ms > 1_000), at(ms));
+            story.state.on_outcome(Outcome::EventWritten(tell, ms > 1_000), at(ms));
         }
     }
     assert_eq!(written, [0, 1_100]);
@@ -192,7 +194,7 @@ fn events_of_pods_and_of_the_configuration_take_turns_four_at_a_time() {
     story.server.set_hard(1000);
     for n in 0..10 {
         story.server.create_pod(&format!("w{n}"), 2000, 0);
-        story.state.tell_of_configuration("aaq", sluice_engine::Uid::parse("u"), format!("words {n}"));
+        story.state.announce_configuration("aaq", sluice_engine::Uid::parse("u"), format!("words {n}"));
     }
     story.see_all(at(0));
     let mut under_way = Vec::new();
@@ -200,12 +202,13 @@ fn events_of_pods_and_of_the_configuration_take_turns_four_at_a_time() {
     for ms in 0..30 {
         let actions = story.state.plan(at(ms)).into_iter();
         under_way.extend(
-            actions.filter_map(|action| if let Action::Tell(tell) = action { Some(tell) } else { None }),
+            actions
+                .filter_map(|action| if let Action::WriteEvent(tell) = action { Some(tell) } else { None }),
         );
         assert!(under_way.len() <= 4, "{}", under_way.len());
         let Some(tell) = under_way.pop() else { break };
-        told.push(tell.about == About::Configuration);
-        story.state.settle(Outcome::Told(tell, true), at(ms));
+        told.push(tell.regarding == Regarding::Configuration);
+        story.state.on_outcome(Outcome::EventWritten(tell, true), at(ms));
     }
     assert_eq!(told.len(), 20);
     let early = told.iter().take(10).filter(|is_announced| **is_announced).count();

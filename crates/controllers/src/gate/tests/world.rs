@@ -7,8 +7,8 @@ use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
 use super::resizes::Resize;
 use super::server::{Change, GATE, NAMESPACE, Server, wire};
 use super::step::{Fault, Step, Trouble, Watch};
-use crate::gate::honour::Stamp;
-use crate::gate::{Action, Answer, Found, GateConfig, Moment, Outcome, Place, State};
+use crate::gate::parts::stamp::Stamp;
+use crate::gate::{Action, Answer, AuditCursor, AuditFinding, GateConfig, Moment, Outcome, State};
 
 /// For how long a leader that was replaced goes on when two act at once.
 const DEPOSED_MS: u64 = 10_000;
@@ -45,14 +45,14 @@ impl Replica {
     fn check(&mut self, trouble: Trouble, now: Moment) {
         let namespaces: Vec<_> = self.state.index().1.iter().map(|(id, _)| id).collect();
         for namespace in namespaces {
-            let mut place = Place::default();
+            let mut place = AuditCursor::default();
             let found = loop {
                 let found = self.state.audit(namespace, &mut place, now);
-                if found != Found::More {
+                if found != AuditFinding::More {
                     break found;
                 }
             };
-            assert_eq!(found, Found::Right, "incremental sums differ from recomputed ones");
+            assert_eq!(found, AuditFinding::Right, "incremental sums differ from recomputed ones");
         }
         let quotas: Vec<_> = self.state.index().2.iter().map(|(id, _)| id).collect();
         for quota in quotas {
@@ -94,11 +94,11 @@ fn fresh(number: usize) -> State {
     let mut config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
     config.charge_spacing_ms = 0;
     // One takes its time, the other none.
-    config.restaged_pods = if number.is_multiple_of(2) { 1 } else { 1_000 };
+    config.reclassified_pods = if number.is_multiple_of(2) { 1 } else { 1_000 };
     let selector = kube::core::Selector::default();
     let mut state = State::new(config, Targeting::new(selector, super::own_namespace()));
-    state.stamp = Stamp::numbered(number as u64);
-    state.see_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
+    state.set_stamp(Stamp::numbered(number as u64));
+    state.apply_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
     state
 }
 
@@ -167,7 +167,7 @@ impl World {
         let one = &mut self.replicas[replica];
         if let (Watch::Pods, Some(listing)) = (watch, &mut one.listing) {
             for pod in listing.pods.by_ref().take(count) {
-                one.state.see_pod(&wire::<PodWire>(pod), now);
+                one.state.apply_pod(&wire::<PodWire>(pod), now);
             }
             if listing.pods.len() > 0 {
                 return;
@@ -180,13 +180,13 @@ impl World {
         let until = cursor.saturating_add(count).min(self.server.log.len());
         for change in &self.server.log[*cursor..until] {
             match (change.clone(), watch) {
-                (Change::Pod(pod), Watch::Pods) => one.state.see_pod(&wire::<PodWire>(pod), now),
-                (Change::PodGone(pod), Watch::Pods) => one.state.lose_pod(&wire::<PodWire>(pod)),
+                (Change::Pod(pod), Watch::Pods) => one.state.apply_pod(&wire::<PodWire>(pod), now),
+                (Change::PodGone(pod), Watch::Pods) => one.state.delete_pod(&wire::<PodWire>(pod)),
                 (Change::Quota(quota), Watch::Quotas) => {
-                    one.state.see_watched_quota(&wire::<QuotaWire>(quota), now);
+                    one.state.apply_watched_quota(&wire::<QuotaWire>(quota), now);
                 }
                 (Change::QuotaGone(quota), Watch::Quotas) => {
-                    one.state.lose_watched_quota(&wire::<QuotaWire>(quota), now);
+                    one.state.delete_watched_quota(&wire::<QuotaWire>(quota), now);
                 }
                 _ => {}
             }
@@ -220,12 +220,12 @@ impl World {
         let mut state = fresh(replica + 2 * self.lives[replica] as usize);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
-            state.see_listed_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);
+            state.apply_listed_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);
         }
         state.end_quotas(now);
         state.begin_pods();
         for (name, pod) in &self.server.pods {
-            state.see_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
+            state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
         }
         state.end_pods();
         let leads = self.replicas[replica].leads;
@@ -246,8 +246,8 @@ impl World {
             for action in replica.state.plan(now) {
                 if let Action::Answer(ticket, judgement) = action {
                     answered.push((at, ticket, judgement));
-                } else if let Action::Tell(tell) = action {
-                    replica.state.settle(Outcome::Told(tell, true), now);
+                } else if let Action::WriteEvent(tell) = action {
+                    replica.state.on_outcome(Outcome::EventWritten(tell, true), now);
                 } else {
                     self.requests.push(Request {
                         replica: at,
@@ -332,11 +332,11 @@ impl World {
                 }
                 Outcome::CaughtUp
             }
-            Action::Tell(_) | Action::Answer(..) => return,
+            Action::WriteEvent(_) | Action::Answer(..) => return,
         };
         if self.lives[request.replica] == request.life {
             let now = self.moment();
-            self.replicas[request.replica].state.settle(outcome, now);
+            self.replicas[request.replica].state.on_outcome(outcome, now);
         }
     }
 

@@ -176,7 +176,7 @@ impl Native {
             start.insert(entry.key.to_string(), Amount::from_nanos(nanos));
         }
         let mut ledger = Ledger::new(enforced(&quota));
-        ledger.honour(
+        ledger.reserve_in_flight(
             by_resource.into_iter().map(|(resource, nanos)| (resource, Amount::from_nanos(nanos))),
             &[],
         );

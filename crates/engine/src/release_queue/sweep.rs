@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
+use super::wait_order::{QuotaId, WaitKey};
+use super::{Decision, ReleaseQueue};
 use crate::ledger::Claim;
-use crate::release_queue::{Decision, ReleaseQueue};
-use crate::wait_order::{ClassId, EquivalenceClass, QuotaId, Reason, WaitKey};
 
 /// How many classes of one quota are looked at before it is another's turn.
 const TURN: usize = 16;
@@ -22,7 +23,7 @@ type Head = (WaitKey, ClassId);
 
 /// How far the waiting pods of a quota were looked at since it got room.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(super) struct Sweep {
     /// Up to here.
     at: Bound<Head>,
     /// It got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
@@ -127,8 +128,8 @@ impl ReleaseQueue {
 }
 
 /// One decision in the making.
-struct Deciding<'b> {
-    queue: &'b mut ReleaseQueue,
+struct Deciding<'q> {
+    queue: &'q mut ReleaseQueue,
     impatient_since_ms: Option<u64>,
     kept: Reservations,
     made: Vec<Decision>,

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::equivalence_class::{ClassId, EquivalenceClass, Front};
+use super::wait_order::{Age, WaitKey};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;
-use crate::wait_order::{Age, ClassId, EquivalenceClass, Front, WaitKey};
 
 /// What would otherwise take a look at each class of the queue.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct LongQueue {
+pub(super) struct LongQueue {
     /// The pod of each class that has waited longest.
-    pub(crate) eldest: BTreeSet<(Age, ClassId)>,
+    pub(super) eldest: BTreeSet<(Age, ClassId)>,
     /// What the classes ask for.
     needs: BTreeMap<Resource, Needs>,
 }
@@ -24,7 +25,7 @@ struct Needs {
 }
 
 impl LongQueue {
-    pub(crate) fn of(
+    pub(super) fn of(
         heads: &BTreeSet<(WaitKey, ClassId)>,
         classes: &HashMap<ClassId, EquivalenceClass>,
     ) -> Self {
@@ -37,7 +38,7 @@ impl LongQueue {
         queue
     }
 
-    pub(crate) fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+    pub(super) fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
         self.eldest.insert((front.eldest.clone(), id));
         for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
             let needs = self.needs.entry(resource.clone()).or_default();
@@ -46,7 +47,7 @@ impl LongQueue {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
+    pub(super) fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
         if !self.eldest.remove(&(front.eldest.clone(), id)) {
             return;
         }
@@ -66,7 +67,7 @@ impl LongQueue {
     }
 
     /// Whether each of the `classes` in the queue asks for a resource of which less is free than the least of them asks for.
-    pub(crate) fn lacks_the_least_need(&self, ledger: &Ledger, classes: usize) -> bool {
+    pub(super) fn lacks_the_least_need(&self, ledger: &Ledger, classes: usize) -> bool {
         ledger.lines().iter().any(|line| {
             let Some(needs) = self.needs.get(&line.resource).filter(|needs| needs.classes == classes) else {
                 return false;

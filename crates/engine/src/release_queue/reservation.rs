@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::release_queue::ReleaseQueue;
-use crate::wait_order::{ClassId, QuotaId};
+use super::ReleaseQueue;
+use super::equivalence_class::ClassId;
+use super::wait_order::QuotaId;
 
 /// Among so many of those that have waited longest. One tenant's pods that other quotas keep from going could make
 /// it a long search.
@@ -14,7 +15,7 @@ const SEARCHED: usize = 32;
 
 impl ReleaseQueue {
     /// Finds the class that room of the quota is kept for.
-    pub(crate) fn reserve(&mut self, quota: QuotaId, impatient_since_ms: Option<u64>) -> Option<ClassId> {
+    pub(super) fn reserve(&mut self, quota: QuotaId, impatient_since_ms: Option<u64>) -> Option<ClassId> {
         let found = self.entries.get(&quota).and_then(|entry| {
             let impatient = entry.impatient(impatient_since_ms, SEARCHED, &self.classes);
             impatient.into_iter().find(|id| self.is_only_blocked_by(quota, *id))
@@ -34,7 +35,7 @@ impl ReleaseQueue {
         found
     }
 
-    pub(crate) fn is_reserving(&self, quota: QuotaId, id: ClassId) -> bool {
+    pub(super) fn is_reserving(&self, quota: QuotaId, id: ClassId) -> bool {
         let entry = self.entries.get(&quota);
         entry.and_then(|entry| entry.reserving.as_ref()).is_some_and(|(reserving, _)| *reserving == id)
     }
@@ -51,7 +52,7 @@ impl ReleaseQueue {
         }
     }
 
-    pub(crate) fn end_reservation(&mut self, quota: QuotaId) {
+    pub(super) fn end_reservation(&mut self, quota: QuotaId) {
         let Some((id, quotas)) = self.entries.get_mut(&quota).and_then(|entry| entry.reserving.take()) else {
             return;
         };
@@ -64,7 +65,7 @@ impl ReleaseQueue {
 
     /// Less is free in this quota, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
     /// kept.
-    pub(crate) fn room_shrank(&mut self, quota: QuotaId) {
+    pub(super) fn room_shrank(&mut self, quota: QuotaId) {
         let Some(entry) = self.entries.get(&quota) else { return };
         let blocked = entry.reserving_elsewhere.iter().filter(|(_, id)| {
             let class = self.classes.get(id);
@@ -79,7 +80,7 @@ impl ReleaseQueue {
 
     /// The class was looked at and is held: where room is kept for a class that has not waited as long, it is this
     /// one's turn. Returns these quotas.
-    pub(crate) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) -> Vec<QuotaId> {
+    pub(super) fn contest(&mut self, id: ClassId, impatient_since_ms: Option<u64>) -> Vec<QuotaId> {
         let eldest = |id| self.classes.get(&id).and_then(|class| class.eldest());
         let (Some(class), Some(own)) = (self.classes.get(&id), eldest(id)) else { return Vec::new() };
         if !class.fits_when_empty || Some(own.0) > impatient_since_ms {

@@ -1,9 +1,10 @@
 //! Pods that run and are to take more: they cannot wait, so there is room for it or there is not.
 
+use super::ReleaseQueue;
+use super::equivalence_class::Reason;
+use super::wait_order::QuotaId;
 use crate::charge::Charge;
 use crate::ledger::Claim;
-use crate::release_queue::ReleaseQueue;
-use crate::wait_order::{QuotaId, Reason};
 
 impl ReleaseQueue {
     /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing. Room is kept for pods that have

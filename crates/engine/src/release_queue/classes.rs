@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::ReleaseQueue;
+use super::equivalence_class::{ClassId, EquivalenceClass, Front};
+use super::quota_entry::QuotaEntry;
+use super::wait_order::QuotaId;
 use crate::charge::Charge;
-use crate::quota_entry::QuotaEntry;
-use crate::release_queue::ReleaseQueue;
-use crate::wait_order::{ClassId, EquivalenceClass, Front, QuotaId};
 
 impl ReleaseQueue {
-    pub(crate) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
+    pub(super) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
         if let Some(id) = self.class_ids.get(&(Arc::clone(&charge), Arc::clone(&quotas))) {
             return *id;
         }
@@ -26,7 +27,7 @@ impl ReleaseQueue {
 
     /// Updates the lists of the class's entries after a pod was added to the class or removed from it, and removes a class
     /// without pods.
-    pub(crate) fn move_front(&mut self, id: ClassId, old: Option<&Front>) {
+    pub(super) fn move_front(&mut self, id: ClassId, old: Option<&Front>) {
         let Some(class) = self.classes.get(&id) else {
             return;
         };
@@ -63,7 +64,7 @@ impl ReleaseQueue {
 
     /// The limits of a quota changed: which of its classes could ever fit is found out, for some at a time, and all of them
     /// are looked at again. Until then none is released: room may have to be kept for one that could not fit before.
-    pub(crate) fn begin_review(&mut self, quota: QuotaId) {
+    pub(super) fn begin_review(&mut self, quota: QuotaId) {
         self.wake(quota);
         let Some(entry) = self.entries.get_mut(&quota) else {
             return;
@@ -79,7 +80,7 @@ impl ReleaseQueue {
     }
 
     /// Goes on with a review, for at most so many classes; then it is another quota's turn.
-    pub(crate) fn go_on_reviewing(&mut self, most: usize) -> usize {
+    pub(super) fn go_on_reviewing(&mut self, most: usize) -> usize {
         let Some((quota, mut classes)) = self.reviews.pop_front() else { return 0 };
         let now = classes.split_off(classes.len().saturating_sub(most));
         for id in &now {

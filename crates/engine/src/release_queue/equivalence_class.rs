@@ -1,39 +1,15 @@
-//! The order in which pods wait, and the classes they wait in.
+//! Waiting pods that fit or do not fit together.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::wait_order::{Age, PodId, QuotaId, WaitKey};
 use crate::charge::Charge;
 use crate::ledger::Excess;
-use crate::uid::Uid;
-
-/// A pod, by a handle of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PodId(pub u32);
-
-/// A quota, by a handle of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QuotaId(pub u32);
 
 /// A class of waiting pods, see [`EquivalenceClass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClassId(pub(crate) u32);
-
-/// A pod's place in the order: priority, then creation time, then uid.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WaitKey {
-    /// Higher `spec.priority` comes first.
-    pub priority: Reverse<i32>,
-    /// `metadata.creationTimestamp` in seconds since the epoch.
-    pub created: i64,
-    /// Settles ties, so that the same input always gives the same order.
-    pub uid: Uid,
-}
-
-/// How long a pod has waited, longest first: since when it is seen waiting (milliseconds of the caller's clock), then
-/// its place in the order.
-pub(crate) type Age = (u64, WaitKey);
+pub struct ClassId(pub(super) u32);
 
 /// Why pods of a class are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,28 +39,28 @@ impl Reason {
 /// many *different* charges wait, not on how many pods.
 #[derive(Debug)]
 pub struct EquivalenceClass {
-    pub(crate) charge: Arc<Charge>,
-    pub(crate) quotas: Arc<[QuotaId]>,
+    pub(super) charge: Arc<Charge>,
+    pub(super) quotas: Arc<[QuotaId]>,
     pods: BTreeMap<WaitKey, (PodId, u64)>,
     /// Of all pods, if there are several.
     ages: BTreeSet<Age>,
-    pub(crate) reason: Option<Reason>,
+    pub(super) reason: Option<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
     /// nor does it reserve any.
-    pub(crate) fits_when_empty: bool,
+    pub(super) fits_when_empty: bool,
 }
 
 /// The pods that stand for a class in the lists of its quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Front {
+pub(super) struct Front {
     /// The first in the order.
-    pub(crate) head: WaitKey,
+    pub(super) head: WaitKey,
     /// The one that has waited longest.
-    pub(crate) eldest: Age,
+    pub(super) eldest: Age,
 }
 
 impl EquivalenceClass {
-    pub(crate) fn new(charge: Arc<Charge>, quotas: Arc<[QuotaId]>, fits_when_empty: bool) -> Self {
+    pub(super) fn new(charge: Arc<Charge>, quotas: Arc<[QuotaId]>, fits_when_empty: bool) -> Self {
         Self { charge, quotas, pods: BTreeMap::new(), ages: BTreeSet::new(), reason: None, fits_when_empty }
     }
 
@@ -111,7 +87,7 @@ impl EquivalenceClass {
         self.reason.as_ref()
     }
 
-    pub(crate) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {
+    pub(super) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {
         self.pods.insert(key.clone(), (pod, since_ms));
         if self.ages.is_empty() && self.pods.len() > 1 {
             self.ages = self.pods.iter().map(|(key, (_, since_ms))| (*since_ms, key.clone())).collect();
@@ -120,7 +96,7 @@ impl EquivalenceClass {
         }
     }
 
-    pub(crate) fn take(&mut self, key: &WaitKey) -> Option<PodId> {
+    pub(super) fn take(&mut self, key: &WaitKey) -> Option<PodId> {
         let (pod, since_ms) = self.pods.remove(key)?;
         self.ages.remove(&(since_ms, key.clone()));
         if self.pods.len() == 1 {
@@ -130,20 +106,20 @@ impl EquivalenceClass {
     }
 
     /// None if the class has no pods.
-    pub(crate) fn front(&self) -> Option<Front> {
+    pub(super) fn front(&self) -> Option<Front> {
         Some(Front { head: self.head()?.clone(), eldest: self.eldest()? })
     }
 
-    pub(crate) fn head(&self) -> Option<&WaitKey> {
+    pub(super) fn head(&self) -> Option<&WaitKey> {
         self.pods.first_key_value().map(|(key, _)| key)
     }
 
-    pub(crate) fn eldest(&self) -> Option<Age> {
+    pub(super) fn eldest(&self) -> Option<Age> {
         let only = || self.pods.first_key_value().map(|(key, (_, since_ms))| (*since_ms, key.clone()));
         self.ages.first().cloned().or_else(only)
     }
 
-    pub(crate) fn pod(&self, key: &WaitKey) -> Option<PodId> {
+    pub(super) fn pod(&self, key: &WaitKey) -> Option<PodId> {
         self.pods.get(key).map(|(pod, _)| *pod)
     }
 }

@@ -1,0 +1,15 @@
+//! The parts of the gate's [`State`](super::State). Each keeps its own invariant behind private fields and knows no other
+//! part; `state` composes them.
+
+pub mod admissions;
+pub mod confirmations;
+pub mod contests;
+pub mod events;
+pub mod foreign_charges;
+pub mod pod_stages;
+pub mod quota_checks;
+pub mod quota_lists;
+pub mod reclassification;
+pub mod releases;
+pub mod stamp;
+pub mod status_writes;

@@ -1,0 +1,220 @@
+//! The stage of each pod, and with it what the pod claims of its quotas.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue};
+use sluice_index::{PodRecord, push_tightly};
+
+use crate::gate::stage::Stage;
+
+/// What a recorded charge means for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// All quotas have recorded it: the gate is to be removed.
+    ByAll,
+    /// Other quotas have not recorded it yet.
+    BySome,
+    /// It is not the charge of this pod's stage.
+    Unrelated,
+}
+
+/// Invariant: of each pod the [`ReleaseQueue`] holds exactly what its stage says: a place in a class while it waits, an
+/// assumed or a counted charge in each of the stage's quotas, else nothing. Each method that begins or ends a claim changes
+/// both.
+#[derive(Debug, Default)]
+pub struct PodStages {
+    /// By the number of the pod's handle.
+    stages: Vec<Stage>,
+    /// Since when each pod with this controller's gate has been seen (milliseconds).
+    held_since_ms: HashMap<PodId, u64>,
+    last_serial: u64,
+}
+
+impl PodStages {
+    pub fn get(&self, id: PodId) -> &Stage {
+        const FOREIGN: &Stage = &Stage::Foreign;
+        self.stages.get(id.0 as usize).unwrap_or(FOREIGN)
+    }
+
+    fn set(&mut self, id: PodId, stage: Stage) {
+        let at = id.0 as usize;
+        while self.stages.len() <= at {
+            push_tightly(&mut self.stages, Stage::default());
+        }
+        if let Some(slot) = self.stages.get_mut(at) {
+            *slot = stage;
+        }
+    }
+
+    /// A number that no decision had before.
+    pub fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    /// Since when the pod is held (milliseconds); `now_ms` if it was not before.
+    pub fn held_since(&mut self, id: PodId, now_ms: u64) -> u64 {
+        *self.held_since_ms.entry(id).or_insert(now_ms)
+    }
+
+    /// The pod is not held any more. Returns since when it was.
+    pub fn end_hold(&mut self, id: PodId) -> Option<u64> {
+        self.held_since_ms.remove(&id)
+    }
+
+    pub fn held(&self) -> impl ExactSizeIterator<Item = PodId> {
+        self.held_since_ms.keys().copied()
+    }
+
+    /// The pod claims nothing, and gets a stage without a claim.
+    pub fn place(&mut self, id: PodId, stage: Stage) {
+        debug_assert!(matches!(stage, Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_)), "{stage:?}");
+        self.set(id, stage);
+    }
+
+    /// The pod claims nothing, and begins to wait.
+    pub fn wait(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        since_ms: u64,
+        quotas: Arc<[QuotaId]>,
+        queue: &mut ReleaseQueue,
+    ) {
+        let class = queue.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
+        self.set(id, Stage::Waiting(class));
+    }
+
+    /// The pod claims nothing, and is counted.
+    pub fn count(
+        &mut self,
+        id: PodId,
+        charge: Arc<Charge>,
+        quotas: Arc<[QuotaId]>,
+        queue: &mut ReleaseQueue,
+    ) {
+        queue.apply(Claim::Counted, &quotas, &charge);
+        self.set(id, Stage::Counted { charge, quotas });
+    }
+
+    /// The pod claims nothing, and is counted as one that another process released.
+    pub fn arrive(
+        &mut self,
+        id: PodId,
+        charge: Arc<Charge>,
+        quotas: Arc<[QuotaId]>,
+        queue: &mut ReleaseQueue,
+    ) {
+        queue.arrive(&quotas, &charge);
+        self.set(id, Stage::Counted { charge, quotas });
+    }
+
+    /// The queue has decided to release the pod, and assumes its charge. Returns the decision's serial.
+    pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> u64 {
+        let serial = self.next_serial();
+        let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX);
+        self.set(id, Stage::Assumed { charge, quotas, awaited, serial });
+        serial
+    }
+
+    /// The pod claims nothing, but its gate is being removed by this decision: its charge is assumed.
+    pub fn assume_in_flight(
+        &mut self,
+        id: PodId,
+        charge: Arc<Charge>,
+        quotas: Arc<[QuotaId]>,
+        serial: u64,
+        queue: &mut ReleaseQueue,
+    ) {
+        queue.apply(Claim::Assumed, &quotas, &charge);
+        self.set(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
+    }
+
+    /// The pod was seen released: what is assumed is counted. Returns the charge.
+    pub fn confirm(&mut self, id: PodId, queue: &mut ReleaseQueue) -> Option<Arc<Charge>> {
+        let Stage::Assumed { charge, quotas, .. } = self.get(id) else { return None };
+        let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
+        queue.confirm(&quotas, &charge);
+        self.set(id, Stage::Counted { charge: Arc::clone(&charge), quotas });
+        Some(charge)
+    }
+
+    /// One more quota has recorded the charge of this decision.
+    pub fn recorded(&mut self, id: PodId, decision: u64) -> Recorded {
+        match self.stages.get_mut(id.0 as usize) {
+            Some(Stage::Assumed { awaited, serial, .. }) if *serial == decision => {
+                *awaited = awaited.saturating_sub(1);
+                if *awaited == 0 { Recorded::ByAll } else { Recorded::BySome }
+            }
+            _ => Recorded::Unrelated,
+        }
+    }
+
+    /// The pod needs no charge, as a list of its quotas has confirmed. False if its stage is another one by now.
+    pub fn clear(&mut self, id: PodId) -> bool {
+        let is_free = matches!(self.get(id), Stage::Free { cleared: false });
+        if is_free {
+            self.set(id, Stage::Free { cleared: true });
+        }
+        is_free
+    }
+
+    /// Whether the gate may be removed.
+    pub fn may_be_released(&self, id: PodId) -> bool {
+        matches!(self.get(id), Stage::Assumed { awaited: 0, .. } | Stage::Free { cleared: true })
+    }
+
+    /// Whether the pod waits for quotas to record the charge of this decision.
+    pub fn awaits(&self, id: PodId, decision: u64) -> bool {
+        // A pod that is being released although its charge is not recorded went before there was a quota.
+        matches!(self.get(id), Stage::Assumed { serial, awaited: 1.., .. } if *serial == decision)
+    }
+
+    /// The pod has ended or changed: ends its claim. `record` is the pod as it was when it claimed, as far as its place in
+    /// the order goes. Returns the quotas that it claimed of.
+    pub fn end_claim(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        queue: &mut ReleaseQueue,
+    ) -> Option<Arc<[QuotaId]>> {
+        self.leave(id, record, queue, ReleaseQueue::end)
+    }
+
+    /// Takes the claim back: the pod was certainly not released on account of it, or claims it again at once. Returns the
+    /// quotas that it claimed of.
+    pub fn revert_claim(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        queue: &mut ReleaseQueue,
+    ) -> Option<Arc<[QuotaId]>> {
+        self.leave(id, record, queue, ReleaseQueue::revert)
+    }
+
+    fn leave(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        queue: &mut ReleaseQueue,
+        drop_claim: fn(&mut ReleaseQueue, Claim, &[QuotaId], &Charge),
+    ) -> Option<Arc<[QuotaId]>> {
+        match std::mem::take(self.stages.get_mut(id.0 as usize)?) {
+            Stage::Waiting(class) => {
+                let quotas = queue.class(class).map(|class| Arc::clone(class.quotas()));
+                queue.leave(class, &record.wait_key());
+                quotas
+            }
+            Stage::Assumed { charge, quotas, .. } => {
+                drop_claim(queue, Claim::Assumed, &quotas, &charge);
+                Some(quotas)
+            }
+            Stage::Counted { charge, quotas } => {
+                drop_claim(queue, Claim::Counted, &quotas, &charge);
+                Some(quotas)
+            }
+            Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => None,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Writes of quotas' status: which are due, which are in flight, and the decisions whose charge they record.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::time::Duration;
+
+use sluice_engine::{PodId, QuotaId};
+
+use super::stamp::Stamp;
+use crate::gate::backoff::delay_ms;
+use crate::gate::config::Moment;
+
+/// Writes in flight at a time.
+const AT_A_TIME: usize = 256;
+
+/// The writes of one quota.
+#[derive(Debug, Default)]
+struct StatusWrite {
+    /// Decisions (pod and serial) whose charge has to be recorded before the gate is removed.
+    pending: Vec<(PodId, u64)>,
+    in_flight: Option<InFlight>,
+    /// Not before this moment (milliseconds).
+    not_before_ms: u64,
+    /// Failures in a row.
+    failures: u32,
+    /// When the last write was begun (milliseconds).
+    last_ms: Option<u64>,
+}
+
+/// A write that was not answered yet.
+#[derive(Debug)]
+pub struct InFlight {
+    /// The decisions (pod and serial) it charges.
+    pub charged: Vec<(PodId, u64)>,
+    /// They were made before something was seen that speaks against them.
+    pub overtaken: bool,
+}
+
+/// The writes of all quotas.
+///
+/// Invariant: a quota has at most one write in flight. A decision that was [charged](Self::charge) is in exactly one place,
+/// pending or in flight, until it is recorded or returned to be taken back. A quota is dirty whenever its status may differ
+/// from what it should be and neither a write nor a timer of it is under way.
+#[derive(Debug)]
+pub struct StatusWrites {
+    by_quota: HashMap<QuotaId, StatusWrite>,
+    /// Quotas whose status may have to be written.
+    dirty: BTreeSet<QuotaId>,
+    /// The last of them that was looked at.
+    looked_at: QuotaId,
+    /// Requests that were not answered yet, those of quotas that are gone included.
+    requests: usize,
+    /// Quotas to look at again at a moment (milliseconds).
+    later: BTreeSet<(u64, QuotaId)>,
+    /// Marks the charges that this process records.
+    stamp: Stamp,
+}
+
+impl StatusWrites {
+    pub fn new(stamp: Stamp) -> Self {
+        Self {
+            by_quota: HashMap::new(),
+            dirty: BTreeSet::new(),
+            looked_at: QuotaId(0),
+            requests: 0,
+            later: BTreeSet::new(),
+            stamp,
+        }
+    }
+
+    /// The quota's status may have to be written.
+    pub fn mark(&mut self, id: QuotaId) {
+        self.dirty.insert(id);
+    }
+
+    /// See [`Self::mark`].
+    pub fn mark_all(&mut self, ids: &[QuotaId]) {
+        self.dirty.extend(ids);
+    }
+
+    /// The next marked quota, in turn; its mark is removed.
+    pub fn next(&mut self) -> Option<QuotaId> {
+        if self.requests >= AT_A_TIME {
+            return None;
+        }
+        let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
+        let id = self.dirty.range(after).next().or_else(|| self.dirty.first()).copied()?;
+        self.looked_at = id;
+        self.dirty.remove(&id);
+        Some(id)
+    }
+
+    /// Whether [`Self::next`] has one.
+    pub fn has_next(&self) -> bool {
+        !self.dirty.is_empty() && self.requests < AT_A_TIME
+    }
+
+    /// The next write of the quota has to record the charge of this decision.
+    pub fn charge(&mut self, id: QuotaId, pod: PodId, serial: u64) {
+        self.by_quota.entry(id).or_default().pending.push((pod, serial));
+        self.dirty.insert(id);
+    }
+
+    pub fn is_in_flight(&self, id: QuotaId) -> bool {
+        self.by_quota.get(&id).is_some_and(|write| write.in_flight.is_some())
+    }
+
+    pub fn has_pending(&self, id: QuotaId) -> bool {
+        self.by_quota.get(&id).is_some_and(|write| !write.pending.is_empty())
+    }
+
+    /// Begins a write that records all pending decisions, at least `spacing_ms` after the last one. Returns how many it
+    /// records; `None` if it is too early, then the quota is marked again when its time has come.
+    pub fn begin(&mut self, id: QuotaId, spacing_ms: u64, now: Moment) -> Option<usize> {
+        let write = self.by_quota.entry(id).or_default();
+        let due = write.last_ms.map_or(0, |last| last + spacing_ms).max(write.not_before_ms);
+        if due > now.mono_ms {
+            self.later.insert((due, id));
+            return None;
+        }
+        write.last_ms = Some(now.mono_ms);
+        let charged = std::mem::take(&mut write.pending);
+        let many = charged.len();
+        write.in_flight = Some(InFlight { charged, overtaken: false });
+        self.requests += 1;
+        Some(many)
+    }
+
+    /// A request was answered, of whatever quota.
+    pub fn end_request(&mut self) {
+        self.requests = self.requests.saturating_sub(1);
+    }
+
+    /// Ends the write that is in flight.
+    pub fn answered(&mut self, id: QuotaId) -> Option<InFlight> {
+        self.by_quota.get_mut(&id)?.in_flight.take()
+    }
+
+    /// The API server has answered with the quota as it is now.
+    pub fn reset_failures(&mut self, id: QuotaId) {
+        if let Some(write) = self.by_quota.get_mut(&id) {
+            write.failures = 0;
+        }
+    }
+
+    /// The write failed, or its outcome is not known: these decisions are recorded with the next one. If it was done after
+    /// all, the record tells by its stamp which process made it.
+    pub fn retry_later(
+        &mut self,
+        id: QuotaId,
+        mut charged: Vec<(PodId, u64)>,
+        retry_after: Option<Duration>,
+        now: Moment,
+    ) {
+        let Some(write) = self.by_quota.get_mut(&id) else { return };
+        charged.append(&mut write.pending);
+        write.pending = charged;
+        write.failures += 1;
+        write.not_before_ms = now.mono_ms + delay_ms(retry_after, write.failures);
+        self.later.insert((write.not_before_ms, id));
+    }
+
+    /// Returns the decisions that no write records yet.
+    pub fn take_pending(&mut self, id: QuotaId) -> Vec<(PodId, u64)> {
+        self.by_quota.get_mut(&id).map(|write| std::mem::take(&mut write.pending)).unwrap_or_default()
+    }
+
+    /// The quota is not what it was when its last charges were decided on: returns the decisions that are not recorded.
+    /// Those in flight cannot be called back, but if their write fails they are not tried again.
+    pub fn overtake(&mut self, id: QuotaId) -> Vec<(PodId, u64)> {
+        if let Some(write) = self.by_quota.get_mut(&id).and_then(|write| write.in_flight.as_mut()) {
+            write.overtaken = true;
+        }
+        self.take_pending(id)
+    }
+
+    /// The decisions that are pending or in flight.
+    pub fn unrecorded(&self, id: QuotaId) -> Vec<(PodId, u64)> {
+        let write = self.by_quota.get(&id).into_iter();
+        let all = write.flat_map(|write| {
+            write.pending.iter().chain(write.in_flight.iter().flat_map(|in_flight| &in_flight.charged))
+        });
+        all.copied().collect()
+    }
+
+    /// When the last write was begun (milliseconds), if it was done.
+    pub fn last_done_ms(&self, id: QuotaId) -> Option<u64> {
+        let write = self.by_quota.get(&id)?;
+        write.last_ms.filter(|_| write.in_flight.is_none() && write.failures == 0)
+    }
+
+    /// The quota has another handle and other decisions: only the pauses between its writes stay.
+    pub fn rename(&mut self, old: QuotaId, new: QuotaId, spacing_ms: u64) {
+        let Some(write) = self.by_quota.remove(&old) else { return };
+        let spaced = write.last_ms.map_or(0, |last| last + spacing_ms);
+        let not_before_ms = write.not_before_ms.max(spaced);
+        let failures = write.failures;
+        self.by_quota.insert(new, StatusWrite { not_before_ms, failures, ..StatusWrite::default() });
+    }
+
+    /// The quota is no more. The answer to a write in flight has no effect.
+    pub fn forget(&mut self, id: QuotaId) {
+        self.by_quota.remove(&id);
+    }
+
+    /// Nothing is to be written of the quota.
+    pub fn unmark(&mut self, id: QuotaId) {
+        self.dirty.remove(&id);
+    }
+
+    /// Marks the quotas whose time has come.
+    pub fn pass_time(&mut self, now: Moment) {
+        while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.later.remove(&(at, id));
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Of the monotonic clock (milliseconds).
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.later.first().map(|(at, _)| *at)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.by_quota.values().all(|write| write.in_flight.is_none())
+    }
+
+    /// `status.charges` to record with `more` charges.
+    pub fn charges_after(&self, recorded: i64, more: usize) -> i64 {
+        self.stamp.after(recorded, more)
+    }
+
+    /// Whether this process made the charge that was recorded with this `status.charges`.
+    pub fn made(&self, charges: i64) -> bool {
+        self.stamp.made(charges)
+    }
+}

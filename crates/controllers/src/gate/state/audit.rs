@@ -1,0 +1,130 @@
+//! The audit: the sums of a namespace's quotas made anew from its pods, to compare; what differs is put right.
+
+use std::sync::Arc;
+
+use sluice_engine::status::enforced;
+use sluice_engine::{Claim, Ledger, PodId, QuotaId};
+use sluice_index::{Gates, NamespaceId};
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::stage::Stage;
+
+/// Pods that are compared before others get at the state.
+const PODS: usize = 1_000;
+
+/// Where the audit of a namespace goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditCursor {
+    pods: usize,
+    quotas: usize,
+}
+
+/// What a part of an audit found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AuditFinding {
+    /// So far nothing, but there is more.
+    More,
+    /// The namespace is as it should be.
+    Right,
+    /// Something was wrong, and everything of the namespace is made anew.
+    Repaired {
+        /// A pod whose record and whose charge disagree.
+        pod: Option<Box<str>>,
+        /// A quota whose sums are not those of its pods.
+        quota: Option<Arc<str>>,
+    },
+}
+
+impl State {
+    /// Audits one more part of a namespace: its pods, some at a time, then the sums of its quotas, one at a time.
+    pub fn audit(&mut self, namespace: NamespaceId, cursor: &mut AuditCursor, now: Moment) -> AuditFinding {
+        let Some(known) = self.namespaces.get(namespace) else { return AuditFinding::Right };
+        let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
+        if quotas.is_empty() || self.reclassification.is_paused(namespace) {
+            return AuditFinding::Right;
+        }
+        if cursor.pods < pods {
+            let part: Vec<PodId> = known.pods().iter().skip(cursor.pods).take(PODS).copied().collect();
+            cursor.pods += part.len();
+            let Some(wrong) = part.into_iter().find(|id| !self.is_stage_right(*id)) else {
+                return AuditFinding::More;
+            };
+            let pod = self.pods.get(wrong).map(|record| record.name.clone());
+            return self.repair(namespace, &quotas, AuditFinding::Repaired { pod, quota: None }, now);
+        }
+        let Some(next) = quotas.get(cursor.quotas).copied() else { return AuditFinding::Right };
+        cursor.quotas += 1;
+        self.stats.audited += 1;
+        if self.is_sum_right(next) {
+            return AuditFinding::More;
+        }
+        let wrong = next;
+        let quota = self.quotas.get(wrong).map(|record| Arc::clone(&record.name));
+        self.repair(namespace, &quotas, AuditFinding::Repaired { pod: None, quota }, now)
+    }
+
+    fn repair(
+        &mut self,
+        namespace: NamespaceId,
+        quotas: &[QuotaId],
+        found: AuditFinding,
+        now: Moment,
+    ) -> AuditFinding {
+        self.stats.audit_differences += 1;
+        for id in quotas {
+            self.renew_quota(*id);
+        }
+        self.reclassify_all(namespace, now);
+        found
+    }
+
+    /// Whether what the pod is charged is what its record says, by the quotas that are about it.
+    fn is_stage_right(&mut self, id: PodId) -> bool {
+        let Some(record) = self.pods.get(id) else { return true };
+        let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
+        let (gates, charge) = (record.gates, Arc::clone(&record.charge));
+        let matching = self.matching_quotas(namespace, &facts);
+        match self.stages.get(id) {
+            Stage::Counted { charge: counted, quotas } => {
+                gates == Gates::None && *counted == charge && *quotas == matching
+            }
+            Stage::Waiting(class) => {
+                let class = self.queue.class(*class);
+                let is_charged =
+                    class.is_some_and(|class| *class.charge() == charge && *class.quotas() == matching);
+                gates == Gates::Ours && is_charged
+            }
+            // A pod that is being released may be another by now; the answer tells.
+            Stage::Assumed { .. } => gates != Gates::Foreign,
+            Stage::Foreign => gates == Gates::Foreign,
+            Stage::Free { .. } | Stage::Stuck(_) => gates == Gates::Ours,
+        }
+    }
+
+    /// Whether the sums of a quota are those of its pods.
+    fn is_sum_right(&self, id: QuotaId) -> bool {
+        let Some(quota) = self.quotas.get(id) else { return true };
+        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.queue.ledger(id)) else { return true };
+        let mut recount = Ledger::new(enforced(compiled));
+        for pod in self.namespaces.get(quota.namespace).into_iter().flat_map(|known| known.pods()) {
+            match self.stages.get(*pod) {
+                Stage::Counted { charge, quotas } if quotas.binary_search(&id).is_ok() => {
+                    recount.apply(Claim::Counted, charge);
+                }
+                Stage::Assumed { charge, quotas, .. } if quotas.binary_search(&id).is_ok() => {
+                    recount.apply(Claim::Assumed, charge);
+                }
+                _ => {}
+            }
+        }
+        for charge in self.admissions.held_in(id) {
+            recount.apply(Claim::Assumed, charge);
+        }
+        ledger.lines().len() == recount.lines().len()
+            && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
+                kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
+                    && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
+            })
+    }
+}

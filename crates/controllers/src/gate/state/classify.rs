@@ -1,0 +1,104 @@
+//! Finds the stage of a pod that claims nothing.
+
+use std::sync::Arc;
+
+use sluice_engine::{PodId, QuotaId, ScopeFacts};
+use sluice_index::{Gates, NamespaceId, PodRecord};
+use smallvec::SmallVec;
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::stage::{Stage, Stuck};
+
+impl State {
+    /// Finds the stage of a pod that claims nothing.
+    pub(super) fn classify(&mut self, id: PodId, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        match record.gates {
+            Gates::None => self.classify_ungated(id, &record, now),
+            Gates::Foreign => {
+                self.stages.end_hold(id);
+                self.events.forget(id);
+                self.stages.place(id, Stage::Foreign);
+            }
+            Gates::Ours => {
+                self.classify_gated(id, &record, now);
+                if self.leading {
+                    self.events.news(id, now);
+                }
+            }
+        }
+    }
+
+    fn classify_ungated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        match (record.unreadable.is_some() && !quotas.is_empty(), self.leading) {
+            (true, true) => self.events.news(id, now),
+            (true, false) => {}
+            (false, _) => self.events.forget(id),
+        }
+        self.releases.end_retries(id);
+        self.stages.end_hold(id);
+        self.writes.mark_all(&quotas);
+        self.stages.count(id, Arc::clone(&record.charge), quotas, &mut self.queue);
+    }
+
+    fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        let since_ms = self.stages.held_since(id, now.mono_ms);
+        match self.obstacle(id, record, now) {
+            Ok(quotas) => {
+                self.writes.mark_all(&quotas);
+                self.stages.wait(id, record, since_ms, quotas, &mut self.queue);
+            }
+            Err(stage) => {
+                match stage {
+                    Stage::Free { cleared: true } => self.releases.enqueue(id),
+                    Stage::Free { cleared: false } => self.checks.request(record.namespace),
+                    _ => {}
+                }
+                self.stages.place(id, stage);
+            }
+        }
+    }
+
+    /// The quotas that the pod waits for, or the stage of one that does not wait.
+    fn obstacle(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Result<Arc<[QuotaId]>, Stage> {
+        let Some(is_targeted) = self.namespaces.is_targeted(record.namespace) else {
+            return Err(Stage::Stuck(Stuck::UnknownNamespace));
+        };
+        if self.releases.is_backing_off(id, now) {
+            return Err(Stage::Stuck(Stuck::BackingOff));
+        }
+        if !is_targeted {
+            return Err(Stage::Free { cleared: true });
+        }
+        if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
+            return Err(Stage::Stuck(Stuck::Terminating));
+        }
+        if let Some(invalid) = self.invalid_quota(record.namespace) {
+            return Err(Stage::Stuck(Stuck::InvalidQuota(invalid)));
+        }
+        if let Some(field) = &record.unreadable {
+            return Err(Stage::Stuck(Stuck::Unreadable(Arc::clone(field))));
+        }
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        if quotas.is_empty() { Err(Stage::Free { cleared: false }) } else { Ok(quotas) }
+    }
+
+    /// The quotas of a namespace that are about such a pod, in the order of ids.
+    pub(super) fn matching_quotas(&mut self, namespace: NamespaceId, facts: &ScopeFacts) -> Arc<[QuotaId]> {
+        let Some(namespace) = self.namespaces.get(namespace) else { return Arc::from([]) };
+        let is_about = |id: &QuotaId| {
+            let compiled = self.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok());
+            compiled.is_some_and(|compiled| compiled.scopes.matches(facts))
+        };
+        let matching: SmallVec<[QuotaId; 8]> = namespace.quotas().iter().copied().filter(is_about).collect();
+        self.quota_lists.share(&matching)
+    }
+
+    /// The first quota of the namespace that cannot be enforced: no pod of it is released meanwhile.
+    pub(super) fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
+        let is_invalid = |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err());
+        self.namespaces.get(namespace)?.quotas().iter().copied().find(is_invalid)
+    }
+}

@@ -1,0 +1,77 @@
+//! Notices other clients that write the status of quotas or remove gates, and names them in an event.
+
+use std::sync::Arc;
+
+use sluice_api::names;
+use sluice_engine::QuotaId;
+use sluice_index::PodRecord;
+use sluice_index::wire::QuotaWire;
+
+use super::State;
+use crate::gate::action::{GateEvent, Regarding};
+use crate::gate::config::Moment;
+use crate::gate::messages::reasons;
+
+/// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
+const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
+
+impl State {
+    /// The status of a quota was written. If not by this controller, that is noted.
+    pub(super) fn on_status_seen(&mut self, id: QuotaId, wire: &QuotaWire, now: Moment) {
+        if !self.leading || self.is_status_right(id) {
+            return;
+        }
+        // Not while a write is in flight: that may be what was seen.
+        let Some(written_ms) = self.writes.last_done_ms(id) else { return };
+        let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return };
+        self.stats.overwritten += 1;
+        if !is_reported {
+            return;
+        }
+        let by = match other_writer(wire) {
+            Some(manager) if UPSTREAM.contains(&manager) => {
+                format!("{manager}, the controller of application-aware-quota: one of the two has to go")
+            }
+            Some(manager) => manager.to_owned(),
+            None => "a client that is not known".to_owned(),
+        };
+        let message = format!(
+            "the status is written by another: {by}; while that goes on it is corrected ever more slowly, once a minute at last"
+        );
+        self.announce_quota(id, reasons::STATUS_CONTESTED, message);
+    }
+
+    /// Another client removed the gate of a pod that waited for room in these quotas.
+    pub(super) fn on_gate_removed(&mut self, record: &PodRecord, quotas: &[QuotaId], now: Moment) {
+        let Some(first) = quotas.first().copied() else { return };
+        // A predecessor may have released it.
+        if !self.leading || quotas.iter().any(|id| self.foreign_charges.is_kept(*id)) {
+            return;
+        }
+        self.stats.released_by_others += 1;
+        if let Some(times) = self.contests.gate_removed(first, now) {
+            let message = format!(
+                "pod {} was let go by another client before there was room for it, the {times}. time lately; it is counted",
+                record.name
+            );
+            self.announce_quota(first, reasons::GATE_REMOVED, message);
+        }
+    }
+
+    fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
+        let (namespace, name) = (Arc::clone(&namespace.name), Arc::clone(&quota.name));
+        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "quota contested");
+        let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
+        self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
+    }
+}
+
+/// Who else wrote the status, as its last field manager.
+fn other_writer(wire: &QuotaWire) -> Option<&str> {
+    let entries = wire.metadata.managed_fields.iter().flatten();
+    let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let others = of_status.filter(|entry| entry.manager.as_deref() != Some(names::CONTROLLER));
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.as_deref()
+}

@@ -1,0 +1,79 @@
+//! Decisions to release pods: made, recorded by the quotas, or reverted.
+
+use std::collections::BTreeMap;
+
+use sluice_engine::{Decision, PodId};
+use sluice_index::NamespaceId;
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::parts::pod_stages::Recorded;
+
+/// Classes of waiting pods that are looked at before others get at the state: about half a millisecond's work.
+const LOOKS: usize = 256;
+
+impl State {
+    pub(super) fn decide(&mut self, now: Moment) {
+        // The wait of a pod that is older than this process begins when this process first sees the pod.
+        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
+        for decision in self.queue.decide(impatient_since_ms, LOOKS) {
+            match decision {
+                Decision::Release { pod, charge, quotas } => {
+                    let serial = self.stages.decide(pod, charge, std::sync::Arc::clone(&quotas));
+                    for quota in quotas.iter() {
+                        self.writes.charge(*quota, pod, serial);
+                    }
+                }
+                Decision::Held(class) => self.on_class_held(class, now),
+            }
+        }
+    }
+
+    /// The charges of these decisions are recorded by one more quota, and all quotas are seen that there were before.
+    pub(super) fn on_charges_confirmed(&mut self, decisions: Vec<(PodId, u64)>) {
+        for (pod, serial) in decisions {
+            match self.stages.recorded(pod, serial) {
+                Recorded::ByAll => self.releases.enqueue(pod),
+                Recorded::BySome => {}
+                Recorded::Unrelated => self.admissions.recorded(pod, serial),
+            }
+        }
+    }
+
+    /// Reverts decisions that are not recorded by all their quotas.
+    pub(super) fn revert_decisions(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        if decisions.len() > self.config.reclassified_pods {
+            return self.revert_decisions_later(decisions, now);
+        }
+        for (pod, serial) in decisions {
+            if self.admissions.revert(*pod, *serial) {
+                self.hold_anew(*pod);
+                self.stats.reverted += 1;
+            }
+            if !self.stages.awaits(*pod, *serial) {
+                continue;
+            }
+            let Some(record) = self.pods.get(*pod).cloned() else { continue };
+            self.revert_claim(*pod, &record);
+            self.classify(*pod, now);
+            self.stats.reverted += 1;
+        }
+    }
+
+    fn revert_decisions_later(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        let mut pods: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
+        for (pod, serial) in decisions {
+            let is_undone = self.stages.awaits(*pod, *serial);
+            if let Some(record) = self.pods.get(*pod) {
+                let pods = pods.entry(record.namespace).or_default();
+                pods.extend(is_undone.then_some(*pod));
+            }
+        }
+        for (namespace, pods) in pods {
+            self.stats.reverted += pods.len() as u64;
+            // Growth that is being admitted in these namespaces is reverted too.
+            self.reclassify_later(namespace, pods);
+        }
+        self.go_on_reclassifying(now);
+    }
+}

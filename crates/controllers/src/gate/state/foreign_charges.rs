@@ -1,0 +1,90 @@
+//! Keeps room for what other leaders have charged (`docs/protocols.md`, *Take-over*).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_engine::{Charge, PodId, QuotaId, Resource};
+
+use super::State;
+use crate::gate::action::Action;
+use crate::gate::config::Moment;
+use crate::gate::stage::Stage;
+
+impl State {
+    /// Keeps the room of a charge that another leader has made since `before` was recorded. A record without a new charge
+    /// gives nothing away, whatever it says: it is put right.
+    pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        let charges = quota.recorded.charges;
+        if !self.leading || charges == before || self.writes.made(charges) {
+            return;
+        }
+        let undone = self.writes.overtake(id);
+        self.revert_decisions(&undone, now);
+        self.reserve_in_flight(id, now);
+        // There is another leader, and it may have given away the room of a pod whose end is not seen here
+        // yet. So nothing that ends makes room until its requests are dead.
+        self.queue.freeze(id);
+        self.keep_foreign_charges(id, now);
+    }
+
+    /// Keeps what a quota's status holds above the pods' sums, for a while.
+    pub(super) fn reserve_in_flight(&mut self, id: QuotaId, now: Moment) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        if self.reclassification.defer_foreign_charges(quota.namespace, id) {
+            return;
+        }
+        let recorded: Vec<_> = quota
+            .recorded
+            .used
+            .iter()
+            .filter_map(|(key, used)| Some((Resource::from_quota_key(key), used?.into())))
+            .collect();
+        let unrecorded = self.unrecorded_charges(id);
+        let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
+        if self.queue.reserve_in_flight(id, recorded, &unrecorded) {
+            self.keep_foreign_charges(id, now);
+        }
+    }
+
+    /// What this process has claimed of the quota and not recorded.
+    fn unrecorded_charges(&mut self, id: QuotaId) -> Vec<Arc<Charge>> {
+        let (mut unrecorded, mut ungranted) = (Vec::new(), BTreeSet::new());
+        for (pod, decision) in self.writes.unrecorded(id) {
+            match self.stages.get(pod) {
+                Stage::Assumed { charge, serial, .. } if *serial == decision => {
+                    unrecorded.push(Arc::clone(charge));
+                }
+                _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),
+                _ => {}
+            }
+        }
+        unrecorded
+    }
+
+    /// What is held for updates of the pod in the quota and was not allowed yet.
+    fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
+        let granted = self.admissions.granted(id)?.clone();
+        let held = self.admissions.held(id)?.get(&quota)?.clone();
+        let namespace = self.pods.get(id)?.namespace;
+        let granted = self.parts_of(id, namespace, &granted)?;
+        Some(granted.get(&quota).map_or_else(|| held.clone(), |granted| held.above(granted)))
+    }
+
+    fn keep_foreign_charges(&mut self, id: QuotaId, now: Moment) {
+        let until_ms = now.mono_ms.saturating_add(self.config.in_flight_grace_ms);
+        self.foreign_charges.keep_until(id, until_ms);
+    }
+
+    pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
+        self.foreign_charges.begin_catching_up().then_some(Action::CatchUp)
+    }
+
+    /// Whatever other leaders have done is seen.
+    pub(super) fn on_caught_up(&mut self) {
+        for id in self.foreign_charges.caught_up() {
+            self.queue.forget_in_flight(id);
+            self.writes.mark(id);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Judges updates of pods without gates, and charges those that take more (see [`admission`](crate::gate::admission)).
+
+use std::sync::Arc;
+
+use sluice_engine::{Charge, PodId, QuotaId, Reason};
+use sluice_index::{Gates, NamespaceId, PodFacts, Version};
+
+use super::State;
+use crate::gate::admission::{Asked, CHANGED, Change, Judgement, UNSEEN};
+use crate::gate::config::Moment;
+use crate::gate::messages::exceeded;
+use crate::gate::parts::admissions::{Hold, Parts, Wanted};
+use crate::gate::stage::Stage;
+
+const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
+
+impl State {
+    /// Judges an update of a pod, and charges it if it takes more.
+    pub fn ask(&mut self, change: &Change, now: Moment) -> Asked {
+        self.judge(change, now).unwrap_or_else(Asked::Judged)
+    }
+
+    fn judge(&mut self, change: &Change, now: Moment) -> Result<Asked, Judgement> {
+        let Some((id, namespace)) = self.concerns(change)? else { return Ok(ALLOWED) };
+        let after = &change.after;
+        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
+            return Err(Judgement::Refused(self.invalid_message(invalid)));
+        }
+        let wanted = self.admissions.wanted(id).cloned().unwrap_or_default().and(after);
+        let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
+        let held = self.admissions.held(id);
+        let more = above(&parts, held);
+        if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
+            return Err(Judgement::Refused(format!("cannot be charged: {field}")));
+        }
+        if more.iter().any(|(quota, _)| self.queue.rests(*quota)) {
+            return Err(CHANGED);
+        }
+        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
+        if change.dry_run {
+            let fits = self.queue.can_grow(&more, impatient_since_ms);
+            return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
+        }
+        if more.is_empty() && held.is_none() {
+            return Ok(ALLOWED);
+        }
+        self.queue.grow(&more, impatient_since_ms).map_err(|reason| self.refusal(&reason))?;
+        Ok(self.hold(id, change.before.version, wanted, parts, &more, now))
+    }
+
+    /// The pod that is to be charged and its namespace; `None` if the update is not this controller's concern.
+    fn concerns(&self, change: &Change) -> Result<Option<(PodId, NamespaceId)>, Judgement> {
+        if !self.leading {
+            return Err(Judgement::Undecided("this process does not lead"));
+        }
+        let Change { before, after, .. } = change;
+        if before.gates == Gates::Ours || after.gates != Gates::None {
+            // It is charged when it is released, and a release of the pod as it was fails when it has changed.
+            return Ok(None);
+        }
+        if before.version == Version::default() {
+            return Err(Judgement::Undecided("the pod has no version"));
+        }
+        let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
+        match self.namespaces.is_targeted(namespace) {
+            Some(true) => {}
+            Some(false) => return Ok(None),
+            None => return Err(UNSEEN),
+        }
+        let known = self.pods.find(namespace, &before.name);
+        let known = known.and_then(|id| Some((id, self.pods.get(id)?)));
+        let Some((id, pod)) = known.filter(|(_, pod)| pod.uid == before.uid) else { return Err(UNSEEN) };
+        if before.version.is_older_than(pod.version) {
+            // Such a request cannot commit: the API server will ask again.
+            return Ok(None);
+        }
+        if pod.version.is_older_than(before.version) {
+            return Err(UNSEEN);
+        }
+        if self.reclassification.is_paused(namespace) {
+            return Err(CHANGED);
+        }
+        Ok(Some((id, namespace)))
+    }
+
+    /// What was claimed is held, and recorded before it is answered.
+    fn hold(
+        &mut self,
+        id: PodId,
+        version: Version,
+        wanted: Wanted,
+        parts: Parts,
+        more: &[(QuotaId, Charge)],
+        now: Moment,
+    ) -> Asked {
+        let serial = self.stages.next_serial();
+        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        if !self.admissions.hold(id, Hold { version, until_ms, wanted, parts }, serial, more.len()) {
+            return ALLOWED;
+        }
+        for (quota, _) in more {
+            self.writes.charge(*quota, id, serial);
+        }
+        Asked::Recording(serial)
+    }
+
+    /// What the pod is counted with, and in which quotas; nothing of one that gates of others hold.
+    fn counted_of(&self, id: PodId) -> Option<(Arc<Charge>, Arc<[QuotaId]>)> {
+        match self.stages.get(id) {
+            Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. } => {
+                Some((Arc::clone(charge), Arc::clone(quotas)))
+            }
+            Stage::Foreign => Some((Arc::default(), Arc::from([]))),
+            _ => None,
+        }
+    }
+
+    /// Whether it would take more of any resource than now, or come under other scopes.
+    fn takes_more(&self, id: PodId, after: &PodFacts) -> bool {
+        let scopes = self.pods.get(id).map(|pod| &*pod.scope_facts);
+        let counted = self.counted_of(id).map(|(charge, _)| charge).unwrap_or_default();
+        scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
+    }
+
+    /// What the pod may come to take beside what it is counted with; `None` if it is not counted.
+    pub(super) fn parts_of(&mut self, id: PodId, namespace: NamespaceId, wanted: &Wanted) -> Option<Parts> {
+        let (counted, counted_in) = self.counted_of(id)?;
+        let mut parts = Parts::new();
+        for facts in &wanted.facts {
+            for quota in self.matching_quotas(namespace, facts).iter() {
+                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let more = if counted_in.contains(quota) {
+                    wanted.charge.above(&counted)
+                } else {
+                    wanted.charge.above(&Charge::default())
+                };
+                let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
+                let part = Charge::from_pairs(limited);
+                if !part.is_empty() {
+                    parts.insert(*quota, part);
+                }
+            }
+        }
+        Some(parts)
+    }
+
+    fn refusal(&self, reason: &Reason) -> Judgement {
+        let quota = self.quotas.get(reason.quota);
+        let message = quota.and_then(|quota| {
+            let ahead = reason.behind.and_then(|pod| self.pods.get(pod));
+            let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
+            Some(exceeded(&quota.name, quota.compiled.as_ref().ok()?, reason, behind))
+        });
+        message.map_or(CHANGED, Judgement::Refused)
+    }
+}
+
+/// What `parts` have more than `held`.
+fn above(parts: &Parts, held: Option<&Parts>) -> Vec<(QuotaId, Charge)> {
+    let nothing = Charge::default();
+    let more = parts.iter().map(|(quota, charge)| {
+        (*quota, charge.above(held.and_then(|held| held.get(quota)).unwrap_or(&nothing)))
+    });
+    more.filter(|(_, charge)| !charge.is_empty()).collect()
+}

@@ -1,0 +1,77 @@
+//! Applies watch events of namespaces, and changes of which of them are targeted.
+
+use sluice_engine::PodId;
+use sluice_index::wire::NamespaceWire;
+use sluice_index::{NamespaceId, Targeting};
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::stage::Stage;
+
+impl State {
+    /// A list of namespaces begins.
+    pub fn begin_namespaces(&mut self) {
+        self.namespaces.begin_list();
+    }
+
+    /// The list of namespaces is complete.
+    pub fn end_namespaces(&mut self, now: Moment) {
+        for id in self.namespaces.end_list() {
+            self.reclassify_gated(id, now);
+        }
+    }
+
+    /// A namespace was added or modified.
+    pub fn apply_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
+        let meta = &wire.metadata;
+        let name = meta.name.as_deref().unwrap_or_default();
+        let terminating = meta.deletion_timestamp.is_some();
+        let labels = meta.labels.clone().unwrap_or_default();
+        if let Some(id) = self.namespaces.upsert(name, labels, terminating) {
+            self.reclassify_gated(id, now);
+        }
+    }
+
+    /// A namespace was deleted.
+    pub fn delete_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
+        if let Some(id) = self.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
+            self.reclassify_gated(id, now);
+        }
+    }
+
+    /// Other namespaces are targeted from now on. Returns how many waiting pods may go because theirs is not.
+    pub fn retarget(&mut self, targeting: Targeting, now: Moment) -> usize {
+        let mut released = 0;
+        for id in self.namespaces.retarget(targeting) {
+            let gated = self.gated(id);
+            if self.namespaces.is_targeted(id) == Some(false) {
+                let waits =
+                    |pod: &&PodId| matches!(self.stages.get(**pod), Stage::Waiting(_) | Stage::Stuck(_));
+                released += gated.iter().filter(waits).count();
+            }
+            if !gated.is_empty() {
+                self.reclassify_later(id, gated);
+            }
+        }
+        self.go_on_reclassifying(now);
+        released
+    }
+
+    /// Whether a namespace is targeted matters to its gated pods only.
+    fn reclassify_gated(&mut self, namespace: NamespaceId, now: Moment) {
+        let gated = self.gated(namespace);
+        if !gated.is_empty() {
+            self.reclassify_later(namespace, gated);
+            self.go_on_reclassifying(now);
+        }
+    }
+
+    fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
+        let is_gated = |id: &PodId| {
+            matches!(self.stages.get(*id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. })
+                && !self.releases.is_in_flight(*id)
+        };
+        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        pods.iter().copied().filter(is_gated).collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! Applies watch events of pods.
+
+use std::sync::Arc;
+
+use sluice_engine::{PodId, Uid};
+use sluice_index::wire::PodWire;
+use sluice_index::{Change, Gates, PodFacts, PodRecord};
+
+use super::State;
+use crate::gate::action::Release;
+use crate::gate::admission::CHANGED;
+use crate::gate::config::Moment;
+use crate::gate::stage::Stage;
+
+impl State {
+    /// A list of pods begins.
+    pub fn begin_pods(&mut self) {
+        self.pods.begin_list();
+    }
+
+    /// The list of pods is complete.
+    pub fn end_pods(&mut self) {
+        for id in self.pods.end_list() {
+            self.forget_pod(id);
+        }
+    }
+
+    /// A pod was added or modified.
+    pub fn apply_pod(&mut self, wire: &PodWire, now: Moment) {
+        let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
+        let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
+        match self.pods.upsert(facts, &mut self.namespaces) {
+            Change::Added(id) => self.classify(id, now),
+            Change::Changed(id) => self.reconsider_pod(id, now),
+            Change::Replaced(old, id) => {
+                // The handle may be the old one's: everything about the old one has to go first.
+                self.drop_pod(id, &old);
+                self.classify(id, now);
+            }
+            Change::Same => {}
+        }
+        let find =
+            |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
+        if let Some(id) = admitted.and_then(find) {
+            self.on_admitted_pod_seen(id);
+        }
+    }
+
+    /// A pod was deleted.
+    pub fn delete_pod(&mut self, wire: &PodWire) {
+        let meta = &wire.metadata;
+        let id = self
+            .namespaces
+            .id(meta.namespace.as_deref().unwrap_or_default())
+            .and_then(|namespace| self.pods.find(namespace, meta.name.as_deref().unwrap_or_default()));
+        let Some(id) = id else { return };
+        let uid = Uid::parse(meta.uid.as_deref().unwrap_or_default());
+        if self.pods.get(id).is_some_and(|record| record.uid == uid) {
+            self.forget_pod(id);
+        }
+    }
+
+    pub(super) fn forget_pod(&mut self, id: PodId) {
+        // Its claims end while its namespace is still known.
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        self.drop_pod(id, &record);
+        self.pods.remove(id, &mut self.namespaces);
+    }
+
+    fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
+        self.end_claim(id, record);
+        self.end_admission(id, &CHANGED);
+        self.events.forget(id);
+        self.stages.end_hold(id);
+        self.releases.forget(id);
+    }
+
+    fn reconsider_pod(&mut self, id: PodId, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        match (self.stages.get(id), record.gates) {
+            // Our release, or one that is not answered yet, has arrived.
+            (Stage::Assumed { .. }, Gates::None) => self.confirm_release(id, &record, now),
+            (Stage::Free { .. }, Gates::None) => {
+                self.note_release(id, now);
+                self.end_claim(id, &record);
+                self.classify(id, now);
+            }
+            // Its gate is being removed: the answer will say whether it still was the pod decided on.
+            (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(id) => {}
+            // Another client released it: perhaps a predecessor for whose charge room is kept.
+            (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
+                self.count_foreign_release(id, &record, now)
+            }
+            _ => {
+                self.end_claim(id, &record);
+                self.classify(id, now);
+            }
+        }
+    }
+
+    fn confirm_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        let Some(charge) = self.stages.confirm(id, &mut self.queue) else { return };
+        self.note_release(id, now);
+        // What it takes, and of what, may have changed together with the gate.
+        let matching = self.matching_quotas(record.namespace, &record.scope_facts);
+        let is_same = charge == record.charge;
+        if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
+            return;
+        }
+        if is_same {
+            self.revert_claim(id, record);
+        } else {
+            self.end_claim(id, record);
+        }
+        self.classify(id, now);
+    }
+
+    fn count_foreign_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        // Or this process released it, before there was a quota.
+        let is_ours = self.releases.may_be_done(id, now);
+        self.end_claim(id, record);
+        let charge = Arc::clone(&record.charge);
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        if !is_ours {
+            self.on_gate_removed(record, &quotas, now);
+        }
+        self.events.forget(id);
+        self.stages.end_hold(id);
+        self.writes.mark_all(&quotas);
+        if record.unreadable.is_none() {
+            self.stages.arrive(id, charge, quotas, &mut self.queue);
+        } else {
+            // It would be taken for everything that is in flight.
+            self.stages.count(id, charge, quotas, &mut self.queue);
+        }
+    }
+
+    fn note_release(&mut self, id: PodId, now: Moment) {
+        self.releases.forget(id);
+        self.events.forget(id);
+        self.stats.released += 1;
+        if let Some(since_ms) = self.stages.end_hold(id) {
+            let waited = now.mono_ms.saturating_sub(since_ms);
+            #[allow(clippy::cast_precision_loss)]
+            self.stats.waits_s.push(waited as f64 / 1000.0);
+        }
+    }
+
+    /// The pod as requests name it.
+    pub(super) fn address(&self, id: PodId) -> Option<Release> {
+        let record = self.pods.get(id)?;
+        Some(Release {
+            pod: id,
+            namespace: Arc::clone(&self.namespaces.get(record.namespace)?.name),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            version: record.version,
+        })
+    }
+}

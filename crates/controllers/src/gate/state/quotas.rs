@@ -1,0 +1,170 @@
+//! Applies watch events of quotas.
+//!
+//! A changed limit goes this way: [`State::apply_quota`] → [`State::on_limits_changed`], where the ledger takes over the
+//! limits, decisions that are not recorded are [reverted](State::revert_decisions) and the status is marked for a write. The
+//! queue then reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than
+//! before is [another one](State::renew_quota) to the queue.
+
+use sluice_engine::status::enforced;
+use sluice_engine::{Ledger, QuotaId, Uid};
+use sluice_index::wire::QuotaWire;
+use sluice_index::{NamespaceId, QuotaChange, Version};
+
+use super::State;
+use crate::gate::config::Moment;
+
+pub(super) fn version(quota: &QuotaWire) -> Version {
+    Version::parse(quota.metadata.resource_version.as_deref())
+}
+
+impl State {
+    /// A list of quotas begins.
+    pub fn begin_quotas(&mut self) {
+        self.quotas.begin_list();
+    }
+
+    /// The list of quotas is complete.
+    pub fn end_quotas(&mut self, now: Moment) {
+        for id in self.quotas.end_list() {
+            self.forget_quota(id, now);
+        }
+        let confirmed = self.confirmations.end_list();
+        self.on_charges_confirmed(confirmed);
+    }
+
+    /// A quota was listed; others of the list may follow.
+    pub fn apply_listed_quota(&mut self, quota: &QuotaWire, now: Moment) {
+        self.confirmations.list(version(quota));
+        self.apply_quota(quota, now);
+    }
+
+    /// The watch has shown a quota, in the order of versions.
+    pub fn apply_watched_quota(&mut self, quota: &QuotaWire, now: Moment) {
+        self.apply_quota(quota, now);
+        let confirmed = self.confirmations.reach(version(quota));
+        self.on_charges_confirmed(confirmed);
+    }
+
+    /// The watch has shown that a quota is deleted, in the order of versions.
+    pub fn delete_watched_quota(&mut self, quota: &QuotaWire, now: Moment) {
+        self.delete_quota(quota, now);
+        let confirmed = self.confirmations.reach(version(quota));
+        self.on_charges_confirmed(confirmed);
+    }
+
+    /// A quota was added or modified, by whatever way that is known.
+    pub fn apply_quota(&mut self, wire: &QuotaWire, now: Moment) {
+        if let Some(old) = self.quotas.replaced_by(wire, &self.namespaces) {
+            self.forget_quota(old, now);
+        }
+        let before = self.recorded_charges(wire);
+        match self.quotas.upsert(wire, &mut self.namespaces) {
+            QuotaChange::Added(id) => {
+                self.open_ledger(id);
+                self.reclassify_namespace_of(id, now);
+                self.on_charges_seen(id, before, now);
+            }
+            QuotaChange::Meaning(id) => {
+                let id = self.on_meaning_changed(id, now);
+                self.on_charges_seen(id, before, now);
+            }
+            QuotaChange::Limits(id) => {
+                let id = self.on_limits_changed(id, now);
+                self.on_charges_seen(id, before, now);
+            }
+            QuotaChange::Status(id) => {
+                self.on_charges_seen(id, before, now);
+                self.on_status_seen(id, wire, now);
+                self.writes.mark(id);
+            }
+            QuotaChange::Same => {}
+        }
+    }
+
+    /// Returns the quota's handle.
+    fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
+        let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
+        if !limits.is_some_and(|limits| self.queue.replace_hard(id, enforced(&limits))) {
+            return self.on_meaning_changed(id, now);
+        }
+        let undone = self.writes.overtake(id);
+        self.revert_decisions(&undone, now);
+        self.writes.mark(id);
+        id
+    }
+
+    /// Returns the quota's new handle.
+    fn on_meaning_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
+        let id = self.renew_quota(id);
+        self.reclassify_namespace_of(id, now);
+        id
+    }
+
+    /// A quota was deleted.
+    fn delete_quota(&mut self, wire: &QuotaWire, now: Moment) {
+        let Some(id) = self.find_quota(wire) else { return };
+        let uid = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
+        if self.quotas.get(id).is_some_and(|record| record.uid == uid) {
+            self.forget_quota(id, now);
+        }
+    }
+
+    pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
+        let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
+        self.quotas.remove(id, &mut self.namespaces);
+        self.drop_quota(id, namespace);
+        self.reclassify_all(namespace, now);
+    }
+
+    /// The quota is another one to the queue, of which nothing is claimed yet. [`Self::reclassify_all`] has to follow.
+    pub(super) fn renew_quota(&mut self, old: QuotaId) -> QuotaId {
+        let namespace = self.quotas.get(old).map(|quota| quota.namespace);
+        let (Some(namespace), Some(new)) = (namespace, self.quotas.renew(old, &mut self.namespaces)) else {
+            return old;
+        };
+        self.open_ledger(new);
+        if self.queue.is_frozen(old) {
+            self.queue.freeze(new);
+        }
+        self.reclassification.rename(namespace, old, new, self.foreign_charges.is_kept(old));
+        self.foreign_charges.rename(old, new);
+        self.contests.rename(old, new);
+        self.writes.rename(old, new, self.config.charge_spacing_ms);
+        self.drop_quota(old, namespace);
+        new
+    }
+
+    fn open_ledger(&mut self, id: QuotaId) {
+        let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok());
+        let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
+        self.queue.open(id, ledger);
+    }
+
+    /// The quota is no more. [`Self::reclassify_all`] has to follow.
+    fn drop_quota(&mut self, id: QuotaId, namespace: NamespaceId) {
+        self.queue.pause(id);
+        self.reclassification.close(namespace, id);
+        self.quota_lists.forget(id);
+        self.writes.forget(id);
+        self.contests.forget(id);
+        self.foreign_charges.forget(id);
+    }
+
+    fn reclassify_namespace_of(&mut self, id: QuotaId, now: Moment) {
+        if let Some(quota) = self.quotas.get(id) {
+            self.reclassify_all(quota.namespace, now);
+        }
+    }
+
+    fn find_quota(&self, wire: &QuotaWire) -> Option<QuotaId> {
+        let meta = &wire.metadata;
+        let namespace = self.namespaces.id(meta.namespace.as_deref().unwrap_or_default())?;
+        self.quotas.find(namespace, meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// The `status.charges` that was known before this event.
+    fn recorded_charges(&self, wire: &QuotaWire) -> i64 {
+        let known = self.find_quota(wire).and_then(|id| self.quotas.get(id));
+        known.map_or(0, |quota| quota.recorded.charges)
+    }
+}

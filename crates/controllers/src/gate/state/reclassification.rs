@@ -1,0 +1,96 @@
+//! Pods that have to find their stage anew because their quotas, or their namespace, have changed.
+//!
+//! There may be very many, so it is done for some at a time. A quota that counts other things than before is another one to
+//! the queue, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
+//! claim of the new one is right as soon as each of them has had its turn. Until then the namespace is paused: no pod of it
+//! is decided on, none is released, no status is written, no growth is admitted. Watch events are applied as always.
+
+use std::sync::Arc;
+
+use sluice_engine::{Charge, PodId};
+use sluice_index::{NamespaceId, PodRecord};
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::stage::Stage;
+
+impl State {
+    /// All pods of a namespace have to find their stage anew.
+    pub(super) fn reclassify_all(&mut self, namespace: NamespaceId, now: Moment) {
+        let pods = self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+        self.reclassification.restart(namespace);
+        self.reclassify_later(namespace, pods);
+        self.go_on_reclassifying(now);
+    }
+
+    /// These pods of a namespace have to find their stage anew.
+    pub(super) fn reclassify_later(&mut self, namespace: NamespaceId, pods: Vec<PodId>) {
+        let admitted = self.revert_admissions(namespace);
+        let known = self.namespaces.get(namespace);
+        let many = known.map_or(usize::MAX, |known| known.pods().len());
+        self.reclassification.pause(namespace, pods.into_iter().chain(admitted), many);
+        for quota in known.into_iter().flat_map(|known| known.quotas()) {
+            self.queue.pause(*quota);
+        }
+    }
+
+    /// The next pods have their turn. Namespaces take turns, so that one whose quotas are edited all the time keeps no other
+    /// paused.
+    pub(super) fn go_on_reclassifying(&mut self, now: Moment) {
+        let mut most = self.config.reclassified_pods;
+        while most > 0
+            && let Some((namespace, pods)) = self.reclassification.next(most)
+        {
+            most -= pods.len();
+            for id in pods {
+                self.reclassify(id, namespace, now);
+            }
+            self.resume_namespace(namespace, now);
+        }
+    }
+
+    fn reclassify(&mut self, id: PodId, namespace: NamespaceId, now: Moment) {
+        // The handle may be another pod's by now.
+        let Some(record) = self.pods.get(id).filter(|record| record.namespace == namespace).cloned() else {
+            return;
+        };
+        let in_flight = match self.stages.get(id) {
+            Stage::Assumed { charge, serial, awaited: 0, .. } if self.releases.may_be_done(id, now) => {
+                Some((Arc::clone(charge), *serial))
+            }
+            _ => None,
+        };
+        self.revert_claim(id, &record);
+        match in_flight {
+            // Its gate is being removed and cannot be called back: it stays charged, to the quotas of now.
+            Some((charge, serial)) => self.assume_in_flight(id, &record, charge, serial),
+            None => self.classify(id, now),
+        }
+        self.hold_anew(id);
+    }
+
+    fn assume_in_flight(&mut self, id: PodId, record: &PodRecord, charge: Arc<Charge>, serial: u64) {
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        self.writes.mark_all(&quotas);
+        self.stages.assume_in_flight(id, charge, quotas, serial, &mut self.queue);
+    }
+
+    /// If all pods of the namespace have had their turn, it is paused no longer.
+    fn resume_namespace(&mut self, namespace: NamespaceId, now: Moment) {
+        let Some(deferred) = self.reclassification.end(namespace) else { return };
+        for quota in deferred.closed {
+            self.queue.close(quota);
+            self.writes.unmark(quota);
+        }
+        deferred.releases.into_iter().for_each(|id| self.releases.enqueue(id));
+        self.checks.request(namespace);
+        for quota in deferred.foreign_charges {
+            self.reserve_in_flight(quota, now);
+        }
+        let quotas = self.namespaces.get(namespace).map(|known| known.quotas().to_vec()).unwrap_or_default();
+        for quota in quotas {
+            self.queue.resume(quota);
+            self.writes.mark(quota);
+        }
+    }
+}

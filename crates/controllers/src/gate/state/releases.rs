@@ -1,0 +1,130 @@
+//! Requests that remove gates, and their answers.
+
+use std::time::Duration;
+
+use sluice_engine::{PodId, Uid};
+use sluice_index::PodRecord;
+use sluice_index::wire::PodWire;
+
+use super::State;
+use crate::gate::action::{Answer, Release};
+use crate::gate::config::Moment;
+use crate::gate::stage::{Stage, Stuck};
+
+/// So long may an API server work on a request (`--request-timeout`, by default).
+const REQUEST_TIME_MS: u64 = 60_000;
+
+impl State {
+    pub(super) fn plan_releases(&mut self) -> Vec<Release> {
+        let mut releases = Vec::new();
+        while let Some(id) = self.releases.next() {
+            if !self.is_to_be_released(id) {
+                continue;
+            }
+            let namespace = self.pods.get(id).map(|pod| pod.namespace);
+            if namespace.is_some_and(|namespace| self.reclassification.defer_release(namespace, id)) {
+                continue;
+            }
+            let Some(release) = self.address(id) else { continue };
+            releases.push(release);
+            self.releases.begin(id);
+        }
+        releases
+    }
+
+    fn is_to_be_released(&self, id: PodId) -> bool {
+        self.stages.may_be_released(id) && !self.releases.is_in_flight(id)
+    }
+
+    pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
+        if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
+            return;
+        }
+        if let Answer::Done(wire) = answer {
+            // While the request is in flight this is known to be the own release.
+            self.apply_pod(&wire, now);
+            self.releases.answered(id);
+            return;
+        }
+        self.releases.answered(id);
+        match answer {
+            Answer::Done(_) => {}
+            Answer::Stale(Some(wire)) => {
+                self.apply_pod(&wire, now);
+                // Not the version that was decided on: decide on this one. The first time at once.
+                if self.pods.get(id).is_some_and(|record| record.uid == *uid) {
+                    self.give_up_release(id, 0, now);
+                }
+            }
+            Answer::Stale(None) => self.forget_pod(id),
+            Answer::Refused(why) => {
+                self.releases.refused(id, why);
+                if self.releases.is_uncertain(id, now) {
+                    self.repeat_release_later(id, None, now);
+                } else {
+                    self.give_up_release(id, 1, now);
+                }
+                self.events.news(id, now);
+            }
+            Answer::Busy(after) => self.repeat_release_later(id, after, now),
+            Answer::Unknown(_) => {
+                let until_ms = now.mono_ms + self.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
+                self.releases.outcome_unknown(id, until_ms);
+                self.repeat_release_later(id, None, now);
+            }
+        }
+    }
+
+    /// The release may have been done, so it stays charged and is requested again.
+    fn repeat_release_later(&mut self, id: PodId, after: Option<Duration>, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        if self.is_decided_as(id, &record) {
+            self.releases.repeat_later(id, after, now);
+        } else {
+            self.revert_claim(id, &record);
+            self.classify(id, now);
+        }
+    }
+
+    /// Whether the pod still is what was decided on. If not, requests that may be in flight ask for a version of
+    /// it that is no more.
+    fn is_decided_as(&mut self, id: PodId, record: &PodRecord) -> bool {
+        let matching = self.matching_quotas(record.namespace, &record.scope_facts);
+        match self.stages.get(id) {
+            Stage::Assumed { charge, quotas, .. } => {
+                // The quotas may have changed instead.
+                let is_about = matching == *quotas || self.reclassification.awaits(record.namespace, id);
+                record.unreadable.is_none() && record.charge == *charge && is_about
+            }
+            _ => true,
+        }
+    }
+
+    /// The release was certainly not done: reverts the charge and decides again, later each time. With `from` 0 the first
+    /// retry comes at once.
+    fn give_up_release(&mut self, id: PodId, from: u32, now: Moment) {
+        if !matches!(self.stages.get(id), Stage::Assumed { .. } | Stage::Free { .. }) {
+            return;
+        }
+        self.releases.back_off(id, from, now);
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        self.revert_claim(id, &record);
+        self.classify(id, now);
+        self.stats.reverted += 1;
+    }
+
+    /// The time has come to decide again on a pod whose release failed, or to repeat the request. Pods whose namespace was
+    /// unknown need none: [`Self::apply_namespace`] looks at them.
+    pub(super) fn retry_release(&mut self, id: PodId, now: Moment) {
+        if matches!(self.stages.get(id), Stage::Stuck(Stuck::BackingOff))
+            && let Some(record) = self.pods.get(id).cloned()
+        {
+            self.end_claim(id, &record);
+            self.classify(id, now);
+        }
+        // Outcome unknown: retry; the patch's tests make that safe.
+        if self.is_to_be_released(id) {
+            self.releases.enqueue(id);
+        }
+    }
+}

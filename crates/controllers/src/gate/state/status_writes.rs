@@ -1,0 +1,124 @@
+//! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
+
+use std::sync::Arc;
+
+use sluice_engine::{QuotaId, StatusTarget, Uid, status_target};
+use sluice_index::Recorded;
+use sluice_index::wire::QuotaWire;
+
+use super::State;
+use super::quotas::version;
+use crate::gate::action::{Answer, Record};
+use crate::gate::config::Moment;
+use crate::gate::parts::status_writes::InFlight;
+
+/// Quotas that are looked at before others get at the state.
+const LOOKS: usize = 256;
+
+impl State {
+    /// The writes that statuses need now: of some of the quotas that may need one, in turn.
+    pub(super) fn plan_records(&mut self, now: Moment) -> Vec<Record> {
+        let mut records = Vec::new();
+        for _ in 0..LOOKS {
+            let Some(id) = self.writes.next() else { break };
+            records.extend(self.plan_record(id, now));
+        }
+        records
+    }
+
+    /// The write that a quota's status needs now, if any.
+    fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
+        let quota = self.quotas.get(id)?;
+        let namespace = Arc::clone(&self.namespaces.get(quota.namespace)?.name);
+        let target = status_target(self.complete(id)?, self.queue.ledger(id)?);
+        let held = self.held_by(id);
+        if self.writes.is_in_flight(id) {
+            return None;
+        }
+        // Even a charge that changes no sum is written: only a write that succeeds proves that no other
+        // leader has charged meanwhile.
+        let is_charge = self.writes.has_pending(id);
+        if !is_charge && says(&quota.recorded, &target, held) {
+            return None;
+        }
+        let spacing_ms = if is_charge {
+            self.config.charge_spacing_ms.max(self.contests.charge_delay_ms(id, now))
+        } else {
+            self.config.status_spacing_ms.max(self.contests.delay_ms(id, now))
+        };
+        let charged = self.writes.begin(id, spacing_ms, now)?;
+        let uncounted = quota.recorded.uncounted.as_ref();
+        Some(Record {
+            quota: id,
+            namespace,
+            name: Arc::clone(&quota.name),
+            uid: quota.uid.clone(),
+            version: quota.version,
+            target,
+            held,
+            charges: self.writes.charges_after(quota.recorded.charges, charged),
+            uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
+        })
+    }
+
+    pub(super) fn on_recorded(&mut self, id: QuotaId, uid: &Uid, answer: Answer<QuotaWire>, now: Moment) {
+        self.writes.end_request();
+        if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
+            return;
+        }
+        let Some(InFlight { charged, overtaken }) = self.writes.answered(id) else { return };
+        match answer {
+            Answer::Done(wire) => {
+                self.writes.reset_failures(id);
+                self.quotas.upsert(&wire, &mut self.namespaces);
+                let confirmed = self.confirmations.recorded(version(&wire), charged);
+                self.on_charges_confirmed(confirmed);
+                self.writes.mark(id);
+            }
+            Answer::Stale(wire) => {
+                self.writes.reset_failures(id);
+                // The limits may be others now: whatever was not charged is decided on again.
+                let mut undone = charged;
+                undone.append(&mut self.writes.take_pending(id));
+                self.revert_decisions(&undone, now);
+                match wire {
+                    Some(wire) => self.apply_quota(&wire, now),
+                    None => self.forget_quota(id, now),
+                }
+                self.writes.mark(id);
+            }
+            failed => {
+                let after = if let Answer::Busy(after) = failed { after } else { None };
+                let again = if overtaken {
+                    self.revert_decisions(&charged, now);
+                    Vec::new()
+                } else {
+                    charged
+                };
+                self.writes.retry_later(id, again, after, now);
+            }
+        }
+    }
+
+    /// How many pods wait for the quota, as its status says it.
+    fn held_by(&self, id: QuotaId) -> i64 {
+        i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX)
+    }
+
+    /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
+    pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
+        let Some(quota) = self.quotas.get(id) else { return true };
+        let (Some(compiled), Some(ledger)) = (self.complete(id), self.queue.ledger(id)) else { return true };
+        says(&quota.recorded, &status_target(compiled, ledger), self.held_by(id))
+    }
+}
+
+/// Whether the status holds the numbers and the texts of the target.
+fn says(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
+    recorded.hard.are(&target.hard)
+        && recorded.used.are(&target.used)
+        && recorded.held.unwrap_or(0) == held
+        && recorded.requests.as_deref().unwrap_or_default() == target.requests
+        && recorded.limits.as_deref().unwrap_or_default() == target.limits
+        && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
+}

@@ -1,0 +1,107 @@
+//! Claims on the ledgers of a [`ReleaseQueue`]: applied, reverted, confirmed.
+
+use super::ReleaseQueue;
+use super::wait_order::QuotaId;
+use crate::charge::{Amount, Charge};
+use crate::ledger::Claim;
+use crate::resource::Resource;
+
+impl ReleaseQueue {
+    /// Adds a claim to each of the quotas.
+    pub fn apply(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
+        for quota in quotas {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.ledger.apply(claim, charge);
+            }
+            self.room_shrank(*quota);
+        }
+    }
+
+    /// Takes a claim back, exactly as it was added; the pods that wait for these quotas are looked at again.
+    pub fn revert(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
+        for quota in quotas {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.ledger.revert(claim, charge);
+                self.wake(*quota);
+            }
+        }
+    }
+
+    /// A pod that was, or may have been, released has ended: its claim is taken back, unless the entry is
+    /// frozen. Then what it took stays taken, as in flight.
+    pub fn end(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
+        for quota in quotas {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.ledger.revert(claim, charge);
+                if entry.frozen {
+                    entry.ledger.apply(Claim::InFlight, charge);
+                } else {
+                    self.wake(*quota);
+                }
+            }
+        }
+    }
+
+    /// An assumed charge was seen released: it is counted from now on.
+    pub fn confirm(&mut self, quotas: &[QuotaId], charge: &Charge) {
+        for quota in quotas {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.ledger.revert(Claim::Assumed, charge);
+                entry.ledger.apply(Claim::Counted, charge);
+            }
+        }
+    }
+
+    /// A pod that was not assumed here is seen released by another process: counted, and no longer in flight.
+    pub fn arrive(&mut self, quotas: &[QuotaId], charge: &Charge) {
+        for quota in quotas {
+            if let Some(entry) = self.entries.get_mut(quota) {
+                entry.ledger.arrive(charge);
+                entry.ledger.apply(Claim::Counted, charge);
+                self.wake(*quota);
+            }
+            self.room_shrank(*quota);
+        }
+    }
+
+    /// See [`Ledger::reserve_in_flight`](crate::Ledger::reserve_in_flight).
+    pub fn reserve_in_flight(
+        &mut self,
+        quota: QuotaId,
+        recorded: impl IntoIterator<Item = (Resource, Amount)>,
+        unrecorded: &[&Charge],
+    ) -> bool {
+        let added = self
+            .entries
+            .get_mut(&quota)
+            .is_some_and(|entry| entry.ledger.reserve_in_flight(recorded, unrecorded));
+        self.room_shrank(quota);
+        added
+    }
+
+    /// Until [`Self::forget_in_flight`], what ends stays taken: another leader gives away room of this quota
+    /// too, and may have given away the room of a pod before its end is seen here.
+    pub fn freeze(&mut self, quota: QuotaId) {
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.frozen = true;
+        }
+    }
+
+    /// See [`Self::freeze`].
+    #[must_use]
+    pub fn is_frozen(&self, quota: QuotaId) -> bool {
+        self.entries.get(&quota).is_some_and(|entry| entry.frozen)
+    }
+
+    /// Forgets what was in flight and ends [`Self::freeze`]. Returns whether anything was in flight.
+    pub fn forget_in_flight(&mut self, quota: QuotaId) -> bool {
+        let any = self.entries.get_mut(&quota).is_some_and(|entry| {
+            entry.frozen = false;
+            entry.ledger.forget_in_flight()
+        });
+        if any {
+            self.wake(quota);
+        }
+        any
+    }
+}
