@@ -6,6 +6,8 @@ use std::sync::Arc;
 use kube::core::{Selector, SelectorExt};
 use sluice_engine::{NamespacePattern, PodId, QuotaId};
 
+use crate::store::ListNumber;
+
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
 type Labels = Box<[(Box<str>, Box<str>)]>;
 
@@ -28,7 +30,7 @@ pub struct Namespace {
     pub(crate) pods: Vec<PodId>,
     /// Quotas in it, in the order of ids.
     pub(crate) quotas: Vec<QuotaId>,
-    mark: u32,
+    list: ListNumber,
 }
 
 impl Namespace {
@@ -72,14 +74,20 @@ pub struct Namespaces {
     slots: Vec<Option<Namespace>>,
     free: Vec<NamespaceId>,
     targeting: Targeting,
-    mark: u32,
+    list: ListNumber,
 }
 
 impl Namespaces {
     /// No namespaces yet.
     #[must_use]
     pub fn new(targeting: Targeting) -> Self {
-        Self { by_name: HashMap::new(), slots: Vec::new(), free: Vec::new(), targeting, mark: 0 }
+        Self {
+            by_name: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            targeting,
+            list: ListNumber::default(),
+        }
     }
 
     /// A namespace by its handle.
@@ -129,14 +137,14 @@ impl Namespaces {
 
     /// A list of namespaces begins.
     pub fn begin_list(&mut self) {
-        self.mark = self.mark.wrapping_add(1);
+        self.list.begin();
     }
 
     /// The list is complete: namespaces that were not in it are gone. Returns those that changed.
     pub fn end_list(&mut self) -> Vec<NamespaceId> {
         let gone: Vec<Arc<str>> = self
             .iter()
-            .filter(|(_, namespace)| namespace.labels.is_some() && namespace.mark != self.mark)
+            .filter(|(_, namespace)| namespace.labels.is_some() && namespace.list != self.list)
             .map(|(_, namespace)| Arc::clone(&namespace.name))
             .collect();
         gone.iter().filter_map(|name| self.remove(name)).collect()
@@ -151,13 +159,13 @@ impl Namespaces {
     ) -> Option<NamespaceId> {
         let id = self.intern(name);
         let before = (self.is_targeted(id), self.get(id).is_some_and(|namespace| namespace.terminating));
-        let mark = self.mark;
+        let list = self.list;
         let targeted = self.targeting.covers(name, &labels);
         let namespace = self.get_mut(id)?;
         namespace.targeted = targeted;
         namespace.labels = Some(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect());
         namespace.terminating = terminating;
-        namespace.mark = mark;
+        namespace.list = list;
         (before != (self.is_targeted(id), terminating)).then_some(id)
     }
 
@@ -183,7 +191,7 @@ impl Namespaces {
             terminating: false,
             pods: Vec::new(),
             quotas: Vec::new(),
-            mark: self.mark,
+            list: self.list,
         };
         let id = match self.free.pop() {
             Some(id) => id,

@@ -12,6 +12,7 @@ use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use crate::facts::PodFacts;
 use crate::namespaces::{NamespaceId, Namespaces};
+use crate::store::ListNumber;
 use crate::version::Version;
 
 /// What holds a pod back from being scheduled.
@@ -50,7 +51,7 @@ pub struct PodRecord {
     pub gates: Gates,
     /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
     pub overdue_at: Option<i64>,
-    mark: u32,
+    list: ListNumber,
     /// Where the namespace's list of pods has it.
     place: u32,
 }
@@ -86,7 +87,7 @@ pub struct Pods {
     charges: HashSet<Arc<Charge>>,
     scope_facts: HashSet<Arc<ScopeFacts>>,
     overdue: BTreeSet<(i64, PodId)>,
-    mark: u32,
+    list: ListNumber,
     shared_since_sweep: usize,
 }
 
@@ -123,13 +124,13 @@ impl Pods {
 
     /// A list of pods begins.
     pub fn begin_list(&mut self) {
-        self.mark = self.mark.wrapping_add(1);
+        self.list.begin();
     }
 
     /// The list is complete. Returns the pods that were not in it; they are still to be removed.
     #[must_use]
     pub fn end_list(&self) -> Vec<PodId> {
-        self.iter().filter(|(_, record)| record.mark != self.mark).map(|(id, _)| id).collect()
+        self.iter().filter(|(_, record)| record.list != self.list).map(|(id, _)| id).collect()
     }
 
     /// A pod was seen.
@@ -138,19 +139,19 @@ impl Pods {
         let Some(id) = self.find(namespace, &facts.name) else {
             return Change::Added(self.insert(facts, namespace, namespaces));
         };
-        let mark = self.mark;
+        let list = self.list;
         let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return Change::Same;
         };
         if facts.version.is_older_than(known.version) {
-            known.mark = mark;
+            known.list = list;
             return Change::Same;
         }
         if known.uid != facts.uid {
             let Some(old) = self.remove(id, namespaces) else { return Change::Same };
             return Change::Replaced(old, self.insert(facts, namespace, namespaces));
         }
-        known.mark = mark;
+        known.list = list;
         // The same version is compared too: it may be read by other rules of charging.
         known.version = facts.version;
         let unchanged = known.gates == facts.gates
@@ -262,7 +263,7 @@ impl Pods {
             scope_facts,
             gates: facts.gates,
             overdue_at: facts.overdue_at,
-            mark: self.mark,
+            list: self.list,
             place,
         };
         if let Some(slot) = self.records.get_mut(id.0 as usize) {

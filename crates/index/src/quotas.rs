@@ -10,6 +10,7 @@ use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequire
 
 use crate::namespaces::{NamespaceId, Namespaces};
 use crate::shared_specs::{Keys, SharedSpecs};
+use crate::store::ListNumber;
 use crate::version::Version;
 use crate::wire::{QuotaConditionWire, QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
 
@@ -126,7 +127,7 @@ pub struct QuotaRecord {
     pub compiled: Compiled,
     /// What the status says.
     pub recorded: Recorded,
-    mark: u32,
+    list: ListNumber,
 }
 
 /// A specification ready for use, or what is wrong with it.
@@ -154,7 +155,7 @@ pub struct Quotas {
     by_name: HashMap<(NamespaceId, Arc<str>), QuotaId>,
     shared: SharedSpecs,
     next: u32,
-    mark: u32,
+    list: ListNumber,
 }
 
 impl Quotas {
@@ -189,13 +190,13 @@ impl Quotas {
 
     /// A list of quotas begins.
     pub fn begin_list(&mut self) {
-        self.mark = self.mark.wrapping_add(1);
+        self.list.begin();
     }
 
     /// The list is complete. Returns the quotas that were not in it; they are still to be removed.
     #[must_use]
     pub fn end_list(&self) -> Vec<QuotaId> {
-        self.iter().filter(|(_, record)| record.mark != self.mark).map(|(id, _)| id).collect()
+        self.iter().filter(|(_, record)| record.list != self.list).map(|(id, _)| id).collect()
     }
 
     /// The quota that a sighting would replace: same name, another uid.
@@ -217,12 +218,12 @@ impl Quotas {
         let fresh = compiled(&wire.spec).map(|spec| self.shared.spec(spec));
         let shared = &mut self.shared;
         let recorded = wire.status.as_ref().map(|status| Recorded::read(status, shared)).unwrap_or_default();
-        let mark = self.mark;
+        let list = self.list;
         let Some(id) = self.find(namespace, name) else {
             return QuotaChange::Added(self.insert(wire, namespace, namespaces, fresh, recorded));
         };
         let Some(known) = self.records.get_mut(&id) else { return QuotaChange::Same };
-        known.mark = mark;
+        known.list = list;
         if version.is_older_than(known.version) || (version == known.version && version != Version::default())
         {
             return QuotaChange::Same;
@@ -277,7 +278,7 @@ impl Quotas {
             created: wire.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
             compiled,
             recorded,
-            mark: self.mark,
+            list: self.list,
         };
         self.enter(record, namespaces)
     }

@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
-use crate::metrics::{MetricsArgs, follow_secret};
+use crate::metrics::MetricsArgs;
+use crate::watches::SecretWatches;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -77,9 +78,9 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let certs = Arc::new(CertStore::empty());
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
-    let load = move |secret: &Secret| certs.load_secret(secret);
-    let certificate = follow_secret(client.clone(), &args.namespace, load, &cancel);
-    tasks.spawn("certificate secret", certificate);
+    let mut secrets = SecretWatches::default();
+    secrets.load(names::SERVING_SECRET, move |secret: &Secret| certs.load_secret(secret));
+    secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
 
     let mut settings = CertificateSettings::new(&args.namespace);
     settings.names.extend(args.webhook_san.iter().cloned());

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_index::wire::{
-    HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, NativeQuotaWire, PodWire, VmmrqWire,
+    HeadroomPolicyWire, MigrationWire, NamespaceWire, NativeQuotaWire, PodWire, VmmrqWire,
 };
 use sluice_runtime::raw::{Call, Reply, send};
 
@@ -35,7 +35,7 @@ pub struct BudgetWires {
     /// Policies.
     pub policies: Vec<HeadroomPolicyWire>,
     /// The namespace, by whose labels policies select.
-    pub namespace: Option<HeadroomNamespaceWire>,
+    pub namespace: Option<NamespaceWire>,
 }
 
 /// Names of objects that grant something.

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_api::names;
 use sluice_index::wire::AaqWire;
+use sluice_index::{Aaqs, Watched as _};
 use sluice_operator::AdmissionPolicy;
 use sluice_operator::certificates::is_path;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
@@ -193,24 +194,12 @@ impl Sources {
     }
 
     async fn follow_aaqs(&self, cancel: CancellationToken) {
-        let mut aaqs: BTreeMap<String, AaqWire> = BTreeMap::new();
-        let mut listing = false;
+        let mut aaqs = Aaqs::default();
         let sink = |event: Event<AaqWire>| {
-            match event {
-                Event::Init => {
-                    listing = true;
-                    aaqs.clear();
-                }
-                Event::InitDone => listing = false,
-                Event::InitApply(aaq) | Event::Apply(aaq) => {
-                    aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
-                }
-                Event::Delete(aaq) => {
-                    aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default());
-                }
-            }
-            if !listing {
-                let selector = chosen(aaqs.values());
+            aaqs.apply(&event);
+            if !matches!(event, Event::Init | Event::InitApply(_)) {
+                // Should there be several, the oldest is the one that was allowed.
+                let selector = aaqs.oldest().and_then(|aaq| aaq.selector.clone());
                 self.change(|world| world.selector = Some(selector));
             }
         };
@@ -225,15 +214,6 @@ impl Sources {
             *world != before
         });
     }
-}
-
-/// What the `AAQ` says. Should there be several, the oldest is the one that was allowed.
-pub(super) fn chosen<'a>(aaqs: impl Iterator<Item = &'a AaqWire>) -> Option<LabelSelector> {
-    let age = |aaq: &&AaqWire| {
-        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, aaq.metadata.name.clone())
-    };
-    aaqs.min_by_key(age).and_then(|aaq| aaq.spec.namespace_selector.clone())
 }
 
 fn bundle(secret: &Secret) -> Option<Vec<u8>> {

@@ -17,7 +17,6 @@ use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::SweepMetrics;
-use super::sights::Sources;
 
 /// The first wait after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
@@ -50,13 +49,12 @@ impl Sweep {
     /// Sweeps while this process leads, until `cancel`; then waits for the raises of this process to end.
     pub async fn run(
         mut self,
-        sources: &Sources,
         (token, mut leadership): (WriteToken, latest::Receiver<Leadership>),
         cancel: CancellationToken,
     ) {
         let headroom = Arc::clone(&self.headroom);
         let work = async {
-            if super::blocked::leads(headroom.observed(), sources, &mut leadership).await {
+            if super::blocked::leads(headroom.observed(), &mut leadership).await {
                 self.act(&token, &leadership).await;
             }
             cancel.cancelled().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::store::{Indexed, Record, Store};
+use crate::store::{Affected, Indexed, Key, Record, Store};
 use crate::wire::KubeVirtWire;
 
 /// All KubeVirt objects; a cluster should have one.
@@ -34,4 +34,7 @@ impl Indexed for KubeVirts {
         &wire.metadata
     }
     fn body(_wire: &KubeVirtWire) {}
+    fn affects(_: &Key) -> Affected {
+        Affected::Everywhere
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::store::{Indexed, Record, Store};
+use crate::store::{Indexed, Record, Store};
 use crate::wire::MachineWire;
 
 /// Conditions of a machine that gets more CPUs or memory (`staging/src/kubevirt.io/api/core/v1/types.go`).

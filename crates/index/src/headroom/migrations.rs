@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::Uid;
 
-use super::store::{Indexed, Key, Record, Store};
+use crate::store::{Indexed, Key, Record, Store};
 use crate::wire::MigrationWire;
 
 /// How far a migration is.

@@ -12,32 +12,38 @@
 mod budget;
 mod kubevirts;
 mod labels;
+mod limit_ranges;
 mod machines;
 mod migrations;
 mod namespaces;
 mod native;
 mod native_quotas;
 mod policies;
-mod store;
 mod targets;
 mod texts;
 mod vmmrqs;
 
+pub use crate::store::{Affected, Change, Key, Record, Watched};
 pub use kubevirts::KubeVirts;
 pub use labels::Labels;
+pub use limit_ranges::LimitRanges;
 pub use machines::{Machine, Machines, VmiRecord};
 pub use migrations::{Migration, MigrationPriority, MigrationRecord, Migrations, Phase};
 pub use namespaces::{HeadroomNamespace, HeadroomNamespaces, NamespaceRecord};
 pub use native::{Native, RawQuota, ResourceQuotaRecord};
 pub use native_quotas::NativeQuotas;
 pub use policies::{Mode, Policies, Policy, PolicyRecord};
-pub use store::{Change, Key, Record, Watched};
 pub use targets::{Target, TargetRecord, Targets};
 pub use texts::RawAmounts;
-pub use vmmrqs::{Vmmrq, VmmrqRecord, Vmmrqs};
+pub use vmmrqs::{Vmmrq, VmmrqRecord, VmmrqStated, Vmmrqs};
 
 use sluice_api::names;
 use sluice_engine::headroom::NativeQuota;
+
+use crate::wire::{
+    HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, MachineWire, MigrationWire, NamespaceWire,
+    NativeQuotaWire, PodWire, VmmrqWire,
+};
 
 /// Everything that head-room decisions depend on.
 #[derive(Debug, Default)]
@@ -58,6 +64,47 @@ pub struct HeadroomIndex {
     pub namespaces: HeadroomNamespaces,
     /// Target pods of migrations.
     pub targets: Targets,
+    /// LimitRanges; only the controller watches them.
+    pub limit_ranges: LimitRanges,
+}
+
+/// A kind of the index, by what its objects are decoded to.
+pub trait Kind: Sized {
+    /// What is kept of them.
+    type Records: Watched<Wire = Self>;
+
+    /// The records in an index.
+    fn records(index: &HeadroomIndex) -> &Self::Records;
+
+    /// As [`Self::records`], to change them.
+    fn records_mut(index: &mut HeadroomIndex) -> &mut Self::Records;
+}
+
+macro_rules! kinds {
+    ($($wire:ty => $field:ident: $records:ty,)*) => {$(
+        impl Kind for $wire {
+            type Records = $records;
+
+            fn records(index: &HeadroomIndex) -> &$records {
+                &index.$field
+            }
+            fn records_mut(index: &mut HeadroomIndex) -> &mut $records {
+                &mut index.$field
+            }
+        }
+    )*};
+}
+
+kinds! {
+    KubeVirtWire => kubevirts: KubeVirts,
+    MigrationWire => migrations: Migrations,
+    MachineWire => machines: Machines,
+    NativeQuotaWire => quotas: NativeQuotas,
+    VmmrqWire => vmmrqs: Vmmrqs,
+    HeadroomPolicyWire => policies: Policies,
+    NamespaceWire => namespaces: HeadroomNamespaces,
+    PodWire => targets: Targets,
+    LimitRangeWire => limit_ranges: LimitRanges,
 }
 
 impl HeadroomIndex {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::labels::{Labels, opted_out};
-use super::store::{Indexed, Record, Store};
-use crate::wire::HeadroomNamespaceWire;
+use crate::store::{Affected, Indexed, Key, Record, Store};
+use crate::wire::NamespaceWire;
 
 /// What is kept of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,16 +41,19 @@ impl HeadroomNamespaces {
 }
 
 impl Indexed for HeadroomNamespaces {
-    type Wire = HeadroomNamespaceWire;
+    type Wire = NamespaceWire;
     type Body = HeadroomNamespace;
 
     fn store_mut(&mut self) -> &mut Store<HeadroomNamespace> {
         &mut self.store
     }
-    fn meta(wire: &HeadroomNamespaceWire) -> &ObjectMeta {
+    fn meta(wire: &NamespaceWire) -> &ObjectMeta {
         &wire.metadata
     }
-    fn body(wire: &HeadroomNamespaceWire) -> HeadroomNamespace {
+    fn body(wire: &NamespaceWire) -> HeadroomNamespace {
         HeadroomNamespace { labels: Labels::of(&wire.metadata), opted_out: opted_out(&wire.metadata) }
+    }
+    fn affects(key: &Key) -> Affected {
+        Affected::Namespace(Arc::clone(&key.name))
     }
 }

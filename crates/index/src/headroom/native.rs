@@ -8,8 +8,8 @@ use sluice_engine::scope::{Operator, Scope, ScopeRequirement};
 use sluice_engine::{Amount, Resource, Scopes};
 
 use super::labels::{Labels, opted_out};
-use super::store::Record;
 use super::texts::{Column, RawAmounts, Texts};
+use crate::store::Record;
 use crate::wire::{NativeQuotaWire, QuotaSpecWire};
 
 /// What is kept of a ResourceQuota.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::native::{Native, ResourceQuotaRecord};
-use super::store::{Indexed, Key, Store};
+use crate::store::{Indexed, Key, Store};
 use crate::wire::NativeQuotaWire;
 
 /// All ResourceQuotas.

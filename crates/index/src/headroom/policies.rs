@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::core::Selector;
+use sluice_api::HeadroomPolicyStatus;
 use sluice_engine::headroom::Amounts;
 
 use super::labels::selector;
 use super::namespaces::NamespaceRecord;
 use super::native::Native;
-use super::store::{Indexed, Record, Store};
 use super::texts::read_amounts;
 use super::vmmrqs::MAX_KEYS;
+use crate::stated::Stated;
+use crate::store::{Affected, Indexed, Key, Record, Store};
 use crate::wire::HeadroomPolicyWire;
 
 /// Who shares the amounts of a policy.
@@ -37,6 +39,8 @@ pub struct Policy {
     pub additional: Amounts,
     /// What could not be read.
     pub errors: Vec<String>,
+    /// What conditions are written from; `None` if the status cannot be read, or is not kept.
+    pub stated: Option<Arc<Stated<HeadroomPolicyStatus>>>,
     /// `None` selects nothing.
     namespaces: Option<Selector>,
     /// Names of namespaces that are left alone, sorted.
@@ -90,7 +94,8 @@ impl Policy {
             // What is to be left alone is not known, so everything is.
             mode = Mode::Unknown;
         }
-        Self { mode, additional, errors, namespaces, opted_out: opted_out.into_boxed_slice(), quotas }
+        let stated = Stated::of(&wire.metadata, wire.status.as_ref());
+        Self { mode, additional, errors, stated, namespaces, opted_out: opted_out.into_boxed_slice(), quotas }
     }
 }
 
@@ -137,5 +142,8 @@ impl Indexed for Policies {
     }
     fn body(wire: &HeadroomPolicyWire) -> Policy {
         Policy::read(wire)
+    }
+    fn affects(_: &Key) -> Affected {
+        Affected::Everywhere
     }
 }

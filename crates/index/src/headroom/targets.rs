@@ -3,13 +3,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::PartialObjectMeta;
 use sluice_api::names;
 use sluice_engine::Uid;
 
-use super::store::{Indexed, Record, Store};
+use crate::store::{Indexed, Record, Store};
+use crate::wire::PodWire;
 
 /// What is kept of a target pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,22 +47,29 @@ impl Targets {
 }
 
 impl Indexed for Targets {
-    type Wire = PartialObjectMeta<Pod>;
+    type Wire = PodWire;
     type Body = Target;
 
     fn store_mut(&mut self) -> &mut Store<Target> {
         &mut self.store
     }
-    fn meta(wire: &PartialObjectMeta<Pod>) -> &ObjectMeta {
+    fn meta(wire: &PodWire) -> &ObjectMeta {
         &wire.metadata
     }
-    fn body(wire: &PartialObjectMeta<Pod>) -> Target {
+    fn body(wire: &PodWire) -> Target {
         let labels = wire.metadata.labels.as_ref();
         let uid = labels.and_then(|map| map.get(names::MIGRATION_JOB_LABEL));
         Target { migration: Uid::parse(uid.map(String::as_str).unwrap_or_default()) }
     }
     fn is_kept(meta: &ObjectMeta) -> bool {
         meta.labels.as_ref().is_some_and(|map| map.contains_key(names::MIGRATION_JOB_LABEL))
+    }
+    fn concerns(&self, meta: &ObjectMeta) -> bool {
+        let is_known = || {
+            let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+            self.store.get(namespace.unwrap_or_default(), name.unwrap_or_default()).is_some()
+        };
+        Self::is_kept(meta) || is_known()
     }
     fn link(&mut self, record: &Arc<TargetRecord>) {
         self.seen.insert(record.uid.clone());

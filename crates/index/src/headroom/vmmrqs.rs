@@ -3,22 +3,35 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_api::VirtualMachineMigrationResourceQuotaStatus as Status;
 use sluice_engine::headroom::Amounts;
 
-use super::store::{Indexed, Record, Store};
-use super::texts::read_amounts;
+use super::texts::{RawAmounts, read_amounts};
+use crate::stated::Stated;
+use crate::store::{Indexed, Record, Store};
 use crate::wire::VmmrqWire;
 
 /// So many keys of a grant count; the CRD allows no more.
 pub(super) const MAX_KEYS: usize = 64;
 
 /// What is kept of a `VirtualMachineMigrationResourceQuota`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vmmrq {
     /// `spec.additionalMigrationResources`, as far as it can be read.
     pub additional: Amounts,
     /// What could not be read.
     pub errors: Vec<String>,
+    /// What conditions are written from; `None` if the status cannot be read, or is not kept.
+    pub stated: Option<Arc<Stated<VmmrqStated>>>,
+}
+
+/// What the status of a `VirtualMachineMigrationResourceQuota` is made from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VmmrqStated {
+    /// `spec.additionalMigrationResources` as it is written, which the status repeats.
+    pub granted: RawAmounts,
+    /// `status`.
+    pub status: Status,
 }
 
 /// A `VirtualMachineMigrationResourceQuota`.
@@ -35,6 +48,11 @@ impl Vmmrqs {
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmmrqRecord>> {
         self.store.get(namespace, name)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<VmmrqRecord>> {
+        self.store.iter()
     }
 
     /// Those of a namespace, by name.
@@ -56,6 +74,11 @@ impl Indexed for Vmmrqs {
     }
     fn body(wire: &VmmrqWire) -> Vmmrq {
         let (additional, errors) = read_amounts(&wire.spec.additional_migration_resources, MAX_KEYS);
-        Vmmrq { additional, errors }
+        let granted = wire.spec.additional_migration_resources.iter();
+        let stated = wire.status.clone().map(|status| VmmrqStated {
+            granted: granted.map(|(key, text)| (key.clone(), text.0.clone())).collect(),
+            status,
+        });
+        Vmmrq { additional, errors, stated: Stated::of(&wire.metadata, stated.as_ref()) }
     }
 }

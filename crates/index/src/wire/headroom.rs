@@ -1,9 +1,12 @@
-//! What head-room is made of: native quotas, budgets and namespaces, as they are decoded.
+//! What head-room is made of: native quotas, budgets and LimitRanges, as they are decoded.
 
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
-use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
+use sluice_api::{
+    HeadroomPolicy, HeadroomPolicyStatus, VirtualMachineMigrationResourceQuota,
+    VirtualMachineMigrationResourceQuotaStatus,
+};
 
 use super::quantity::{ResourceTexts, resource_list};
 use super::quota::QuotaSpecWire;
@@ -34,15 +37,6 @@ pub struct NativeQuotaStatusWire {
     pub used: ResourceTexts,
 }
 
-/// A namespace: its labels, and whether it is excluded from head-room.
-#[derive(Clone, Debug, Deserialize, kube::Resource)]
-#[resource(inherit = Namespace)]
-pub struct HeadroomNamespaceWire {
-    /// Name, uid, version, times, labels and the annotations that matter here.
-    #[serde(deserialize_with = "super::meta::annotated")]
-    pub metadata: ObjectMeta,
-}
-
 /// A `VirtualMachineMigrationResourceQuota`.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = VirtualMachineMigrationResourceQuota)]
@@ -53,6 +47,9 @@ pub struct VmmrqWire {
     /// What is granted.
     #[serde(default)]
     pub spec: VmmrqSpecWire,
+    /// The status; `None` if it cannot be read, or is not kept.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<VirtualMachineMigrationResourceQuotaStatus>,
 }
 
 /// `spec` of a `VirtualMachineMigrationResourceQuota`.
@@ -74,6 +71,9 @@ pub struct HeadroomPolicyWire {
     /// What is granted, and where.
     #[serde(default)]
     pub spec: HeadroomPolicySpecWire,
+    /// The status; `None` if it cannot be read, or is not kept.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<HeadroomPolicyStatus>,
 }
 
 /// `spec` of a `HeadroomPolicy`.
@@ -112,4 +112,13 @@ pub struct HeadroomOptOutWire {
     /// ResourceQuotas by their labels; absent means none.
     #[serde(default)]
     pub resource_quota_selector: Option<LabelSelector>,
+}
+
+/// A LimitRange: that it is there, and its version.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = LimitRange)]
+pub struct LimitRangeWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::bare")]
+    pub metadata: ObjectMeta,
 }

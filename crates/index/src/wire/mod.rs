@@ -12,8 +12,8 @@ mod quota;
 
 pub use aaq::{AaqSpecWire, AaqWire};
 pub use headroom::{
-    HeadroomBudgetWire, HeadroomNamespaceWire, HeadroomOptOutWire, HeadroomPolicySpecWire,
-    HeadroomPolicyWire, NativeQuotaStatusWire, NativeQuotaWire, VmmrqSpecWire, VmmrqWire,
+    HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, LimitRangeWire,
+    NativeQuotaStatusWire, NativeQuotaWire, VmmrqSpecWire, VmmrqWire,
 };
 pub use kubevirt::{
     ConditionWire, KubeVirtWire, MachineStatusWire, MachineWire, MigrationSpecWire, MigrationStatusWire,

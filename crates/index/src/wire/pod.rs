@@ -11,8 +11,8 @@ use super::quantity::{ResourceTexts, resource_list};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodWire {
-    /// Name, namespace, uid, version and times; nothing else is filled.
-    #[serde(deserialize_with = "super::meta::bare")]
+    /// Name, namespace, uid, version and times, and the label of a migration's target; nothing else is filled.
+    #[serde(deserialize_with = "super::meta::migrating")]
     pub metadata: ObjectMeta,
     /// The specification.
     #[serde(default)]

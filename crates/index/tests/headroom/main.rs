@@ -3,8 +3,6 @@
 
 mod migrations;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
@@ -12,7 +10,7 @@ use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
 use sluice_index::headroom::{
     Change, HeadroomIndex, MigrationPriority, Phase, RawAmounts, ResourceQuotaRecord, VmiRecord, Watched,
 };
-use sluice_index::wire::NativeQuotaWire;
+use sluice_index::wire::{NativeQuotaWire, PodWire};
 
 /// Feeds objects as a watch delivers them.
 fn see<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> Change {

@@ -66,7 +66,7 @@ fn the_oldest_kubevirt_counts() {
 #[test]
 fn targets_are_known_by_uid() {
     let mut index = HeadroomIndex::default();
-    let pod = |uid: &str, labels: Value| -> PartialObjectMeta<Pod> {
+    let pod = |uid: &str, labels: Value| -> PodWire {
         serde_json::from_value(
             json!({"metadata": {"namespace": "a", "name": "p", "uid": uid, "labels": labels}}),
         )
@@ -82,7 +82,15 @@ fn targets_are_known_by_uid() {
     assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
     assert!(index.targets.remove(&pod("p-2", job)));
     assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
+    assert!(!index.targets.concerns(&pod("p-3", json!({}))));
     assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Change::Same, "no target");
+    assert_eq!(
+        index.targets.upsert(&pod("p-4", json!({"kubevirt.io/migrationJobUID": "m-1"}))),
+        Change::Added
+    );
+    assert!(index.targets.concerns(&pod("p-4", json!({}))), "it was one");
+    assert_eq!(index.targets.upsert(&pod("p-4", json!({}))), Change::Removed);
+    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
 }
 
 #[test]

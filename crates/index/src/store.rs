@@ -1,10 +1,11 @@
-//! Objects of one kind by namespace and name, versions and lists included.
+//! Objects of one kind by namespace and name, and the one contract of lists and sweeps.
 
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Event;
 use sluice_engine::Uid;
 
 use crate::version::Version;
@@ -16,6 +17,37 @@ pub struct Key {
     pub namespace: Arc<str>,
     /// `metadata.name`.
     pub name: Arc<str>,
+}
+
+impl Key {
+    pub(crate) fn of(meta: &ObjectMeta) -> Self {
+        let (namespace, name) = named(meta);
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+fn named(meta: &ObjectMeta) -> (&str, &str) {
+    (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+/// Where a change of an object may matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Affected {
+    /// In this namespace.
+    Namespace(Arc<str>),
+    /// In any namespace.
+    Everywhere,
+}
+
+/// The number of a list: what carries another number when the list ends was not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListNumber(u32);
+
+impl ListNumber {
+    /// The next list begins.
+    pub(crate) const fn begin(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+    }
 }
 
 /// What is kept of an object: who it is, and what its kind adds.
@@ -33,11 +65,11 @@ pub struct Record<B> {
     pub created: i64,
     /// Whether it is being deleted.
     pub deleting: bool,
-    pub(super) body: B,
+    pub(crate) body: B,
 }
 
 impl<B> Record<B> {
-    pub(super) fn new(meta: &ObjectMeta, body: B) -> Self {
+    pub(crate) fn new(meta: &ObjectMeta, body: B) -> Self {
         Self {
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),
             name: meta.name.as_deref().unwrap_or_default().into(),
@@ -75,9 +107,14 @@ pub enum Change {
     Changed,
     /// An object of the same name with another uid was known.
     Replaced,
+    /// It was known, and is none of those that are kept any more.
+    Removed,
 }
 
-/// A kind that is fed by one watch.
+/// Objects of one kind, fed by one watch: the contract of lists and sweeps.
+///
+/// In the middle of a list nothing is forgotten: what was known stays until the list is complete, and then what was not in it
+/// is removed. A list that breaks off removes nothing; the next one begins anew.
 pub trait Watched {
     /// What its objects are decoded to.
     type Wire;
@@ -91,11 +128,36 @@ pub trait Watched {
     /// An object is gone. Returns whether it was known; one of the same name with another uid stays.
     fn remove(&mut self, wire: &Self::Wire) -> bool;
 
-    /// An object was looked for and not found.
-    fn remove_named(&mut self, namespace: &str, name: &str);
+    /// An object was looked for and not found. Returns whether it was known.
+    fn remove_named(&mut self, namespace: &str, name: &str) -> bool;
 
     /// The list is complete: what was not in it is removed, and returned.
     fn end_list(&mut self) -> Vec<Key>;
+
+    /// Whether an event about this object may change anything. Costs less than applying it.
+    fn concerns(&self, wire: &Self::Wire) -> bool;
+
+    /// Namespace and name.
+    fn key(wire: &Self::Wire) -> Key;
+
+    /// Where a change of the object with this key may matter.
+    fn affects(key: &Key) -> Affected;
+
+    /// Applies an event of the watch. Returns the keys of the objects that changed.
+    fn apply(&mut self, event: &Event<Self::Wire>) -> Vec<Key> {
+        let changed = match event {
+            Event::Init => {
+                self.begin_list();
+                return Vec::new();
+            }
+            Event::InitDone => return self.end_list(),
+            Event::InitApply(wire) | Event::Apply(wire) => {
+                (self.upsert(wire) != Change::Same).then(|| Self::key(wire))
+            }
+            Event::Delete(wire) => self.remove(wire).then(|| Self::key(wire)),
+        };
+        changed.into_iter().collect()
+    }
 }
 
 /// How a kind is read, and what else is kept beside its records. Public only because [`Watched`] is implemented by
@@ -108,9 +170,17 @@ pub trait Indexed {
     fn meta(wire: &Self::Wire) -> &ObjectMeta;
     fn body(wire: &Self::Wire) -> Self::Body;
 
-    /// Whether objects of this name are kept.
+    /// Whether the object is one of those that are kept.
     fn is_kept(_meta: &ObjectMeta) -> bool {
         true
+    }
+    /// See [`Watched::concerns`]. Needed where most objects of the kind are not kept.
+    fn concerns(&self, _meta: &ObjectMeta) -> bool {
+        true
+    }
+    /// See [`Watched::affects`].
+    fn affects(key: &Key) -> Affected {
+        Affected::Namespace(Arc::clone(&key.namespace))
     }
     /// A record was put in.
     fn link(&mut self, _record: &Arc<Record<Self::Body>>) {}
@@ -124,18 +194,18 @@ impl<T: Indexed> Watched for T {
     type Wire = T::Wire;
 
     fn begin_list(&mut self) {
-        let store = self.store_mut();
-        store.mark = store.mark.wrapping_add(1);
+        self.store_mut().list.begin();
     }
 
     fn upsert(&mut self, wire: &T::Wire) -> Change {
         let meta = T::meta(wire);
-        if !T::is_kept(meta) {
-            return Change::Same;
-        }
         let version = Version::parse(meta.resource_version.as_deref());
         if self.store_mut().is_stale(meta, version) {
             return Change::Same;
+        }
+        if !T::is_kept(meta) {
+            let (namespace, name) = named(meta);
+            return if self.remove_named(namespace, name) { Change::Removed } else { Change::Same };
         }
         let (record, old) = self.store_mut().put(Record::new(meta, T::body(wire)));
         let Some(old) = old else {
@@ -154,12 +224,13 @@ impl<T: Indexed> Watched for T {
     }
 
     fn remove(&mut self, wire: &T::Wire) -> bool {
-        remove(self, T::meta(wire))
+        let meta = T::meta(wire);
+        let (namespace, name) = named(meta);
+        remove(self, namespace, name, meta.uid.as_deref())
     }
 
-    fn remove_named(&mut self, namespace: &str, name: &str) {
-        let namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
-        remove(self, &ObjectMeta { namespace, name: Some(name.to_owned()), ..ObjectMeta::default() });
+    fn remove_named(&mut self, namespace: &str, name: &str) -> bool {
+        remove(self, namespace, name, None)
     }
 
     fn end_list(&mut self) -> Vec<Key> {
@@ -170,10 +241,23 @@ impl<T: Indexed> Watched for T {
         }
         gone.iter().map(|record| record.key()).collect()
     }
+
+    fn concerns(&self, wire: &T::Wire) -> bool {
+        Indexed::concerns(self, T::meta(wire))
+    }
+
+    fn key(wire: &T::Wire) -> Key {
+        Key::of(T::meta(wire))
+    }
+
+    fn affects(key: &Key) -> Affected {
+        <T as Indexed>::affects(key)
+    }
 }
 
-fn remove<T: Indexed>(kind: &mut T, meta: &ObjectMeta) -> bool {
-    let removed = kind.store_mut().take(meta);
+/// With a `uid` an object of the same name that has another one stays.
+fn remove<T: Indexed>(kind: &mut T, namespace: &str, name: &str, uid: Option<&str>) -> bool {
+    let removed = kind.store_mut().take(namespace, name, uid);
     if let Some(record) = &removed {
         kind.unlink(record);
         kind.forget(&record.key());
@@ -185,19 +269,19 @@ fn remove<T: Indexed>(kind: &mut T, meta: &ObjectMeta) -> bool {
 #[derive(Debug)]
 pub struct Store<B> {
     groups: HashMap<Arc<str>, Group<B>>,
-    mark: u32,
+    list: ListNumber,
 }
 
-/// Records of one namespace by name, each with the list it was last seen in.
+/// Records of one namespace by name, and at the same place of `lists` the list that each was last seen in.
 #[derive(Debug)]
 struct Group<B> {
     records: Vec<Arc<Record<B>>>,
-    marks: Vec<u32>,
+    lists: Vec<ListNumber>,
 }
 
 impl<B> Default for Store<B> {
     fn default() -> Self {
-        Self { groups: HashMap::new(), mark: 0 }
+        Self { groups: HashMap::new(), list: ListNumber::default() }
     }
 }
 
@@ -212,32 +296,31 @@ impl<B> Group<B> {
 }
 
 impl<B> Store<B> {
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Record<B>>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Record<B>>> {
         let group = self.groups.get(namespace)?;
         group.records.get(group.place(name).ok()?)
     }
 
     /// Records of a namespace by name.
-    pub(super) fn in_namespace(&self, namespace: &str) -> &[Arc<Record<B>>] {
+    pub(crate) fn in_namespace(&self, namespace: &str) -> &[Arc<Record<B>>] {
         self.groups.get(namespace).map_or(&[], |group| &group.records)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Record<B>>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Record<B>>> {
         self.groups.values().flat_map(|group| &group.records)
     }
 
     /// Whether a sighting says nothing new; what it confirms is noted.
     fn is_stale(&mut self, meta: &ObjectMeta, version: Version) -> bool {
-        let mark = self.mark;
-        let Some(group) = self.groups.get_mut(meta.namespace.as_deref().unwrap_or_default()) else {
-            return false;
-        };
-        let Ok(place) = group.place(meta.name.as_deref().unwrap_or_default()) else { return false };
+        let list = self.list;
+        let (namespace, name) = named(meta);
+        let Some(group) = self.groups.get_mut(namespace) else { return false };
+        let Ok(place) = group.place(name) else { return false };
         let Some(known) = group.records.get(place) else { return false };
         let stale = version.is_older_than(known.version)
             || (version == known.version && version != Version::default());
-        if stale && let Some(seen) = group.marks.get_mut(place) {
-            *seen = mark;
+        if stale && let Some(seen) = group.lists.get_mut(place) {
+            *seen = list;
         }
         stale
     }
@@ -247,17 +330,17 @@ impl<B> Store<B> {
         match self.groups.get_key_value(&record.namespace) {
             Some((shared, _)) => record.namespace = Arc::clone(shared),
             None => {
-                let group = Group { records: Vec::with_capacity(1), marks: Vec::with_capacity(1) };
+                let group = Group { records: Vec::with_capacity(1), lists: Vec::with_capacity(1) };
                 self.groups.insert(Arc::clone(&record.namespace), group);
             }
         }
-        let mark = self.mark;
+        let list = self.list;
         let record = Arc::new(record);
         let Some(group) = self.groups.get_mut(&record.namespace) else { return (record, None) };
         match group.place(&record.name) {
             Ok(place) => {
-                if let Some(seen) = group.marks.get_mut(place) {
-                    *seen = mark;
+                if let Some(seen) = group.lists.get_mut(place) {
+                    *seen = list;
                 }
                 let old =
                     group.records.get_mut(place).map(|known| std::mem::replace(known, Arc::clone(&record)));
@@ -265,21 +348,20 @@ impl<B> Store<B> {
             }
             Err(place) => {
                 group.records.insert(place, Arc::clone(&record));
-                group.marks.insert(place, mark);
+                group.lists.insert(place, list);
                 (record, None)
             }
         }
     }
 
-    fn take(&mut self, meta: &ObjectMeta) -> Option<Arc<Record<B>>> {
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
+    fn take(&mut self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Record<B>>> {
         let group = self.groups.get_mut(namespace)?;
-        let place = group.place(meta.name.as_deref().unwrap_or_default()).ok()?;
+        let place = group.place(name).ok()?;
         let known = group.records.get(place)?;
-        if meta.uid.as_deref().is_some_and(|uid| known.uid != Uid::parse(uid)) {
+        if uid.is_some_and(|uid| known.uid != Uid::parse(uid)) {
             return None;
         }
-        group.marks.remove(place);
+        group.lists.remove(place);
         let record = group.records.remove(place);
         if group.records.is_empty() {
             self.groups.remove(namespace);
@@ -289,10 +371,10 @@ impl<B> Store<B> {
 
     /// Takes out what was not seen since the list began.
     fn sweep(&mut self) -> Vec<Arc<Record<B>>> {
-        let mark = self.mark;
+        let list = self.list;
         let mut gone = Vec::new();
         self.groups.retain(|_, group| {
-            let mut seen = group.marks.iter().map(|seen| *seen == mark);
+            let mut seen = group.lists.iter().map(|seen| *seen == list);
             group.records.retain(|record| {
                 let keep = seen.next().unwrap_or(true);
                 if !keep {
@@ -300,7 +382,7 @@ impl<B> Store<B> {
                 }
                 keep
             });
-            group.marks.retain(|seen| *seen == mark);
+            group.lists.retain(|seen| *seen == list);
             !group.records.is_empty()
         });
         gone.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
