@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
-use sluice_index::wire::{
-    AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, MachineWire, MigrationWire, NamespaceWire,
-    NativeQuotaWire, PodWire, QuotaWire, VmmrqWire,
+use sluice_index::{
+    AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, QuotaWire,
+    ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -29,9 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// The kinds that head-room rests on in each process that knows of it.
 struct HeadroomWatches {
     kubevirts: WatchHealth,
-    migrations: WatchHealth,
-    machines: WatchHealth,
-    quotas: WatchHealth,
+    vmims: WatchHealth,
+    vmis: WatchHealth,
+    resource_quotas: WatchHealth,
     vmmrqs: WatchHealth,
     policies: WatchHealth,
     namespaces: WatchHealth,
@@ -43,9 +43,9 @@ impl HeadroomWatches {
         let health = |kind: &str| WatchHealth::new(kind);
         Self {
             kubevirts: health("kubevirts"),
-            migrations: health("virtualmachineinstancemigrations"),
-            machines: health("virtualmachineinstances"),
-            quotas: health("resourcequotas"),
+            vmims: health("virtualmachineinstancemigrations"),
+            vmis: health("virtualmachineinstances"),
+            resource_quotas: health("resourcequotas"),
             vmmrqs: health(names::VMMRQS),
             policies: health(names::HEADROOM_POLICIES),
             namespaces: health("namespaces"),
@@ -54,8 +54,8 @@ impl HeadroomWatches {
     }
 
     fn all(&self) -> Vec<WatchHealth> {
-        let kubevirt = [&self.kubevirts, &self.migrations, &self.machines];
-        let kubernetes = [&self.quotas, &self.namespaces, &self.pods];
+        let kubevirt = [&self.kubevirts, &self.vmims, &self.vmis];
+        let kubernetes = [&self.resource_quotas, &self.namespaces, &self.pods];
         let own = [&self.vmmrqs, &self.policies];
         kubevirt.into_iter().chain(kubernetes).chain(own).cloned().collect()
     }
@@ -64,9 +64,9 @@ impl HeadroomWatches {
     async fn feed(&self, via: Via<'_>, observed: &Observed) {
         tokio::join!(
             via.watch(&self.kubevirts, if_installed(), |event| observed.apply::<KubeVirtWire>(&event)),
-            via.watch(&self.migrations, if_installed(), |event| observed.apply::<MigrationWire>(&event)),
-            via.watch(&self.machines, if_installed(), |event| observed.apply::<MachineWire>(&event)),
-            via.watch(&self.quotas, all(), |event| observed.apply::<NativeQuotaWire>(&event)),
+            via.watch(&self.vmims, if_installed(), |event| observed.apply::<VmimWire>(&event)),
+            via.watch(&self.vmis, if_installed(), |event| observed.apply::<VmiWire>(&event)),
+            via.watch(&self.resource_quotas, all(), |event| observed.apply::<ResourceQuotaWire>(&event)),
         );
     }
 }

@@ -7,8 +7,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sluice_index::read_selector;
-use sluice_index::wire::AaqSpecWire;
+use sluice_index::{AaqSpecWire, read_selector};
 
 use crate::quota_validate::aggregate;
 use crate::review::{Metadata, Operation, Review, nullable};

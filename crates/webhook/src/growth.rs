@@ -17,7 +17,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_runtime::leader::LeaderLink;
 use tokio::sync::Semaphore;
 

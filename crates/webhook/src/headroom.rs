@@ -16,8 +16,7 @@ use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::Need;
 use sluice_engine::{Charge, ChargeRules, Uid};
-use sluice_index::headroom::{MigrationRecord, VmiRecord};
-use sluice_index::wire::PodWire;
+use sluice_index::{PodWire, VmiRecord, VmimRecord};
 use sluice_window::{Headroom, MigrationRef, Target};
 use tokio::sync::watch;
 
@@ -105,7 +104,7 @@ impl Claim {
     /// Why it is not.
     pub fn check(
         &self,
-        migration: Option<&MigrationRecord>,
+        migration: Option<&VmimRecord>,
         machine: Option<&VmiRecord>,
     ) -> Result<(), &'static str> {
         let migration = migration.filter(|migration| {
@@ -131,7 +130,7 @@ impl Claim {
         sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")
     }
 
-    fn target(self, migration: &MigrationRecord, machine: &VmiRecord, need: Need) -> Target {
+    fn target(self, migration: &VmimRecord, machine: &VmiRecord, need: Need) -> Target {
         Target {
             namespace: Arc::from(self.namespace),
             pod: Uid::parse(&self.pod),
@@ -182,8 +181,7 @@ impl HeadroomEndpoint {
     async fn target(&self, claim: Claim) -> Result<Target, &'static str> {
         let migration = self.migration(&claim).await?;
         let observed = self.headroom.observed();
-        let machine =
-            observed.read(|index| index.machines.get(&claim.namespace, &migration.machine).cloned());
+        let machine = observed.read(|index| index.vmis.get(&claim.namespace, &migration.machine).cloned());
         claim.check(Some(&migration), machine.as_deref())?;
         let machine = machine.ok_or("the machine is not known")?;
         let rules = *self.rules.borrow();
@@ -196,9 +194,9 @@ impl HeadroomEndpoint {
         Ok(claim.target(&migration, &machine, need))
     }
 
-    async fn migration(&self, claim: &Claim) -> Result<Arc<MigrationRecord>, &'static str> {
+    async fn migration(&self, claim: &Claim) -> Result<Arc<VmimRecord>, &'static str> {
         let uid = Uid::parse(&claim.migration_uid);
-        if let Some(known) = self.headroom.observed().read(|index| index.migrations.by_uid(&uid).cloned()) {
+        if let Some(known) = self.headroom.observed().read(|index| index.vmims.by_uid(&uid).cloned()) {
             return Ok(known);
         }
         // virt-controller may be faster than our watch.

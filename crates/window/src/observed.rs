@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Amounts, MARK, NUDGE_KEY};
-use sluice_index::headroom::{Affected, HeadroomIndex, Kind, Phase, Watched as _};
+use sluice_index::{Affected, Cluster, Kind, Phase, Watched as _};
 use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ pub struct Dirty {
 /// The index, the health of the watches that feed it, and a signal for every change.
 #[derive(Debug)]
 pub struct Observed {
-    index: RwLock<HeadroomIndex>,
+    index: RwLock<Cluster>,
     changes: signal::Sender<u64>,
     dirty: Option<Mutex<Dirty>>,
     watches: Vec<WatchHealth>,
@@ -66,7 +66,7 @@ impl Observed {
     }
 
     /// Looks at what is known. Events wait meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&HeadroomIndex) -> T) -> T {
+    pub fn read<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
         look(&self.index.read())
     }
 
@@ -83,7 +83,7 @@ impl Observed {
     }
 
     /// Waits until `look` finds something, in at most `time`.
-    pub async fn until<T>(&self, time: Duration, look: impl Fn(&HeadroomIndex) -> Option<T>) -> Option<T> {
+    pub async fn until<T>(&self, time: Duration, look: impl Fn(&Cluster) -> Option<T>) -> Option<T> {
         let mut changes = self.changes();
         let found = async {
             loop {
@@ -173,8 +173,10 @@ impl Observed {
             let Affected::Namespace(namespace) = each else { continue };
             let mut rests = self.rests.lock();
             self.read(|index| {
-                let raised =
-                    index.quotas.raised_in(namespace).filter_map(|key| index.quota(namespace, &key.name));
+                let raised = index
+                    .resource_quotas
+                    .raised_in(namespace)
+                    .filter_map(|key| index.quota(namespace, &key.name));
                 let marked: Vec<_> =
                     raised.filter(|quota| quota.mark().is_some()).map(|quota| quota.used).collect();
                 let usage = (!marked.is_empty()).then(|| hash(&marked));
@@ -182,11 +184,10 @@ impl Observed {
                     rests.see(namespace, usage, situation(index, namespace), self.now_ms());
                 }
                 if rests.awaits_migrations(namespace) {
-                    let all = index.migrations.in_namespace(namespace).iter();
+                    let all = index.vmims.in_namespace(namespace).iter();
                     let unfinished = all.filter(|one| !one.is_final()).map(|one| one.uid.clone()).collect();
-                    let succeeded = |uid: &Uid| {
-                        index.migrations.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded)
-                    };
+                    let succeeded =
+                        |uid: &Uid| index.vmims.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded);
                     rests.see_migrations(namespace, unfinished, succeeded, self.now_ms());
                 }
             });
@@ -214,9 +215,9 @@ fn hash(used: &[Amounts]) -> u64 {
 }
 
 /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
-fn situation(index: &HeadroomIndex, namespace: &str) -> u64 {
+fn situation(index: &Cluster, namespace: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for quota in index.quotas.records_in(namespace) {
+    for quota in index.resource_quotas.records_in(namespace) {
         quota.raw().spec_hard.hash(&mut hasher);
     }
     for grant in index.budget(namespace).grants {

@@ -10,9 +10,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_index::wire::{
-    HeadroomPolicyWire, MigrationWire, NamespaceWire, NativeQuotaWire, PodWire, VmmrqWire,
-};
+use sluice_index::{HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimWire, VmmrqWire};
 use sluice_runtime::raw::{Call, Reply, send};
 
 use crate::clock::ServerClock;
@@ -84,7 +82,7 @@ impl Requests {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<NativeQuotaWire>> {
+    pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<ResourceQuotaWire>> {
         self.list(quotas(namespace)).await
     }
 
@@ -92,7 +90,7 @@ impl Requests {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn quota(&self, namespace: &str, name: &str) -> kube::Result<Option<NativeQuotaWire>> {
+    pub async fn quota(&self, namespace: &str, name: &str) -> kube::Result<Option<ResourceQuotaWire>> {
         self.find(format!("{}/{name}", quotas(namespace))).await
     }
 
@@ -129,7 +127,7 @@ impl Requests {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<MigrationWire>> {
+    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimWire>> {
         self.find(format!("{KUBEVIRT}/{namespace}/virtualmachineinstancemigrations/{name}")).await
     }
 

@@ -8,8 +8,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_index::headroom::ResourceQuotaRecord;
-use sluice_index::wire::NativeQuotaWire;
+use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::raw::{Call, JSON, Reply, send};
 
@@ -112,7 +111,7 @@ impl StatusWriter {
         let sent = async {
             let reply = send(client, call, DEADLINE).await?;
             self.clock.observe(reply.date);
-            let wire: NativeQuotaWire = reply.decode()?;
+            let wire: ResourceQuotaWire = reply.decode()?;
             Ok((ResourceQuotaRecord::read(&wire), reply.date))
         };
         match self.writes.record(STATUS, verb, sent).await {

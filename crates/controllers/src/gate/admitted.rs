@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Claim, PodId, QuotaId, Reason, ScopeFacts};
-use sluice_index::wire::PodWire;
-use sluice_index::{Gates, NamespaceId, PodFacts, Version};
+use sluice_index::{Gates, NamespaceId, PodFacts, PodWire, Version};
 
 use super::config::{GateConfig, Moment};
 use super::message::exceeded;

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use sluice_engine::PodId;
-use sluice_index::Version;
-use sluice_index::wire::QuotaWire;
+use sluice_index::{QuotaWire, Version};
 
 use super::config::Moment;
 use super::state::State;

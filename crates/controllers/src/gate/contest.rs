@@ -3,8 +3,7 @@
 
 use sluice_api::names;
 use sluice_engine::QuotaId;
-use sluice_index::PodRecord;
-use sluice_index::wire::QuotaWire;
+use sluice_index::{PodRecord, QuotaWire};
 
 use super::action::{About, Tell};
 use super::config::Moment;

@@ -1,8 +1,7 @@
 //! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::NamespaceId;
-use sluice_index::wire::PodWire;
+use sluice_index::{NamespaceId, PodWire};
 
 use super::action::{Answer, Release};
 use super::admitted::{CHANGED, Judgement, Parts};

@@ -1,7 +1,6 @@
 //! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
 
-use sluice_index::Watched as _;
-use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{AaqWire, NamespaceWire, PodWire, QuotaWire, Watched as _};
 use sluice_runtime::watch::Event;
 
 use super::metrics::Work;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Claim, PodId, QuotaId};
-use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
-use sluice_index::{Change, Gates, NamespaceId, PodFacts, PodRecord, QuotaChange, Targeting};
+use sluice_index::{
+    Gates, NamespaceId, NamespaceWire, PodChange as Change, PodFacts, PodRecord, PodWire, QuotaChange,
+    QuotaWire, Targeting,
+};
 
 use super::admitted::CHANGED;
 use super::config::Moment;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, Uid};
-use sluice_index::wire::{PodWire, QuotaWire};
-use sluice_index::{NamespaceId, PodRecord};
+use sluice_index::{NamespaceId, PodRecord, PodWire, QuotaWire};
 
 use super::action::{Answer, Outcome};
 use super::config::Moment;

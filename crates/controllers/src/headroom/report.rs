@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::{Amount, Format, Resource};
-use sluice_index::headroom::{HeadroomIndex, Key, Policy};
+use sluice_index::{Cluster, Key, Policy};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::retry::{Backoff, Failure, classify, process_seed};
@@ -208,7 +208,7 @@ impl Desk {
 }
 
 /// The version that is known of the object whose status is written.
-fn current(index: &HeadroomIndex, plural: &str, key: &Key) -> Option<Option<String>> {
+fn current(index: &Cluster, plural: &str, key: &Key) -> Option<Option<String>> {
     if plural == names::VMMRQS {
         let stated = index.vmmrqs.get(&key.namespace, &key.name)?.stated.as_ref()?;
         Some(stated.resource_version.clone())
@@ -219,13 +219,15 @@ fn current(index: &HeadroomIndex, plural: &str, key: &Key) -> Option<Option<Stri
 }
 
 impl View {
-    fn look(&mut self, index: &HeadroomIndex, policy: &Policy, namespace: &Arc<str>) {
+    fn look(&mut self, index: &Cluster, policy: &Policy, namespace: &Arc<str>) {
         self.over.remove(namespace);
         let Some(record) = index.namespaces.get(namespace).filter(|record| policy.covers(record)) else {
             return;
         };
         let mut over: BTreeMap<Resource, Amount> = BTreeMap::new();
-        for quota in index.quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota)) {
+        for quota in
+            index.resource_quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota))
+        {
             for (resource, amount) in quota.native().overdraft() {
                 let most = over.entry(resource).or_insert(amount);
                 *most = amount.max(*most);

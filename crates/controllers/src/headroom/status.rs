@@ -8,8 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 use sluice_api::HeadroomPolicyStatus;
-use sluice_index::Stated;
-use sluice_index::headroom::VmmrqStated;
+use sluice_index::{Stated, VmmrqStated};
 
 use super::blocked::Summary;
 
@@ -173,8 +172,7 @@ fn whole_second(now: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use sluice_api::VirtualMachineMigrationResourceQuota as Vmmrq;
-    use sluice_index::Watched as _;
-    use sluice_index::headroom::Vmmrqs;
+    use sluice_index::{Vmmrqs, Watched as _};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use sluice_index::headroom::Key;
+use sluice_index::Key;
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_runtime::retry::Backoffs;
 use sluice_window::protocol::{Left, QuotaRef, sweep};
@@ -84,7 +84,7 @@ impl Sweep {
     /// Looks at every quota that is raised, of which there are few, and restores what is left. Returns when to look again.
     async fn look(&mut self, token: &WriteToken) -> Option<Instant> {
         let raised: Vec<_> = self.headroom.observed().read(|index| {
-            let keys = index.quotas.raised();
+            let keys = index.resource_quotas.raised();
             keys.filter_map(|key| Some((key.clone(), index.quota(&key.namespace, &key.name)?))).collect()
         });
         self.seen.retain(|key, _| raised.iter().any(|(other, _)| other == key));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_testbed::Bed;
 use sluice_testbed::kubevirt::CONTROLLER;
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::headroom::Need;
 use sluice_engine::{ChargeRules, Resource};
-use sluice_index::headroom::{HeadroomIndex, MigrationRecord};
+use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_runtime::retry::process_seed;
 use sluice_window::{Headroom, Observed, Written};
@@ -231,17 +231,16 @@ pub(in super::super) async fn leads(
     true
 }
 
-fn blocked(index: &HeadroomIndex, namespace: &str) -> Vec<BlockedFacts> {
-    let has_target =
-        |migration: &MigrationRecord| index.targets.of_migration(&migration.uid).next().is_some();
-    let all = index.migrations.in_namespace(namespace).iter();
+fn blocked(index: &Cluster, namespace: &str) -> Vec<BlockedFacts> {
+    let has_target = |migration: &VmimRecord| index.targets.of_migration(&migration.uid).next().is_some();
+    let all = index.vmims.in_namespace(namespace).iter();
     let mut waiting: Vec<_> =
         all.filter(|migration| migration.is_waiting() && !has_target(migration)).collect();
     waiting.sort_by_key(|migration| {
         (Reverse(migration.priority), migration.created, Arc::clone(&migration.name))
     });
     let facts = waiting.into_iter().filter_map(|migration| {
-        let machine = index.machines.get(namespace, &migration.machine)?;
+        let machine = index.vmis.get(namespace, &migration.machine)?;
         Some(BlockedFacts {
             migration: Blocked {
                 namespace: Arc::clone(&migration.namespace),
@@ -258,6 +257,5 @@ fn blocked(index: &HeadroomIndex, namespace: &str) -> Vec<BlockedFacts> {
 
 /// The namespaces in which there may be something to do.
 fn interesting(observed: &Observed) -> BTreeSet<Arc<str>> {
-    observed
-        .read(|index| index.migrations.rejected().map(|migration| Arc::clone(&migration.namespace)).collect())
+    observed.read(|index| index.vmims.rejected().map(|migration| Arc::clone(&migration.namespace)).collect())
 }

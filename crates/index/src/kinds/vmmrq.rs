@@ -3,13 +3,40 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use sluice_api::VirtualMachineMigrationResourceQuotaStatus as Status;
+use serde::Deserialize;
+use sluice_api::{
+    VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaStatus as VmmrqStatus,
+};
 use sluice_engine::headroom::Amounts;
 
-use super::texts::{RawAmounts, read_amounts};
+use crate::amounts::{RawAmounts, read_amounts};
+use crate::quantity::{ResourceTexts, resource_list};
 use crate::stated::Stated;
 use crate::store::{Indexed, Record, Store};
-use crate::wire::VmmrqWire;
+
+/// A `VirtualMachineMigrationResourceQuota`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = VirtualMachineMigrationResourceQuota)]
+pub struct VmmrqWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// What is granted.
+    #[serde(default)]
+    pub spec: VmmrqSpecWire,
+    /// The status; `None` if it cannot be read, or is not kept.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<VmmrqStatus>,
+}
+
+/// `spec` of a `VirtualMachineMigrationResourceQuota`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmmrqSpecWire {
+    /// Amounts by key of a ResourceQuota.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub additional_migration_resources: ResourceTexts,
+}
 
 /// So many keys of a grant count; the CRD allows no more.
 pub(super) const MAX_KEYS: usize = 64;
@@ -31,7 +58,7 @@ pub struct VmmrqStated {
     /// `spec.additionalMigrationResources` as it is written, which the status repeats.
     pub granted: RawAmounts,
     /// `status`.
-    pub status: Status,
+    pub status: VmmrqStatus,
 }
 
 /// A `VirtualMachineMigrationResourceQuota`.

@@ -10,9 +10,10 @@ use sluice_engine::pod::{
 };
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
 
-use crate::pods::Gates;
+use super::records::Gates;
+use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
+use crate::quantity::ResourceTexts;
 use crate::version::Version;
-use crate::wire::{ContainerStatusWire, ContainerWire, ListWire, PodWire, ResourceTexts, ResourcesWire};
 
 /// What a sighting of a pod says.
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ fn input(wire: &PodWire) -> (PodInput<'_>, Option<Arc<str>>) {
             [&affinity.pod_affinity, &affinity.pod_anti_affinity]
                 .into_iter()
                 .flatten()
-                .any(crate::wire::PodAffinityWire::crosses_namespaces)
+                .any(PodAffinityWire::crosses_namespaces)
         }),
     };
     (input, reader.unreadable)

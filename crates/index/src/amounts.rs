@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_engine::Quantity;
 use sluice_engine::headroom::Amounts;
 
-use crate::wire::ResourceTexts;
+use crate::quantity::ResourceTexts;
 
 /// Texts of amounts by key, exactly as the API server sent them: patches test for them.
 pub type RawAmounts = BTreeMap<String, String>;
@@ -20,7 +20,7 @@ const ABSENT: &str = "\u{1d}";
 
 /// Which of the three maps of a quota.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Column {
+pub(crate) enum Column {
     SpecHard = 1,
     StatusHard = 2,
     Used = 3,
@@ -28,12 +28,12 @@ pub(super) enum Column {
 
 /// `spec.hard`, `status.hard` and `status.used` of a quota in one text, a line per key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Texts(Box<str>);
+pub(crate) struct Texts(Box<str>);
 
 impl Texts {
     /// Packs the three maps. Keys or amounts with control characters, which no API server lets through, are left
     /// out.
-    pub(super) fn pack(columns: [&ResourceTexts; 3]) -> Self {
+    pub(crate) fn pack(columns: [&ResourceTexts; 3]) -> Self {
         let mut lines: BTreeMap<&str, [Option<&str>; 3]> = BTreeMap::new();
         for (position, column) in columns.into_iter().enumerate() {
             for (key, text) in column {
@@ -58,7 +58,7 @@ impl Texts {
     }
 
     /// Keys and texts of one map.
-    pub(super) fn column(&self, column: Column) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn column(&self, column: Column) -> impl Iterator<Item = (&str, &str)> {
         self.0.split_terminator(LINE).filter_map(move |line| {
             let mut fields = line.split(FIELD);
             let key = fields.next()?;
@@ -67,12 +67,12 @@ impl Texts {
         })
     }
 
-    pub(super) fn raw(&self, column: Column) -> RawAmounts {
+    pub(crate) fn raw(&self, column: Column) -> RawAmounts {
         self.column(column).map(|(key, text)| (key.to_owned(), text.to_owned())).collect()
     }
 
     /// One map as numbers; keys that are not one go to `unreadable`.
-    pub(super) fn amounts(&self, column: Column, unreadable: &mut Vec<Arc<str>>) -> Amounts {
+    pub(crate) fn amounts(&self, column: Column, unreadable: &mut Vec<Arc<str>>) -> Amounts {
         let mut amounts = Amounts::new();
         for (key, text) in self.column(column) {
             match Quantity::parse_json_text(text) {
@@ -85,7 +85,7 @@ impl Texts {
         amounts
     }
 
-    pub(super) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.0.len()
     }
 }
@@ -96,7 +96,7 @@ fn is_control(c: char) -> bool {
 
 /// Amounts of a grant: numbers, and what could not be read, each as `key: reason`. Of more than `most`
 /// keys the first are taken.
-pub(super) fn read_amounts(texts: &ResourceTexts, most: usize) -> (Amounts, Vec<String>) {
+pub(crate) fn read_amounts(texts: &ResourceTexts, most: usize) -> (Amounts, Vec<String>) {
     let mut amounts = Amounts::new();
     let mut errors = Vec::new();
     for (key, text) in texts.iter().take(most) {

@@ -1,12 +1,26 @@
-//! Namespaces as far as budgets depend on them.
+//! Namespaces: what budgets depend on, and for the gate which are targeted.
+
+mod targeting;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
-use super::labels::{Labels, opted_out};
+pub use targeting::{Namespace, NamespaceId, Namespaces, Targeting};
+
+use crate::labels::{Labels, opted_out};
 use crate::store::{Affected, Indexed, Key, Record, Store};
-use crate::wire::NamespaceWire;
+
+/// A namespace: its labels, whether it is being deleted, and whether it is excluded from head-room.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = v1::Namespace)]
+pub struct NamespaceWire {
+    /// Name, uid, version, times, labels and the annotations that matter here.
+    #[serde(deserialize_with = "crate::meta::annotated")]
+    pub metadata: ObjectMeta,
+}
 
 /// What is kept of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +34,7 @@ pub struct HeadroomNamespace {
 /// A namespace.
 pub type NamespaceRecord = Record<HeadroomNamespace>;
 
-/// All namespaces.
+/// All namespaces as far as budgets depend on them.
 #[derive(Debug, Default)]
 pub struct HeadroomNamespaces {
     store: Store<HeadroomNamespace>,

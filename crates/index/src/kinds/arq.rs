@@ -1,113 +1,39 @@
-//! Quotas: what they want and what their status says.
+//! `ApplicationAwareResourceQuota`s: what they want and what their status says.
+
+mod recorded;
+mod shared_specs;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use sluice_api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use sluice_api::ApplicationAwareResourceQuota;
 use sluice_engine::quota_spec::compile;
 use sluice_engine::status::enforced;
 use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequirementText, Uid};
 
-use crate::namespaces::{NamespaceId, Namespaces};
-use crate::shared_specs::{Keys, SharedSpecs};
+pub use recorded::{Quantities, QuotaConditionWire, QuotaStatusWire, Recorded, Told};
+
+use self::shared_specs::SharedSpecs;
+use super::namespace::{NamespaceId, Namespaces};
+use crate::quota_spec::QuotaSpecWire;
 use crate::store::ListNumber;
 use crate::version::Version;
-use crate::wire::{QuotaConditionWire, QuotaSpecWire, QuotaStatusWire, QuotaWire, ResourceTexts};
 
-/// What a quota's status says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
-    /// `status.hard`.
-    pub hard: Quantities,
-    /// `status.used`, as `hard`.
-    pub used: Quantities,
-    /// `status.requests`, for people.
-    pub requests: Option<String>,
-    /// `status.limits`, for people.
-    pub limits: Option<String>,
-    /// `status.held`, for people.
-    pub held: Option<i64>,
-    /// `status.charges`: grows with each charge, so that a charge that leaves the sums as they were (one pod
-    /// for another that has ended) still makes another version.
-    pub charges: i64,
-    /// What the condition about uncounted keys says; `None` without one, the usual case.
-    pub uncounted: Option<Box<Told>>,
-}
-
-/// What a condition that is true says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Its message.
-    pub message: String,
-    /// Since when it is true, in seconds since the epoch.
-    pub since: i64,
-}
-
-impl Told {
-    fn read(condition: &QuotaConditionWire) -> Option<Box<Self>> {
-        let since = condition.last_transition_time.as_ref()?.0.as_second();
-        let is = condition.kind == names::UNCOUNTED_KEYS && condition.status == "True";
-        is.then(|| Box::new(Self { message: condition.message.clone(), since }))
-    }
-}
-
-impl Recorded {
-    /// Reads a status.
-    fn read(status: &QuotaStatusWire, shared: &mut SharedSpecs) -> Self {
-        Self {
-            hard: Quantities::read(&status.hard, shared),
-            used: Quantities::read(&status.used, shared),
-            requests: status.requests.clone(),
-            limits: status.limits.clone(),
-            held: status.held,
-            charges: status.charges.unwrap_or(0),
-            uncounted: status.conditions.iter().flatten().find_map(Told::read),
-        }
-    }
-}
-
-/// Quantities by key, sorted; small, since every quota has two of them. An absent map and an empty one are the
-/// same: the API does not tell them apart either.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quantities {
-    keys: Keys,
-    /// `None` where the text is not a quantity.
-    amounts: Box<[Option<Quantity>]>,
-}
-
-impl Default for Quantities {
-    fn default() -> Self {
-        Self { keys: Keys::from([]), amounts: Box::default() }
-    }
-}
-
-impl Quantities {
-    fn read(texts: &ResourceTexts, shared: &mut SharedSpecs) -> Self {
-        let mut list: Vec<_> =
-            texts.iter().map(|(key, text)| (key.as_str(), Quantity::parse_json_text(&text.0).ok())).collect();
-        list.sort_by_key(|(key, _)| *key);
-        let (keys, amounts): (Vec<&str>, Vec<Option<Quantity>>) = list.into_iter().unzip();
-        Self { keys: shared.keys(keys), amounts: amounts.into_boxed_slice() }
-    }
-
-    /// Keys and amounts; `None` where the text is not a quantity.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Option<Quantity>)> {
-        self.keys.iter().map(|key| &**key).zip(self.amounts.iter().copied())
-    }
-
-    /// The amount of a key, if it is there and can be read.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<Quantity> {
-        let at = self.keys.binary_search_by(|other| (**other).cmp(key)).ok()?;
-        self.amounts.get(at).copied().flatten()
-    }
-
-    /// Whether these are exactly the given amounts, as numbers.
-    #[must_use]
-    pub fn are(&self, wanted: &[(String, Quantity)]) -> bool {
-        self.keys.len() == wanted.len()
-            && wanted.iter().all(|(key, quantity)| self.get(key) == Some(*quantity))
-    }
+/// A quota with its texts as the user wrote them.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = ApplicationAwareResourceQuota)]
+pub struct QuotaWire {
+    /// Name, namespace, uid and version, and who wrote which subresource when; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::managed")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: QuotaSpecWire,
+    /// What was last recorded.
+    #[serde(default)]
+    pub status: Option<QuotaStatusWire>,
 }
 
 /// A quota.

@@ -47,7 +47,7 @@ impl<L, A, M> Meta<L, A, M> {
 }
 
 /// For `#[serde(deserialize_with)]`: name, uid, version, generation and times.
-pub(super) fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Ok(Meta::<IgnoredAny>::deserialize(deserializer)?.split().0)
 }
 
@@ -60,7 +60,7 @@ struct MigrationLabel {
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration. There
 /// is no map of labels in a pod without it.
-pub(super) fn migrating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn migrating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, label, ..) = Meta::<MigrationLabel>::deserialize(deserializer)?.split();
     let uid = label.and_then(|label| label.migration);
     let labels = uid.map(|uid| BTreeMap::from([(names::MIGRATION_JOB_LABEL.to_owned(), uid)]));
@@ -85,7 +85,7 @@ impl KnownAnnotations {
 }
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], with the labels and the annotations that matter for head-room.
-pub(super) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, labels, annotations, _) =
         Meta::<BTreeMap<String, String>, KnownAnnotations>::deserialize(deserializer)?.split();
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
@@ -100,7 +100,7 @@ struct Writer {
 }
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], and who wrote which subresource when.
-pub(super) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, .., writers) = Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
     let entry = |Writer { manager, subresource, time }| ManagedFieldsEntry {
         manager,

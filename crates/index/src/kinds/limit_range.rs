@@ -3,11 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 use crate::store::{Indexed, Key, Record, Store};
 use crate::version::Version;
-use crate::wire::LimitRangeWire;
+
+/// A LimitRange: that it is there, and its version.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = LimitRange)]
+pub struct LimitRangeWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+}
 
 /// All LimitRanges; their versions are all that is kept.
 #[derive(Debug, Default)]

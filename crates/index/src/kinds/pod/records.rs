@@ -10,8 +10,8 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
-use crate::facts::PodFacts;
-use crate::namespaces::{NamespaceId, Namespaces};
+use super::facts::PodFacts;
+use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::store::ListNumber;
 use crate::version::Version;
 
@@ -66,7 +66,7 @@ impl PodRecord {
 
 /// What a sighting of a pod changed.
 #[derive(Debug)]
-pub enum Change {
+pub enum PodChange {
     /// It was not known.
     Added(PodId),
     /// It was known and is different now.
@@ -134,22 +134,22 @@ impl Pods {
     }
 
     /// A pod was seen.
-    pub fn upsert(&mut self, facts: PodFacts, namespaces: &mut Namespaces) -> Change {
+    pub fn upsert(&mut self, facts: PodFacts, namespaces: &mut Namespaces) -> PodChange {
         let namespace = namespaces.intern(&facts.namespace);
         let Some(id) = self.find(namespace, &facts.name) else {
-            return Change::Added(self.insert(facts, namespace, namespaces));
+            return PodChange::Added(self.insert(facts, namespace, namespaces));
         };
         let list = self.list;
         let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return Change::Same;
+            return PodChange::Same;
         };
         if facts.version.is_older_than(known.version) {
             known.list = list;
-            return Change::Same;
+            return PodChange::Same;
         }
         if known.uid != facts.uid {
-            let Some(old) = self.remove(id, namespaces) else { return Change::Same };
-            return Change::Replaced(old, self.insert(facts, namespace, namespaces));
+            let Some(old) = self.remove(id, namespaces) else { return PodChange::Same };
+            return PodChange::Replaced(old, self.insert(facts, namespace, namespaces));
         }
         known.list = list;
         // The same version is compared too: it may be read by other rules of charging.
@@ -161,7 +161,7 @@ impl Pods {
             && known.unreadable.as_deref() == facts.unreadable.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
-            return Change::Same;
+            return PodChange::Same;
         }
         if let Some(at) = known.overdue_at {
             self.overdue.remove(&(at, id));
@@ -178,7 +178,7 @@ impl Pods {
             known.gates = facts.gates;
             known.overdue_at = facts.overdue_at;
         }
-        Change::Changed(id)
+        PodChange::Changed(id)
     }
 
     /// A pod is gone.

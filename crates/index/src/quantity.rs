@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for QuantityText {
 pub type ResourceTexts = Vec<(String, QuantityText)>;
 
 /// For `#[serde(deserialize_with)]`: a map as a list; `null` is empty.
-pub(super) fn resource_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ResourceTexts, D::Error> {
+pub(crate) fn resource_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ResourceTexts, D::Error> {
     struct List;
     impl<'de> Visitor<'de> for List {
         type Value = ResourceTexts;

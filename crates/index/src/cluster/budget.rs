@@ -6,14 +6,14 @@ use std::sync::Arc;
 use sluice_engine::headroom::{Amounts, Budget, Grant, sum_of_vmmrqs};
 use sluice_engine::{Amount, Format, Resource};
 
-use super::HeadroomIndex;
-use super::policies::{Mode, Policy, PolicyRecord};
+use super::Cluster;
+use crate::kinds::headroom_policy::{Mode, Policy, PolicyRecord};
 use crate::version::Version;
 
 /// Amounts by resource.
 type Sums = BTreeMap<Resource, Amount>;
 
-impl HeadroomIndex {
+impl Cluster {
     /// All grants that concern a namespace: its `VirtualMachineMigrationResourceQuota`s together, and each
     /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none.
     #[must_use]
@@ -71,7 +71,7 @@ impl HeadroomIndex {
             }
             Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
         };
-        let records = self.quotas.records_in(namespace).iter();
+        let records = self.resource_quotas.records_in(namespace).iter();
         let quotas: Vec<Arc<str>> =
             records.filter(|record| policy.excludes(record)).map(|record| Arc::clone(&record.name)).collect();
         if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
@@ -95,8 +95,8 @@ impl HeadroomIndex {
 
     /// Namespaces with a quota that was raised for a target, or with a target that was let in before this process looked.
     fn borrowing(&self) -> BTreeSet<&Arc<str>> {
-        let lent = self.quotas.lent().map(|key| &key.namespace);
-        let underway = self.targets.migrations().filter_map(|uid| self.migrations.by_uid(uid));
+        let lent = self.resource_quotas.lent().map(|key| &key.namespace);
+        let underway = self.targets.migrations().filter_map(|uid| self.vmims.by_uid(uid));
         lent.chain(underway.filter(|migration| !migration.is_final()).map(|migration| &migration.namespace))
             .collect()
     }
@@ -104,7 +104,9 @@ impl HeadroomIndex {
     /// Of each resource what the most overdrawn quota of the namespace has, or will have when its raise is taken up.
     fn overdraft_in(&self, namespace: &str, policy: &Policy, own: Option<Version>) -> Sums {
         let mut most = Sums::new();
-        for record in self.quotas.records_in(namespace).iter().filter(|record| !policy.excludes(record)) {
+        for record in
+            self.resource_quotas.records_in(namespace).iter().filter(|record| !policy.excludes(record))
+        {
             let is_younger = own.is_some_and(|own| own.is_older_than(record.version));
             let over = if is_younger { record.native().overdraft() } else { record.overdraft() };
             for (resource, amount) in over {

@@ -11,7 +11,7 @@ use sluice_api::names;
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    pub(super) fn of(meta: &ObjectMeta) -> Self {
+    pub(crate) fn of(meta: &ObjectMeta) -> Self {
         let labels = meta.labels.iter().flatten();
         Self(labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect())
     }
@@ -28,13 +28,13 @@ impl Labels {
         selector.matches(&self.map())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.iter().map(|(key, value)| size_of::<(Box<str>, Box<str>)>() + key.len() + value.len()).sum()
     }
 }
 
 /// Whether an annotation of the object excludes it from head-room.
-pub(super) fn opted_out(meta: &ObjectMeta) -> bool {
+pub(crate) fn opted_out(meta: &ObjectMeta) -> bool {
     let annotations = meta.annotations.as_ref();
     [names::OWN_OPT_OUT, names::HARVESTER_OPT_OUT]
         .iter()
@@ -45,6 +45,6 @@ pub(super) fn opted_out(meta: &ObjectMeta) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn selector(text: &LabelSelector) -> Result<Selector, String> {
+pub(crate) fn selector(text: &LabelSelector) -> Result<Selector, String> {
     Selector::try_from(text.clone()).map_err(|error| error.to_string())
 }

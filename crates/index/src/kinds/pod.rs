@@ -1,18 +1,27 @@
-//! A pod as it is decoded: what its charge, its scopes and its gates depend on.
+//! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is kept of
+//! all of them ([`Pods`]) and of targets of migrations ([`Targets`]).
+
+mod facts;
+mod records;
+mod targets;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::quantity::{ResourceTexts, resource_list};
+pub use facts::{PodFacts, need_of};
+pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
+pub use targets::{Target, TargetRecord, Targets};
+
+use crate::quantity::{ResourceTexts, resource_list};
 
 /// A pod.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodWire {
     /// Name, namespace, uid, version and times, and the label of a migration's target; nothing else is filled.
-    #[serde(deserialize_with = "super::meta::migrating")]
+    #[serde(deserialize_with = "crate::meta::migrating")]
     pub metadata: ObjectMeta,
     /// The specification.
     #[serde(default)]

@@ -3,11 +3,34 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use sluice_api::AaqStatus;
+use serde::Deserialize;
+use sluice_api::{AAQ, AaqStatus};
 
 use crate::stated::Stated;
 use crate::store::{Affected, Indexed, Key, Record, Store};
-use crate::wire::AaqWire;
+
+/// An `AAQ`: which namespaces are targeted, and what is said of the installation.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = AAQ)]
+pub struct AaqWire {
+    /// Name, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// The part of the specification that matters here.
+    #[serde(default)]
+    pub spec: AaqSpecWire,
+    /// The status; `None` if it cannot be read.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<AaqStatus>,
+}
+
+/// The part of an `AAQ`'s specification that matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AaqSpecWire {
+    /// `None` means the default label ([`sluice_api::names::TARGET_LABEL`]); empty means every namespace.
+    pub namespace_selector: Option<LabelSelector>,
+}
 
 /// What is kept of an `AAQ`.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +90,6 @@ impl Indexed for Aaqs {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
-    use kube::runtime::watcher::Event;
     use serde_json::json;
 
     use super::*;
@@ -91,21 +113,6 @@ mod tests {
         }
         let selector = aaqs.oldest().unwrap().selector.clone().unwrap();
         assert_eq!(selector.match_labels.unwrap().get("team").map(String::as_str), Some("b"));
-    }
-
-    #[test]
-    fn nothing_is_forgotten_in_the_middle_of_a_list() {
-        let mut aaqs = Aaqs::default();
-        let of = |name: &str| aaq(name, "2026-01-01T00:00:00Z", &json!({}));
-        for event in [Event::Apply(of("a")), Event::Apply(of("b")), Event::Init, Event::InitApply(of("b"))] {
-            aaqs.apply(&event);
-        }
-        // The list breaks off, and the next one begins.
-        aaqs.apply(&Event::Init);
-        assert_eq!(aaqs.all().len(), 2);
-        aaqs.apply(&Event::InitApply(of("a")));
-        assert_eq!(aaqs.apply(&Event::InitDone).len(), 1, "b is gone");
-        assert_eq!(&*aaqs.oldest().unwrap().name, "a");
     }
 
     #[test]

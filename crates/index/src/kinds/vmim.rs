@@ -1,15 +1,58 @@
-//! Live migrations.
+//! VirtualMachineInstanceMigrations: live migrations.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use sluice_api::names;
 use sluice_engine::Uid;
 
+use super::kubevirt::{ConditionWire, kubevirt_kind};
 use crate::store::{Indexed, Key, Record, Store};
-use crate::wire::MigrationWire;
+
+/// A live migration.
+#[derive(Clone, Debug, Deserialize)]
+pub struct VmimWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// The part of the specification that matters here.
+    #[serde(default)]
+    pub spec: VmimSpecWire,
+    /// The part of the status that matters here.
+    #[serde(default)]
+    pub status: VmimStatusWire,
+}
+kubevirt_kind!(VmimWire, "VirtualMachineInstanceMigration", "virtualmachineinstancemigrations");
+
+/// `spec` of a VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmimSpecWire {
+    /// Which virtual machine.
+    #[serde(default)]
+    pub vmi_name: Option<String>,
+    /// Set where the machine comes from another cluster or namespace (decentralised migration); KubeVirt 1.6 and later.
+    #[serde(default)]
+    pub receive: Option<serde::de::IgnoredAny>,
+    /// `system-critical`, `user-triggered` or `system-maintenance`; KubeVirt 1.6 and later.
+    #[serde(default)]
+    pub priority: Option<String>,
+}
+
+/// `status` of a VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmimStatusWire {
+    /// How far it is.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What is true of it.
+    #[serde(default)]
+    pub conditions: Option<Vec<ConditionWire>>,
+}
 
 /// How far a migration is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,7 +106,7 @@ impl MigrationPriority {
 
 /// What is kept of a VirtualMachineInstanceMigration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migration {
+pub struct Vmim {
     /// `spec.vmiName`.
     pub machine: Box<str>,
     /// `status.phase`.
@@ -77,13 +120,13 @@ pub struct Migration {
 }
 
 /// A VirtualMachineInstanceMigration.
-pub type MigrationRecord = Record<Migration>;
+pub type VmimRecord = Record<Vmim>;
 
-impl MigrationRecord {
+impl VmimRecord {
     /// Reads a migration that did not come through a watch.
     #[must_use]
-    pub fn read(wire: &MigrationWire) -> Self {
-        Self::new(&wire.metadata, Migrations::body(wire))
+    pub fn read(wire: &VmimWire) -> Self {
+        Self::new(&wire.metadata, Vmims::body(wire))
     }
 
     /// Whether it has ended.
@@ -102,61 +145,61 @@ impl MigrationRecord {
 
 /// All VirtualMachineInstanceMigrations.
 #[derive(Debug, Default)]
-pub struct Migrations {
-    store: Store<Migration>,
-    by_uid: HashMap<Uid, Arc<MigrationRecord>>,
+pub struct Vmims {
+    store: Store<Vmim>,
+    by_uid: HashMap<Uid, Arc<VmimRecord>>,
     waiting: BTreeSet<(Reverse<MigrationPriority>, i64, Key)>,
 }
 
-impl Migrations {
+impl Vmims {
     /// One by its name.
     #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<MigrationRecord>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmimRecord>> {
         self.store.get(namespace, name)
     }
 
     /// One by its uid.
     #[must_use]
-    pub fn by_uid(&self, uid: &Uid) -> Option<&Arc<MigrationRecord>> {
+    pub fn by_uid(&self, uid: &Uid) -> Option<&Arc<VmimRecord>> {
         self.by_uid.get(uid)
     }
 
     /// Those of a namespace, by name.
     #[must_use]
-    pub fn in_namespace(&self, namespace: &str) -> &[Arc<MigrationRecord>] {
+    pub fn in_namespace(&self, namespace: &str) -> &[Arc<VmimRecord>] {
         self.store.in_namespace(namespace)
     }
 
     /// How many a quota keeps waiting that are to be served before this one of the same namespace.
     #[must_use]
-    pub fn ahead_of(&self, record: &MigrationRecord) -> usize {
+    pub fn ahead_of(&self, record: &VmimRecord) -> usize {
         let waiting = self.in_namespace(&record.namespace).iter().filter(|other| other.is_waiting());
         waiting.filter(|other| rank(other) < rank(record)).count()
     }
 
     /// Those that a quota keeps waiting, in the order they are to be served: priority, then age, then name.
-    pub fn rejected(&self) -> impl Iterator<Item = &Arc<MigrationRecord>> {
+    pub fn rejected(&self) -> impl Iterator<Item = &Arc<VmimRecord>> {
         self.waiting.iter().filter_map(|(.., key)| self.store.get(&key.namespace, &key.name))
     }
 }
 
-fn rank(record: &MigrationRecord) -> (Reverse<MigrationPriority>, i64, Key) {
+fn rank(record: &VmimRecord) -> (Reverse<MigrationPriority>, i64, Key) {
     (Reverse(record.priority), record.created, record.key())
 }
 
-impl Indexed for Migrations {
-    type Wire = MigrationWire;
-    type Body = Migration;
+impl Indexed for Vmims {
+    type Wire = VmimWire;
+    type Body = Vmim;
 
-    fn store_mut(&mut self) -> &mut Store<Migration> {
+    fn store_mut(&mut self) -> &mut Store<Vmim> {
         &mut self.store
     }
-    fn meta(wire: &MigrationWire) -> &ObjectMeta {
+    fn meta(wire: &VmimWire) -> &ObjectMeta {
         &wire.metadata
     }
-    fn body(wire: &MigrationWire) -> Migration {
+    fn body(wire: &VmimWire) -> Vmim {
         let conditions = wire.status.conditions.iter().flatten();
-        Migration {
+        Vmim {
             machine: wire.spec.vmi_name.as_deref().unwrap_or_default().into(),
             phase: Phase::read(wire.status.phase.as_deref()),
             rejected: conditions
@@ -166,13 +209,13 @@ impl Indexed for Migrations {
             receiving: wire.spec.receive.is_some(),
         }
     }
-    fn link(&mut self, record: &Arc<MigrationRecord>) {
+    fn link(&mut self, record: &Arc<VmimRecord>) {
         self.by_uid.insert(record.uid.clone(), Arc::clone(record));
         if record.is_waiting() {
             self.waiting.insert(rank(record));
         }
     }
-    fn unlink(&mut self, record: &Arc<MigrationRecord>) {
+    fn unlink(&mut self, record: &Arc<VmimRecord>) {
         self.by_uid.remove(&record.uid);
         self.waiting.remove(&rank(record));
     }

@@ -1,18 +1,46 @@
-//! Virtual machines that run.
+//! VirtualMachineInstances: virtual machines that run.
 
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
+use super::kubevirt::{ConditionWire, kubevirt_kind};
 use crate::store::{Indexed, Record, Store};
-use crate::wire::MachineWire;
+
+/// A virtual machine that runs.
+#[derive(Clone, Debug, Deserialize)]
+pub struct VmiWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// The part of the status that matters here.
+    #[serde(default)]
+    pub status: VmiStatusWire,
+}
+kubevirt_kind!(VmiWire, "VirtualMachineInstance", "virtualmachineinstances");
+
+/// `status` of a VirtualMachineInstance.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmiStatusWire {
+    /// Where it runs.
+    #[serde(default)]
+    pub node_name: Option<String>,
+    /// How far it is: `Running` and others.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What is true of it.
+    #[serde(default)]
+    pub conditions: Option<Vec<ConditionWire>>,
+}
 
 /// Conditions of a machine that gets more CPUs or memory (`staging/src/kubevirt.io/api/core/v1/types.go`).
 const HOT_PLUGS: [&str; 2] = ["HotVCPUChange", "HotMemoryChange"];
 
 /// What is kept of a VirtualMachineInstance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct Vmi {
     /// `status.nodeName`, if it is not empty.
     pub node: Option<Box<str>>,
     /// `status.phase` is `Running`.
@@ -22,15 +50,15 @@ pub struct Machine {
 }
 
 /// A VirtualMachineInstance.
-pub type VmiRecord = Record<Machine>;
+pub type VmiRecord = Record<Vmi>;
 
 /// All VirtualMachineInstances.
 #[derive(Debug, Default)]
-pub struct Machines {
-    store: Store<Machine>,
+pub struct Vmis {
+    store: Store<Vmi>,
 }
 
-impl Machines {
+impl Vmis {
     /// One by its name.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmiRecord>> {
@@ -38,19 +66,19 @@ impl Machines {
     }
 }
 
-impl Indexed for Machines {
-    type Wire = MachineWire;
-    type Body = Machine;
+impl Indexed for Vmis {
+    type Wire = VmiWire;
+    type Body = Vmi;
 
-    fn store_mut(&mut self) -> &mut Store<Machine> {
+    fn store_mut(&mut self) -> &mut Store<Vmi> {
         &mut self.store
     }
-    fn meta(wire: &MachineWire) -> &ObjectMeta {
+    fn meta(wire: &VmiWire) -> &ObjectMeta {
         &wire.metadata
     }
-    fn body(wire: &MachineWire) -> Machine {
+    fn body(wire: &VmiWire) -> Vmi {
         let mut conditions = wire.status.conditions.iter().flatten();
-        Machine {
+        Vmi {
             node: wire.status.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             running: wire.status.phase.as_deref() == Some("Running"),
             growing: conditions

@@ -1,4 +1,4 @@
-//! Namespaces: which are targeted, and which pods and quotas are in them.
+//! For the gate: which namespaces are targeted, and which pods and quotas are in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ type Labels = Box<[(Box<str>, Box<str>)]>;
 
 /// A namespace by a small handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NamespaceId(pub(crate) u32);
+pub struct NamespaceId(pub(in crate::kinds) u32);
 
 /// What is known of a namespace.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub struct Namespace {
     /// Whether it is being deleted.
     pub terminating: bool,
     /// Pods in it, in no order.
-    pub(crate) pods: Vec<PodId>,
+    pub(in crate::kinds) pods: Vec<PodId>,
     /// Quotas in it, in the order of ids.
-    pub(crate) quotas: Vec<QuotaId>,
+    pub(in crate::kinds) quotas: Vec<QuotaId>,
     list: ListNumber,
 }
 
@@ -96,7 +96,7 @@ impl Namespaces {
         self.slots.get(id.0 as usize).and_then(Option::as_ref)
     }
 
-    pub(crate) fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
+    pub(in crate::kinds) fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
         self.slots.get_mut(id.0 as usize).and_then(Option::as_mut)
     }
 
@@ -179,7 +179,7 @@ impl Namespaces {
     }
 
     /// The handle of a namespace, seen or not.
-    pub(crate) fn intern(&mut self, name: &str) -> NamespaceId {
+    pub(in crate::kinds) fn intern(&mut self, name: &str) -> NamespaceId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
@@ -208,7 +208,7 @@ impl Namespaces {
     }
 
     /// Frees the handle of a namespace that is gone and has nothing in it.
-    pub(crate) fn forget_if_empty(&mut self, id: NamespaceId) {
+    pub(in crate::kinds) fn forget_if_empty(&mut self, id: NamespaceId) {
         let Some(namespace) = self.get(id) else { return };
         if namespace.labels.is_some() || !namespace.pods.is_empty() || !namespace.quotas.is_empty() {
             return;

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::Uid;
 
+use super::PodWire;
 use crate::store::{Indexed, Record, Store};
-use crate::wire::PodWire;
 
 /// What is kept of a target pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

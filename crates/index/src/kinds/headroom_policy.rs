@@ -4,17 +4,71 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::core::Selector;
-use sluice_api::HeadroomPolicyStatus;
+use serde::Deserialize;
+use sluice_api::{HeadroomPolicy, HeadroomPolicyStatus};
 use sluice_engine::headroom::Amounts;
 
-use super::labels::selector;
-use super::namespaces::NamespaceRecord;
-use super::native::Native;
-use super::texts::read_amounts;
-use super::vmmrqs::MAX_KEYS;
+use super::namespace::NamespaceRecord;
+use super::resource_quota::ResourceQuotaState;
+use super::vmmrq::MAX_KEYS;
+use crate::amounts::read_amounts;
+use crate::labels::selector;
+use crate::quantity::{ResourceTexts, resource_list};
 use crate::stated::Stated;
 use crate::store::{Affected, Indexed, Key, Record, Store};
-use crate::wire::HeadroomPolicyWire;
+
+/// A `HeadroomPolicy`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = HeadroomPolicy)]
+pub struct HeadroomPolicyWire {
+    /// Name, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// What is granted, and where.
+    #[serde(default)]
+    pub spec: HeadroomPolicySpecWire,
+    /// The status; `None` if it cannot be read, or is not kept.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<HeadroomPolicyStatus>,
+}
+
+/// `spec` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadroomPolicySpecWire {
+    /// Which namespaces; absent selects none, since the field is required.
+    #[serde(default)]
+    pub namespace_selector: Option<LabelSelector>,
+    /// How much.
+    #[serde(default)]
+    pub budget: HeadroomBudgetWire,
+    /// What is left alone.
+    #[serde(default)]
+    pub opt_out: Option<HeadroomOptOutWire>,
+}
+
+/// `spec.budget` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct HeadroomBudgetWire {
+    /// `Unlimited`, `PerNamespace` or `Pool`.
+    #[serde(default)]
+    pub mode: String,
+    /// Amounts by key of a ResourceQuota.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub resources: ResourceTexts,
+}
+
+/// `spec.optOut` of a `HeadroomPolicy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadroomOptOutWire {
+    /// Names of namespaces.
+    #[serde(default)]
+    pub namespaces: Option<Vec<String>>,
+    /// ResourceQuotas by their labels; absent means none.
+    #[serde(default)]
+    pub resource_quota_selector: Option<LabelSelector>,
+}
 
 /// Who shares the amounts of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,7 +118,7 @@ impl Policy {
 
     /// Whether the policy leaves the quota alone.
     #[must_use]
-    pub fn excludes(&self, quota: &Native) -> bool {
+    pub fn excludes(&self, quota: &ResourceQuotaState) -> bool {
         self.quotas.as_ref().is_some_and(|selector| quota.labels.match_selector(selector))
     }
 
