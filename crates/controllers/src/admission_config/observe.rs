@@ -99,18 +99,28 @@ pub(super) struct World {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
+    ca: watch::Receiver<Seen<Secret>>,
     seen: watch::Sender<World>,
 }
 
 impl Sources {
-    pub(super) fn new(client: Client, namespace: &str, seen: watch::Sender<World>) -> Self {
-        Self { client, namespace: namespace.to_owned(), seen }
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        ca: watch::Receiver<Seen<Secret>>,
+        seen: watch::Sender<World>,
+    ) -> Self {
+        Self { client, namespace: namespace.to_owned(), ca, seen }
     }
 
     /// Follows all of it, with these policies, until `cancel`.
     pub(super) async fn follow(self, policies: &[AdmissionPolicy], cancel: CancellationToken) {
         let client = || self.client.clone();
-        let secrets: Api<Secret> = Api::namespaced(client(), &self.namespace);
+        let authority = self.pass_on(self.ca.clone(), |world, secret| {
+            // An authority that is missing is about to be made; until then the old ones stay trusted.
+            world.bundle = secret.and_then(bundle);
+            world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
+        });
         tokio::join!(
             self.follow_into(Api::all(client()), names::MUTATING_CONFIG, &cancel, |world, object| {
                 world.mutating = Some(object.map(mutating));
@@ -119,11 +129,7 @@ impl Sources {
                 world.validating = Some(object.map(validating));
             }),
             join_all(policies.iter().map(|policy| self.follow_policy(policy, &cancel))),
-            self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
-                // An authority that is missing is about to be made; until then the old ones stay trusted.
-                world.bundle = secret.and_then(bundle);
-                world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
-            }),
+            cancel.run_until_cancelled(authority),
             self.follow_into(
                 Api::all(client()),
                 &self.namespace,
@@ -177,19 +183,25 @@ impl Sources {
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let (found, mut changes) = watch::channel(Seen::Unknown);
-        let pass_on = async {
-            while changes.changed().await.is_ok() {
-                let seen = changes.borrow_and_update();
-                let object = match &*seen {
-                    Seen::Present(object) => Some(object),
-                    Seen::Absent => None,
-                    Seen::Unknown => continue,
-                };
-                self.change(|world| store(world, object));
-            }
-        };
-        tokio::join!(follow_one(api, name, found, cancel.clone()), pass_on);
+        let (found, changes) = watch::channel(Seen::Unknown);
+        tokio::join!(follow_one(api, name, found, cancel.clone()), self.pass_on(changes, store));
+    }
+
+    /// Until the watch ends.
+    async fn pass_on<K>(
+        &self,
+        mut changes: watch::Receiver<Seen<K>>,
+        store: impl Fn(&mut World, Option<&K>),
+    ) {
+        while changes.changed().await.is_ok() {
+            let seen = changes.borrow_and_update();
+            let object = match &*seen {
+                Seen::Present(object) => Some(object),
+                Seen::Absent => None,
+                Seen::Unknown => continue,
+            };
+            self.change(|world| store(world, object));
+        }
     }
 
     async fn follow_aaqs(&self, cancel: CancellationToken) {
