@@ -1,27 +1,55 @@
-//! Narrow wire types and the in-memory state of pods, namespaces and quotas; synchronous, no client.
+//! The cluster as a process knows it; synchronous, no client.
 //!
-//! ```text
-//!  watch event ──▶ wire (decoded narrowly) ──▶ PodFacts ──▶ Pods ─┐
-//!                                              Namespaces ────────┼──▶ the gate's state (controllers)
-//!                                              Quotas ────────────┘
-//! ```
-//! The same for live migrations and native quotas is [`headroom::HeadroomIndex`].
-//!
-//! A watch event is decoded into a narrow type, turned into a compact record and dropped.
+//! A watch event is decoded into a narrow type, turned into a compact record and dropped. `kinds` has one file per kind,
+//! `store` the one contract of lists and sweeps, `cluster` the questions that need several kinds.
 
-mod facts;
-pub mod headroom;
-mod namespaces;
-mod pods;
-mod quotas;
+mod amounts;
+mod cluster;
+mod kinds;
+mod labels;
+mod meta;
+mod quantity;
+mod quota_spec;
 mod selector;
-mod shared_specs;
+mod stated;
+mod store;
 mod version;
-pub mod wire;
 
-pub use facts::{PodFacts, need_of};
-pub use namespaces::{Namespace, NamespaceId, Namespaces, Targeting};
-pub use pods::{Change, Gates, PodRecord, Pods, push_tightly};
-pub use quotas::{Quantities, QuotaChange, QuotaRecord, Quotas, Recorded, Told};
+pub use amounts::RawAmounts;
+pub use cluster::{Cluster, Kind};
+pub use kinds::aaq::{Aaq, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
+pub use kinds::arq::{
+    Quantities, QuotaChange, QuotaConditionWire, QuotaRecord, QuotaStatusWire, QuotaWire, Quotas, Recorded,
+    Told,
+};
+pub use kinds::headroom_policy::{
+    HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
+    Policy, PolicyRecord,
+};
+pub use kinds::kubevirt::{KubeVirtWire, KubeVirts};
+pub use kinds::limit_range::{LimitRangeWire, LimitRanges};
+pub use kinds::namespace::{
+    HeadroomNamespace, HeadroomNamespaces, Namespace, NamespaceId, NamespaceRecord, NamespaceWire,
+    Namespaces, Targeting,
+};
+pub use kinds::pod::{
+    AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
+    ListWire, PodAffinityWire, PodChange, PodFacts, PodRecord, PodSpecWire, PodStatusWire, PodWire, Pods,
+    ResourcesWire, Target, TargetRecord, Targets, WeightedTermWire, need_of, push_tightly,
+};
+pub use kinds::resource_quota::{
+    RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,
+    ResourceQuotas,
+};
+pub use kinds::vmi::{Vmi, VmiRecord, VmiStatusWire, VmiWire, Vmis};
+pub use kinds::vmim::{
+    MigrationPriority, Phase, Vmim, VmimRecord, VmimSpecWire, VmimStatusWire, VmimWire, Vmims,
+};
+pub use kinds::vmmrq::{Vmmrq, VmmrqRecord, VmmrqSpecWire, VmmrqStated, VmmrqWire, Vmmrqs};
+pub use labels::Labels;
+pub use quantity::{QuantityText, ResourceTexts};
+pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 pub use selector::read_selector;
+pub use stated::Stated;
+pub use store::{Affected, Change, Key, Record, Watched};
 pub use version::Version;

@@ -1,12 +1,11 @@
-//! The head-room index against a recomputation, over arbitrary sequences of sightings, deletions and relists.
+//! Kinds of the cluster against a recomputation, over arbitrary sequences of sightings, deletions and relists.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_index::headroom::{Key, MigrationRecord, Migrations, NativeQuotas, Watched};
-use sluice_index::wire::{MigrationWire, NativeQuotaWire};
+use sluice_index::{Key, ResourceQuotaWire, ResourceQuotas, VmimRecord, VmimWire, Vmims, Watched};
 
 #[derive(Clone, Debug)]
 struct Thing {
@@ -56,7 +55,7 @@ fn meta(thing: &Thing, version: u32) -> Value {
     })
 }
 
-fn quota(thing: &Thing, version: u32) -> NativeQuotaWire {
+fn quota(thing: &Thing, version: u32) -> ResourceQuotaWire {
     let (hard, enforced, used) = thing.values;
     serde_json::from_value(json!({
         "metadata": meta(thing, version),
@@ -66,7 +65,7 @@ fn quota(thing: &Thing, version: u32) -> NativeQuotaWire {
     .unwrap()
 }
 
-fn migration(thing: &Thing, version: u32) -> MigrationWire {
+fn migration(thing: &Thing, version: u32) -> VmimWire {
     let (phase, priority, rejected) = thing.values;
     let phases = ["Pending", "Scheduling", "Failed"];
     let priorities = ["no-such", "user-triggered", "system-critical"];
@@ -136,7 +135,7 @@ proptest! {
 
     #[test]
     fn raised_quotas_are_those_of_a_recount(steps in steps()) {
-        let mut quotas = NativeQuotas::default();
+        let mut quotas = ResourceQuotas::default();
         let model = take(&mut quotas, &steps, quota);
         let known: BTreeSet<Key> = quotas.iter().map(|record| record.key()).collect();
         prop_assert_eq!(known, model.values().map(|(thing, _)| key(thing)).collect::<BTreeSet<_>>());
@@ -160,7 +159,7 @@ proptest! {
 
     #[test]
     fn waiting_migrations_are_those_of_a_recount(steps in steps()) {
-        let mut migrations = Migrations::default();
+        let mut migrations = Vmims::default();
         let model = take(&mut migrations, &steps, migration);
         let mut waiting: Vec<&Thing> = model
             .values()
@@ -172,7 +171,7 @@ proptest! {
         prop_assert_eq!(found, waiting.into_iter().map(key).collect::<Vec<_>>());
         for (thing, _) in model.values() {
             let key = key(thing);
-            let record: &MigrationRecord = migrations.get(&key.namespace, &key.name).unwrap();
+            let record: &VmimRecord = migrations.get(&key.namespace, &key.name).unwrap();
             prop_assert_eq!(migrations.by_uid(&record.uid).map(|found| found.key()), Some(key));
         }
     }

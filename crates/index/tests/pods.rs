@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_engine::ChargeRules;
-use sluice_index::wire::PodWire;
-use sluice_index::{Change, Gates, Namespaces, PodFacts, Pods, Targeting, Version};
+use sluice_index::{Gates, Namespaces, PodChange as Change, PodFacts, PodWire, Pods, Targeting, Version};
 
 const GATE: &str = "gate";
 

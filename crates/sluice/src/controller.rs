@@ -16,8 +16,8 @@ use sluice_controllers::gate::{
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sources, Sweep,
-    SweepMetrics, reports,
+    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sweep, SweepMetrics,
+    reports,
 };
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_operator::Gating;
@@ -29,7 +29,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::CertStore;
 use sluice_webhook::{SecretPath, WebhookMetrics};
-use sluice_window::Servers;
+use sluice_window::{Observed, Servers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -37,8 +37,9 @@ use crate::gating::GatingArgs;
 use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
 use crate::lease::LeaseArgs;
-use crate::metrics::{MetricsArgs, follow_secret};
+use crate::metrics::MetricsArgs;
 use crate::rules::follow_versions;
+use crate::watches::{ControllerWatches, SecretWatches};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -97,17 +98,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
 
-    let timings = args.lease.timings()?;
-    let mut lease = LeaseOptions::new(&args.namespace, names::LEASE);
-    lease.timings = timings;
-    match args.growth.address() {
-        Some(address) => {
-            drop(lease.annotations.insert(names::LEADER_ADDRESS_ANNOTATION.to_owned(), address.to_string()));
-        }
-        None => tracing::warn!(
-            "no address of this process is known (--pod-ip): while it leads, resizes are refused"
-        ),
-    }
+    let lease = args.lease_options()?;
+    let request_deadline = lease.timings.duration.saturating_sub(lease.timings.renew_deadline);
     let identity = lease.identity.clone();
     let election = Election::new(lease_client, lease)?;
     let (token, leadership) = (election.token(), election.leadership());
@@ -128,32 +120,25 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     }
 
     let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
-    let mut config = GateConfig::new(names::GATE, *charged_by.borrow());
-    config.patience_ms = u64::from(args.queue_patience) * 1000;
-    config.in_flight_grace_ms = u64::from(args.in_flight_grace) * 1000;
+    let config = args.gate_config(*charged_by.borrow());
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
-    if args.in_flight_grace < IN_FLIGHT_S {
-        let (seconds, least) = (args.in_flight_grace, IN_FLIGHT_S);
-        tracing::warn!(
-            seconds,
-            least,
-            "--in-flight-grace: what a predecessor admitted last may be counted too late"
-        );
-    }
-    let gate = Gate::new(config, &exempt, metrics);
+    let watches = ControllerWatches::new();
+    let gate = Gate::new(config, &exempt, metrics, watches.gate());
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new();
+    let observed = Observed::new(watches.headroom(), true);
+    let headroom_client = connect(&options("head-room")).await?;
     let setup = Setup {
         tasks: &mut tasks,
-        client: connect(&options("head-room")).await?,
+        client: headroom_client.clone(),
         options: options("head-room"),
         namespace: args.namespace.clone(),
         writes: writes.clone(),
-        remember_dirty: true,
+        observed: Arc::clone(&observed),
         stopped: stopped.clone(),
     };
     // Targets are let in by the webhook alone, so there is nothing to tell of.
@@ -162,34 +147,22 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let follow = follow_versions(Arc::clone(&servers), rules, cancel.clone());
     tasks.spawn("versions of API servers", fallible(follow));
     tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by.clone(), cancel.clone())));
-    let sources = Sources::default();
     let recorder = events.clone();
     let tell = move |tell| reports(&tell).into_iter().for_each(|report| recorder.report(report));
-    let watched = (sources.clone(), blocked_metrics);
-    let blocked =
-        BlockedMigrations::new(BlockedConfig::default(), Arc::clone(&headroom), watched, charged_by, tell);
+    let config = BlockedConfig::default();
+    let blocked = BlockedMigrations::new(config, Arc::clone(&headroom), blocked_metrics, charged_by, tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.state())));
 
     let by = (args.gating.of(&version), args.namespace.clone());
     let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
     let telling = Arc::clone(&gating).tell(client.clone(), token.clone(), writes.clone(), cancel.clone());
     tasks.spawn("status of the AAQ", fallible(telling));
-    let ready = Checks::default();
-    ready.tell("gate", move || gating.summary());
-    let watches =
-        gate.watches().into_iter().chain(headroom.observed().watches()).chain(sources.watches().to_vec());
-    let live = Checks::default();
-    for watch in watches {
-        let stuck = watch.clone();
-        live.add(watch.kind().to_owned(), move || stuck.alive());
-        ready.add(watch.kind().to_owned(), move || watch.check());
-    }
+    let admin = admin(&watches, Arc::clone(&gating));
     let certs = Arc::new(CertStore::empty());
     let path = Arc::new(SecretPath::default());
     let served = (Arc::clone(&certs), Arc::clone(&path));
     let judge = growth::judge(gate.clone(), token.clone());
     args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel).await?;
-    let admin = Admin { live, ready };
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
 
@@ -200,7 +173,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         let recorder = recorder.clone();
         async move { recorder.write(report(event)).await }.boxed()
     };
-    let request_deadline = timings.duration.saturating_sub(timings.renew_deadline);
     let apply =
         Apply::new(client.clone(), token.clone(), writes.clone(), write_event, concurrency, request_deadline);
 
@@ -208,19 +180,20 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         path.set(growth::segment(secret));
         certs.load_secret(secret);
     };
-    let certificate = follow_secret(client.clone(), &args.namespace, load, &cancel);
-    tasks.spawn("certificate secret", certificate);
+    let mut secrets = SecretWatches::default();
+    secrets.load(names::SERVING_SECRET, load);
+    secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
-    tasks.spawn("watches", fallible(gate.clone().observe(client.clone(), cancel.clone())));
-    tasks.spawn("head-room sights", fallible(sources.clone().observe(client.clone(), stopped.clone())));
-    let facts = (blocked.state(), Arc::clone(headroom.observed()), sources.clone());
+    let used = (gate.clone(), gating, Arc::clone(&observed));
+    watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
+    let facts = (blocked.state(), observed);
     let report = reporter.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
     let waking = blocked.run((token.clone(), leadership.clone()), reporter, cancel.clone());
     let sweep = Sweep::new(headroom, sweep_metrics);
     let (lead, cancelled) = ((token, leadership.clone()), cancel.clone());
-    let sweeping = async move { sweep.run(&sources, lead, cancelled).await };
+    let sweeping = async move { sweep.run(lead, cancelled).await };
     let deciding = gate.decide(apply, leadership, cancel.clone());
     tasks.spawn(
         "decisions",
@@ -231,6 +204,54 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     );
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
+}
+
+impl ControllerArgs {
+    /// With the address at which the webhook reaches this process while it leads.
+    fn lease_options(&self) -> anyhow::Result<LeaseOptions> {
+        let mut lease = LeaseOptions::new(&self.namespace, names::LEASE);
+        lease.timings = self.lease.timings()?;
+        match self.growth.address() {
+            Some(address) => {
+                drop(
+                    lease
+                        .annotations
+                        .insert(names::LEADER_ADDRESS_ANNOTATION.to_owned(), address.to_string()),
+                );
+            }
+            None => tracing::warn!(
+                "no address of this process is known (--pod-ip): while it leads, resizes are refused"
+            ),
+        }
+        Ok(lease)
+    }
+
+    fn gate_config(&self, rules: ChargeRules) -> GateConfig {
+        let mut config = GateConfig::new(names::GATE, rules);
+        config.patience_ms = u64::from(self.queue_patience) * 1000;
+        config.in_flight_grace_ms = u64::from(self.in_flight_grace) * 1000;
+        if self.in_flight_grace < IN_FLIGHT_S {
+            let (seconds, least) = (self.in_flight_grace, IN_FLIGHT_S);
+            tracing::warn!(
+                seconds,
+                least,
+                "--in-flight-grace: what a predecessor admitted last may be counted too late"
+            );
+        }
+        config
+    }
+}
+
+/// Ready when each watch is current, alive while each is heard of or tried.
+fn admin(watches: &ControllerWatches, gating: Arc<GatingWatch>) -> Admin {
+    let (live, ready) = (Checks::default(), Checks::default());
+    ready.tell("gate", move || gating.summary());
+    for watch in watches.all() {
+        let stuck = watch.clone();
+        live.add(watch.kind().to_owned(), move || stuck.alive());
+        ready.add(watch.kind().to_owned(), move || watch.check());
+    }
+    Admin { live, ready }
 }
 
 /// Keeps asking who gates pods; the leader tells of what is wrong.

@@ -41,14 +41,14 @@ pub struct Setup<'s> {
     pub namespace: String,
     /// Counts what is written.
     pub writes: ApiWrites,
-    /// Whether what changed is asked for.
-    pub remember_dirty: bool,
+    /// What is known of the cluster.
+    pub observed: Arc<Observed>,
     /// Ends what keeps the state current.
     pub stopped: CancellationToken,
 }
 
 impl HeadroomArgs {
-    /// Starts the watches and proofs; returns the API servers too. Metrics are registered as `headroom_*`. `told` is that of
+    /// Starts the proofs; returns the API servers too. Metrics are registered as `headroom_*`. `told` is that of
     /// [`Headroom::new`].
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl HeadroomArgs {
         registry: &mut Registry,
         told: impl Fn(Outcome) + Send + Sync + 'static,
     ) -> anyhow::Result<(Arc<Headroom>, Arc<Servers>)> {
-        let Setup { tasks, client, options, namespace, writes, remember_dirty, stopped } = setup;
+        let Setup { tasks, client, options, namespace, writes, observed, stopped } = setup;
         let servers = Servers::new(client.clone(), options.clone()).trusting_balancers(self.balancer_proofs);
         let servers = Arc::new(servers);
         if self.api_server.is_empty() {
@@ -71,9 +71,6 @@ impl HeadroomArgs {
         }
         let identities = follow_identities(client.clone(), Arc::clone(&servers), stopped.clone());
         tasks.spawn("API servers' leases", infallible(identities));
-        let observed = Observed::new(remember_dirty);
-        let watches = Arc::clone(&observed).observe(client.clone(), stopped.clone());
-        tasks.spawn("head-room watches", infallible(watches));
         let metrics = HeadroomMetrics::default();
         metrics.register(registry);
         let clock = Arc::new(ServerClock::default());

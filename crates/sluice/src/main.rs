@@ -11,6 +11,7 @@ mod metrics;
 mod mtq_cleanup;
 mod operator;
 mod rules;
+mod watches;
 mod webhook;
 
 use std::process::ExitCode;

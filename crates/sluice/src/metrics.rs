@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
@@ -17,8 +16,7 @@ use sluice_runtime::health::{self, Admin};
 use sluice_runtime::scrape::{self, Snapshot};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, server_config, watch_secret};
-use sluice_runtime::watch::WatchHealth;
+use sluice_runtime::tls::{CertStore, server_config};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -95,19 +93,4 @@ impl MetricsArgs {
 /// When there can be none.
 pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
-}
-
-/// Hands the Secret with the certificate of the installation to `load`, now and after each change.
-pub fn follow_secret<F: Fn(&Secret) + Send + 'static>(
-    client: Client,
-    namespace: &str,
-    load: F,
-    cancel: &CancellationToken,
-) -> impl Future<Output = Result<(), Infallible>> + use<F> {
-    let (namespace, cancel) = (namespace.to_owned(), cancel.clone());
-    async move {
-        let health = WatchHealth::new("secrets");
-        watch_secret(client, &namespace, names::SERVING_SECRET, load, health, cancel).await;
-        Ok(())
-    }
 }

@@ -1,15 +1,15 @@
 //! `sluice operator`: keeps the installation's admission objects and certificates, with an identity that may do nothing else.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Secret;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
-use sluice_controllers::certificates::{self, CertificateSettings};
+use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
 use sluice_operator::{InstallOptions, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::health::Admin;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
-use crate::metrics::{MetricsArgs, follow_secret};
+use crate::metrics::MetricsArgs;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -77,16 +77,19 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let certs = Arc::new(CertStore::empty());
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
-    let load = move |secret: &Secret| certs.load_secret(secret);
-    let certificate = follow_secret(client.clone(), &args.namespace, load, &cancel);
-    tasks.spawn("certificate secret", certificate);
+    let secrets = Secrets::default();
+    let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
+    tasks.spawn("secrets", end_with(watching));
+    let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
+    tasks.spawn("certificate secret", end_with(loading));
 
     let mut settings = CertificateSettings::new(&args.namespace);
     settings.names.extend(args.webhook_san.iter().cloned());
-    let certificates = certificates::run(client.clone(), settings, may_write(&token), cancel.clone());
+    let certificates =
+        certificates::run(client.clone(), secrets.clone(), settings, may_write(&token), cancel.clone());
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    let configuration =
-        admission_config::run(client, args.install_options(&version), may_write(&token), cancel.clone());
+    let options = args.install_options(&version);
+    let configuration = admission_config::run(client, secrets, options, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership, cancel.clone(), configuration));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));
@@ -126,4 +129,9 @@ async fn once_leading<E>(
         },
     }
     task.await
+}
+
+async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
+    task.await;
+    Ok(())
 }

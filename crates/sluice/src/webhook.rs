@@ -9,10 +9,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
-use kube::{Api, Client, ResourceExt as _};
+use kube::Client;
 use prometheus_client::registry::Registry;
-use sluice_api::{AAQ, names};
+use sluice_api::names;
 use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
@@ -23,22 +22,21 @@ use sluice_runtime::lease::unique_identity;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
-use sluice_runtime::tls::{CertStore, server_config, watch_files, watch_secret};
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_runtime::tls::{CertStore, server_config, watch_files};
 use sluice_webhook::endpoints::growth::GrowthRelay;
 use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
 use sluice_webhook::{
-    AaqSightings, App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions,
-    router,
+    App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions, router,
 };
-use sluice_window::{Headroom, Outcome};
+use sluice_window::{Headroom, Observed, Outcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
-use crate::metrics::{MetricsArgs, bind, follow_secret};
+use crate::metrics::{MetricsArgs, bind};
 use crate::rules::follow_versions;
+use crate::watches::{SecretWatches, WebhookWatches};
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
@@ -119,7 +117,8 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
 
     let mut tasks = Tasks::new();
     let ready = Checks::default();
-    watch_aaqs(&mut tasks, client.clone(), Arc::clone(&app), cancel.clone());
+    let (watches, mut secrets) = (WebhookWatches::new(), SecretWatches::default());
+    let observed = Observed::new(watches.headroom(), false);
 
     // What sessions rest on is kept current until the last raise is ended.
     let stopped = CancellationToken::new();
@@ -135,10 +134,12 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         options,
         namespace: args.namespace.clone(),
         writes,
-        remember_dirty: false,
+        observed: Arc::clone(&observed),
         stopped: stopped.clone(),
     };
     let (headroom, servers) = args.headroom.start(setup, ours, tell).await?;
+    let used = (Arc::clone(&app), observed);
+    tasks.spawn("watches", watches.feed(client.clone(), used, stopped.clone()));
     let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
     tasks.spawn("versions of API servers", end_with(follow_versions(servers, rules, cancel.clone())));
     tasks.spawn("events", end_with(writer.run(stopped.clone())));
@@ -148,10 +149,11 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     );
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
-    let leader = follow_leader(&mut tasks, client.clone(), &args.namespace, &cancel);
+    let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args.namespace, &cancel);
     let asking = AsyncEndpoints { growth: Arc::new(GrowthRelay::new(leader)), headroom: Arc::new(endpoint) };
     let service = router(&app, decisions(&asking));
-    let certs = serve_reviews(&mut tasks, &args, client.clone(), service, &mut registry, &cancel).await?;
+    let certs = serve_reviews(&mut tasks, &args, &mut secrets, service, &mut registry, &cancel).await?;
+    secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());
 
@@ -161,37 +163,17 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the endpoints told whether an `AAQ` exists. Not part of readiness: pods are judged without it.
-fn watch_aaqs(tasks: &mut Tasks, client: Client, app: Arc<App>, cancel: CancellationToken) {
-    let api: Api<PartialObjectMeta<AAQ>> = Api::all(client);
-    let mut aaqs = AaqSightings::default();
-    let sink = move |event| {
-        match event {
-            Event::Init => aaqs.list_started(),
-            Event::InitApply(aaq) => aaqs.listed(name_of(&aaq)),
-            Event::InitDone => aaqs.list_finished(),
-            Event::Apply(aaq) => aaqs.seen(name_of(&aaq)),
-            Event::Delete(aaq) => aaqs.gone(&name_of(&aaq)),
-        }
-        app.set_aaq(aaqs.presence());
-    };
-    tasks.spawn("watch aaqs", async move {
-        watch(api, WatchOptions::default(), sink, WatchHealth::new(names::AAQS), cancel).await;
-        Ok::<_, Infallible>(())
-    });
-}
-
 /// Keeps the way to the controller that leads, which decides what pods may take more.
 fn follow_leader(
     tasks: &mut Tasks,
+    secrets: &mut SecretWatches,
     client: Client,
     namespace: &str,
     cancel: &CancellationToken,
 ) -> Arc<LeaderLink> {
     let link = growth::leader_link(namespace);
     let trusting = Arc::clone(&link);
-    let load = move |secret: &Secret| growth::trust(&trusting, secret);
-    tasks.spawn("trust in the leader", follow_secret(client.clone(), namespace, load, cancel));
+    secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::trust(&trusting, secret));
     let lease = (namespace.to_owned(), names::LEASE);
     let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
     tasks.spawn("leader", end_with(following));
@@ -241,15 +223,11 @@ async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-fn name_of(aaq: &PartialObjectMeta<AAQ>) -> String {
-    aaq.name_any()
-}
-
 /// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes. Returns where it is kept.
 async fn serve_reviews(
     tasks: &mut Tasks,
     args: &WebhookArgs,
-    client: Client,
+    secrets: &mut SecretWatches,
     service: Router,
     registry: &mut Registry,
     cancel: &CancellationToken,
@@ -264,15 +242,10 @@ async fn serve_reviews(
             );
         }
         _ => {
-            let (namespace, name) = (args.namespace.clone(), args.tls_secret.clone());
-            let (store, path, cancel) = (Arc::clone(&certs), Arc::clone(&secret), cancel.clone());
-            let load = move |found: &Secret| {
+            let (store, path) = (Arc::clone(&certs), Arc::clone(&secret));
+            secrets.load(&args.tls_secret, move |found: &Secret| {
                 path.set(growth::segment(found));
                 store.load_secret(found);
-            };
-            tasks.spawn("certificate secret", async move {
-                watch_secret(client, &namespace, &name, load, WatchHealth::new("secrets"), cancel).await;
-                Ok::<_, Infallible>(())
             });
         }
     }

@@ -57,7 +57,7 @@ async fn the_leader_is_asked_about_the_pod_as_it_is_and_as_it_is_to_be() {
     let (answer, asked) = judged(&review, GrowthVerdict::Allowed).await;
     assert_eq!(answer["allowed"], true);
     let asked = asked.unwrap();
-    let cpu = |pod: &sluice_index::wire::PodWire| {
+    let cpu = |pod: &sluice_index::PodWire| {
         let list = pod.spec.containers[0].resources.as_ref().unwrap().requests.clone().unwrap();
         list.0[0].1.0.to_string()
     };

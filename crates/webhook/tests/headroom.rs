@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ChargeRules;
-use sluice_index::headroom::{HeadroomIndex, MigrationRecord, VmiRecord, Watched as _};
+use sluice_index::{Cluster, VmiRecord, VmimRecord, Watched as _};
 use sluice_webhook::Review;
 use sluice_webhook::endpoints::headroom::{Claim, claim};
 
@@ -35,20 +35,20 @@ fn claimed(change: impl FnOnce(&mut Value)) -> Result<Claim, &'static str> {
     claim(&Review::decode(&review(change)).unwrap(), Some(CONTROLLER))
 }
 
-fn migration(change: impl FnOnce(&mut Value)) -> MigrationRecord {
+fn migration(change: impl FnOnce(&mut Value)) -> VmimRecord {
     let mut wire = json!({
         "metadata": {"name": "mig", "namespace": "team", "uid": "0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a001"},
         "spec": {"vmiName": "web"}, "status": {"phase": "Pending"},
     });
     change(&mut wire);
-    MigrationRecord::read(&serde_json::from_value(wire).unwrap())
+    VmimRecord::read(&serde_json::from_value(wire).unwrap())
 }
 
 fn machine(status: Value) -> VmiRecord {
     let wire = json!({"metadata": {"name": "web", "namespace": "team", "uid": "v"}, "status": status});
-    let mut index = HeadroomIndex::default();
-    index.machines.upsert(&serde_json::from_value(wire).unwrap());
-    VmiRecord::clone(index.machines.get("team", "web").unwrap())
+    let mut index = Cluster::default();
+    index.vmis.upsert(&serde_json::from_value(wire).unwrap());
+    VmiRecord::clone(index.vmis.get("team", "web").unwrap())
 }
 
 fn running() -> VmiRecord {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::headroom::Raise;
-use sluice_index::headroom::{HeadroomIndex, ResourceQuotaRecord};
+use sluice_index::{Cluster, ResourceQuotaRecord};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -115,7 +115,7 @@ impl<'h> Executor<'h> {
         }
         let records = match look {
             Look::Memory | Look::Grants => {
-                self.headroom.observed.read(|index| index.quotas.records_in(namespace).to_vec())
+                self.headroom.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
             }
             Look::Quotas | Look::All => match self.headroom.quotas(namespace).await {
                 Ok(records) => records,
@@ -139,9 +139,11 @@ impl<'h> Executor<'h> {
     async fn wait_for_other(&self, session: &WindowSession) -> Answer {
         let namespace = &self.target.namespace;
         let left = self.others_until.saturating_duration_since(Instant::now());
-        let free = |index: &HeadroomIndex| {
-            let marks =
-                index.quotas.raised_in(namespace).filter_map(|key| index.quota(namespace, &key.name)?.mark());
+        let free = |index: &Cluster| {
+            let marks = index
+                .resource_quotas
+                .raised_in(namespace)
+                .filter_map(|key| index.quota(namespace, &key.name)?.mark());
             let mut foreign = marks.filter(|mark| !session.is_own(*mark));
             foreign.next().is_none().then_some(())
         };
@@ -199,16 +201,20 @@ impl<'h> Executor<'h> {
 
     async fn settle(&self, session: &WindowSession, mark: i64) -> Answer {
         let (headroom, namespace) = (self.headroom, &self.target.namespace);
-        let shown = |index: &HeadroomIndex| {
+        let shown = |index: &Cluster| {
             let is_shown = |quota: &QuotaRef| {
                 let Some(written) = self.records.get(&quota.name).filter(|record| record.uid == quota.uid)
                 else {
                     return true;
                 };
-                let known = index.quotas.record(namespace, &quota.name);
+                let known = index.resource_quotas.record(namespace, &quota.name);
                 known.is_none_or(|known| !known.version.is_older_than(written.version))
             };
-            session.raised().iter().all(is_shown).then(|| index.quotas.records_in(namespace).to_vec())
+            session
+                .raised()
+                .iter()
+                .all(is_shown)
+                .then(|| index.resource_quotas.records_in(namespace).to_vec())
         };
         let marked: Vec<_> =
             session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
@@ -253,7 +259,7 @@ impl<'h> Executor<'h> {
         let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
         let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
         let left = closing.min(hold_end).saturating_duration_since(Instant::now());
-        let look = |index: &HeadroomIndex| {
+        let look = |index: &Cluster| {
             if self.is_seen(index) {
                 return Some(Answer::Exists);
             }
@@ -285,7 +291,7 @@ impl<'h> Executor<'h> {
     }
 
     async fn confirm(&self) -> Answer {
-        let seen = |index: &HeadroomIndex| self.is_seen(index).then_some(());
+        let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
             found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
             () = self.attempt.failed() => None,
@@ -293,7 +299,7 @@ impl<'h> Executor<'h> {
         found.map_or(Answer::NotSeen, |()| Answer::Exists)
     }
 
-    fn is_seen(&self, index: &HeadroomIndex) -> bool {
+    fn is_seen(&self, index: &Cluster) -> bool {
         self.attempt.pods().iter().any(|pod| index.targets.seen(pod))
     }
 
@@ -328,7 +334,7 @@ impl<'h> Executor<'h> {
         let shown = self
             .headroom
             .observed
-            .read(|index| index.quotas.record(namespace, &quota.name).filter(is_it).cloned());
+            .read(|index| index.resource_quotas.record(namespace, &quota.name).filter(is_it).cloned());
         match (written, shown) {
             (Some(written), Some(shown)) if shown.version.is_older_than(written.version) => Some(written),
             (written, shown) => shown.or(written),

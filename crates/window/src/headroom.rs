@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_engine::headroom::NUDGE_KEY;
-use sluice_index::Version;
-use sluice_index::headroom::{MigrationRecord, ResourceQuotaRecord};
-use sluice_index::wire::PodWire;
+use sluice_index::{PodWire, ResourceQuotaRecord, Version, VmimRecord};
 use sluice_runtime::backoff::{Backoff, Retry, process_seed};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -211,8 +209,8 @@ impl Headroom {
             return 0;
         }
         self.observed.read(|index| {
-            let record = index.migrations.by_uid(uid);
-            record.map_or(0, |record| index.migrations.ahead_of(record))
+            let record = index.vmims.by_uid(uid);
+            record.map_or(0, |record| index.vmims.ahead_of(record))
         })
     }
 
@@ -308,7 +306,12 @@ impl Headroom {
     /// storage, while it lets a list wait until its cache has caught up, which takes ten times as long.
     pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<ResourceQuotaRecord>>> {
         let names: Vec<Arc<str>> = self.observed.read(|index| {
-            index.quotas.records_in(namespace).iter().map(|record| Arc::clone(&record.name)).collect()
+            index
+                .resource_quotas
+                .records_in(namespace)
+                .iter()
+                .map(|record| Arc::clone(&record.name))
+                .collect()
         });
         let wires = if names.len() > MOST_SINGLE_READS {
             self.requests.quotas(namespace).await?
@@ -338,7 +341,7 @@ impl Headroom {
     /// Writes a quota without changing what it says, which wakes virt-controller: it tries every rejected migration of a
     /// namespace again when one of its quotas changes (`pkg/virt-controller/watch/migration/migration.go`).
     pub async fn nudge(&self, namespace: &Arc<str>, name: &Arc<str>, uid: &Uid) -> Written {
-        let record = self.observed.read(|index| index.quotas.record(namespace, name).cloned());
+        let record = self.observed.read(|index| index.resource_quotas.record(namespace, name).cloned());
         let Some(record) = record.filter(|record| record.uid == *uid) else { return Written::Conflict };
         let nudges = record.raw().used.get(NUDGE_KEY).and_then(|text| text.parse::<u32>().ok());
         let next = nudges.map_or(1, |count| count.wrapping_add(1));
@@ -355,9 +358,9 @@ impl Headroom {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<MigrationRecord>> {
+    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimRecord>> {
         let wire = self.requests.migration(namespace, name).await?;
-        Ok(wire.as_ref().map(MigrationRecord::read))
+        Ok(wire.as_ref().map(VmimRecord::read))
     }
 
     /// The pods of a virtual machine, not from a cache.

@@ -1,23 +1,18 @@
-//! What a process knows of the cluster, kept current by watches.
+//! What a process knows of the cluster, as the events of its watches tell.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client, Resource};
 use parking_lot::{Mutex, RwLock};
-use serde::de::DeserializeOwned;
-use sluice_api::names;
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Amounts, MARK, NUDGE_KEY};
-use sluice_index::headroom::{Change, HeadroomIndex, Phase, Watched};
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_index::{Affected, Cluster, Kind, Phase, Watched as _};
+use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use crate::protocol::Rests;
 use crate::requests::{BudgetWires, GrantNames};
@@ -31,71 +26,47 @@ pub struct Dirty {
     pub all: bool,
 }
 
-/// The index, its watches, and a signal for every change.
+/// The index, the health of the watches that feed it, and a signal for every change.
 #[derive(Debug)]
 pub struct Observed {
-    index: RwLock<HeadroomIndex>,
+    index: RwLock<Cluster>,
     changes: signal::Sender<u64>,
     dirty: Option<Mutex<Dirty>>,
-    healths: Healths,
+    watches: Vec<WatchHealth>,
     rests: Mutex<Rests>,
     epoch: Instant,
 }
 
-#[derive(Debug)]
-struct Healths {
-    kubevirts: WatchHealth,
-    migrations: WatchHealth,
-    machines: WatchHealth,
-    quotas: WatchHealth,
-    vmmrqs: WatchHealth,
-    policies: WatchHealth,
-    namespaces: WatchHealth,
-    targets: WatchHealth,
-}
-
 impl Observed {
-    /// Nothing is known yet. `remember_dirty`: the caller is going to ask for what changed.
+    /// Nothing is known yet. `watches`: of every kind whose events [`Self::apply`] is going to be given. `remember_dirty`:
+    /// the caller is going to ask for what changed.
     #[must_use]
-    pub fn new(remember_dirty: bool) -> Arc<Self> {
-        let health = WatchHealth::new;
-        let healths = Healths {
-            kubevirts: health("kubevirts"),
-            migrations: health("virtualmachineinstancemigrations"),
-            machines: health("virtualmachineinstances"),
-            quotas: health("resourcequotas"),
-            vmmrqs: health(names::VMMRQS),
-            policies: health(names::HEADROOM_POLICIES),
-            namespaces: health("namespaces (head-room)"),
-            targets: health("pods (migration targets)"),
-        };
+    pub fn new(watches: Vec<WatchHealth>, remember_dirty: bool) -> Arc<Self> {
         Arc::new(Self {
             index: RwLock::default(),
             changes: signal::Sender::new(0),
             dirty: remember_dirty.then(Mutex::default),
-            healths,
+            watches,
             rests: Mutex::default(),
             epoch: Instant::now(),
         })
     }
 
-    /// The watches, for readiness and metrics.
-    #[must_use]
-    pub fn watches(&self) -> Vec<WatchHealth> {
-        let all = &self.healths;
-        let kubevirt = [&all.kubevirts, &all.migrations, &all.machines];
-        let own = [&all.quotas, &all.vmmrqs, &all.policies, &all.namespaces, &all.targets];
-        kubevirt.into_iter().chain(own).cloned().collect()
-    }
-
     /// Whether everything that a target is judged by was listed once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.watches().iter().all(WatchHealth::is_synced)
+        self.watches.iter().all(WatchHealth::is_synced)
+    }
+
+    /// Waits until everything was listed once.
+    pub async fn synced(&self) {
+        for watch in &self.watches {
+            watch.synced().await;
+        }
     }
 
     /// Looks at what is known. Events wait meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&HeadroomIndex) -> T) -> T {
+    pub fn read<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
         look(&self.index.read())
     }
 
@@ -112,7 +83,7 @@ impl Observed {
     }
 
     /// Waits until `look` finds something, in at most `time`.
-    pub async fn until<T>(&self, time: Duration, look: impl Fn(&HeadroomIndex) -> Option<T>) -> Option<T> {
+    pub async fn until<T>(&self, time: Duration, look: impl Fn(&Cluster) -> Option<T>) -> Option<T> {
         let mut changes = self.changes();
         let found = async {
             loop {
@@ -177,14 +148,35 @@ impl Observed {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Applies an event of the watch of this kind. Events of one kind have to come in their order.
+    pub fn apply<K: Kind>(&self, event: &Event<K>) {
+        let concerns = |wire: &K| K::records(&self.index.read()).concerns(wire);
+        if let Event::InitApply(wire) | Event::Apply(wire) | Event::Delete(wire) = event
+            && !concerns(wire)
+        {
+            return;
+        }
+        let changed = K::records_mut(&mut self.index.write()).apply(event);
+        // Also when nothing is missing at the end of a list: callers that wait for the first one have to look again.
+        if changed.is_empty() && !matches!(event, Event::InitDone) {
+            return;
+        }
+        let affected: Vec<_> = changed.iter().map(K::Records::affects).collect();
+        self.note_locks(&affected);
+        self.remember(affected);
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
     /// Takes note of locks that begin and end.
-    fn note_locks(&self, places: &[Place]) {
-        for place in places {
-            let Place::Namespace(namespace) = place else { continue };
+    fn note_locks(&self, affected: &[Affected]) {
+        for each in affected {
+            let Affected::Namespace(namespace) = each else { continue };
             let mut rests = self.rests.lock();
             self.read(|index| {
-                let raised =
-                    index.quotas.raised_in(namespace).filter_map(|key| index.quota(namespace, &key.name));
+                let raised = index
+                    .resource_quotas
+                    .raised_in(namespace)
+                    .filter_map(|key| index.quota(namespace, &key.name));
                 let marked: Vec<_> =
                     raised.filter(|quota| quota.mark().is_some()).map(|quota| quota.used).collect();
                 let usage = (!marked.is_empty()).then(|| hash(&marked));
@@ -192,103 +184,23 @@ impl Observed {
                     rests.see(namespace, usage, situation(index, namespace), self.now_ms());
                 }
                 if rests.awaits_migrations(namespace) {
-                    let all = index.migrations.in_namespace(namespace).iter();
+                    let all = index.vmims.in_namespace(namespace).iter();
                     let unfinished = all.filter(|one| !one.is_final()).map(|one| one.uid.clone()).collect();
-                    let succeeded = |uid: &Uid| {
-                        index.migrations.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded)
-                    };
+                    let succeeded =
+                        |uid: &Uid| index.vmims.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded);
                     rests.see_migrations(namespace, unfinished, succeeded, self.now_ms());
                 }
             });
         }
     }
 
-    /// Watches until `cancel`.
-    pub async fn observe(self: Arc<Self>, client: Client, cancel: CancellationToken) {
-        let kubevirt = || WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
-        let all = WatchOptions::default;
-        let targets = all().labels(names::MIGRATION_JOB_LABEL);
-        let healths = &self.healths;
-        let (a, b, c) = (kubevirt(), kubevirt(), kubevirt());
-        tokio::join!(
-            self.follow(&client, a, &healths.kubevirts, &cancel, everywhere, |i| &mut i.kubevirts),
-            self.follow(&client, b, &healths.migrations, &cancel, namespace_of, |i| &mut i.migrations),
-            self.follow(&client, c, &healths.machines, &cancel, namespace_of, |i| &mut i.machines),
-            self.follow(&client, all(), &healths.quotas, &cancel, namespace_of, |i| &mut i.quotas),
-            self.follow(&client, all(), &healths.vmmrqs, &cancel, namespace_of, |i| &mut i.vmmrqs),
-            self.follow(&client, all(), &healths.policies, &cancel, everywhere, |i| &mut i.policies),
-            self.follow(&client, all(), &healths.namespaces, &cancel, own_name, |i| &mut i.namespaces),
-            self.follow(&client, targets, &healths.targets, &cancel, namespace_of, |i| &mut i.targets),
-        );
-    }
-
-    async fn follow<W>(
-        &self,
-        client: &Client,
-        options: WatchOptions,
-        health: &WatchHealth,
-        cancel: &CancellationToken,
-        place: fn(&W::Wire) -> Place,
-        pick: fn(&mut HeadroomIndex) -> &mut W,
-    ) where
-        W: Watched,
-        W::Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
-        let sink = |event| {
-            let places = self.note(event, place, pick);
-            if places.is_empty() {
-                return;
-            }
-            self.note_locks(&places);
-            self.remember(places);
-            self.changes.send_modify(|count| *count = count.wrapping_add(1));
-        };
-        watch(Api::<W::Wire>::all(client.clone()), options, sink, health.clone(), cancel.clone()).await;
-    }
-
-    /// Brings the index up to date. Returns where something changed.
-    fn note<W: Watched>(
-        &self,
-        event: Event<W::Wire>,
-        place: fn(&W::Wire) -> Place,
-        pick: fn(&mut HeadroomIndex) -> &mut W,
-    ) -> Vec<Place> {
-        let mut index = self.index.write();
-        let part = pick(&mut index);
-        match event {
-            Event::Init => {
-                part.begin_list();
-                Vec::new()
-            }
-            Event::InitApply(wire) | Event::Apply(wire) => match part.upsert(&wire) {
-                Change::Same => Vec::new(),
-                Change::Added | Change::Changed | Change::Replaced => vec![place(&wire)],
-            },
-            Event::Delete(wire) => {
-                if part.remove(&wire) {
-                    vec![place(&wire)]
-                } else {
-                    Vec::new()
-                }
-            }
-            // Also when nothing is missing: callers that wait for the first list have to look again.
-            Event::InitDone => {
-                let gone = part.end_list().into_iter();
-                gone.map(|key| Place::of(&key.namespace)).chain([Place::Nowhere]).collect()
-            }
-        }
-    }
-
-    fn remember(&self, places: Vec<Place>) {
+    fn remember(&self, affected: Vec<Affected>) {
         let Some(dirty) = &self.dirty else { return };
         let mut dirty = dirty.lock();
-        for place in places {
-            match place {
-                Place::Namespace(namespace) => {
-                    dirty.namespaces.insert(namespace);
-                }
-                Place::Everywhere => dirty.all = true,
-                Place::Nowhere => {}
+        for each in affected {
+            match each {
+                Affected::Namespace(namespace) => _ = dirty.namespaces.insert(namespace),
+                Affected::Everywhere => dirty.all = true,
             }
         }
     }
@@ -303,9 +215,9 @@ fn hash(used: &[Amounts]) -> u64 {
 }
 
 /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
-fn situation(index: &HeadroomIndex, namespace: &str) -> u64 {
+fn situation(index: &Cluster, namespace: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for quota in index.quotas.records_in(namespace) {
+    for quota in index.resource_quotas.records_in(namespace) {
         quota.raw().spec_hard.hash(&mut hasher);
     }
     for grant in index.budget(namespace).grants {
@@ -313,29 +225,4 @@ fn situation(index: &HeadroomIndex, namespace: &str) -> u64 {
         format!("{:?}", grant.additional()).hash(&mut hasher);
     }
     hasher.finish()
-}
-
-/// Where a change may matter.
-enum Place {
-    Namespace(Arc<str>),
-    Everywhere,
-    Nowhere,
-}
-
-impl Place {
-    fn of(namespace: &str) -> Self {
-        if namespace.is_empty() { Self::Everywhere } else { Self::Namespace(namespace.into()) }
-    }
-}
-
-fn namespace_of<K: Resource>(object: &K) -> Place {
-    Place::of(object.meta().namespace.as_deref().unwrap_or_default())
-}
-
-fn own_name<K: Resource>(object: &K) -> Place {
-    Place::of(object.meta().name.as_deref().unwrap_or_default())
-}
-
-fn everywhere<K: Resource>(_: &K) -> Place {
-    Place::Everywhere
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use sluice_engine::headroom::{MARK, NUDGE_KEY, Raise, Restore};
-use sluice_index::headroom::ResourceQuotaRecord;
+use sluice_index::ResourceQuotaRecord;
 
 /// Sets the keys of a raise and the mark.
 pub(crate) fn raise(record: &ResourceQuotaRecord, raise: &Raise, mark: i64) -> Value {

@@ -11,9 +11,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_index::wire::{
-    HeadroomNamespaceWire, HeadroomPolicyWire, MigrationWire, NativeQuotaWire, PodWire, VmmrqWire,
-};
+use sluice_index::{HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimWire, VmmrqWire};
 use sluice_runtime::request::{Built, Reply, objects, send};
 
 use crate::clock::ServerClock;
@@ -35,7 +33,7 @@ pub struct BudgetWires {
     /// Policies.
     pub policies: Vec<HeadroomPolicyWire>,
     /// The namespace, by whose labels policies select.
-    pub namespace: Option<HeadroomNamespaceWire>,
+    pub namespace: Option<NamespaceWire>,
 }
 
 /// Names of objects that grant something.
@@ -85,7 +83,7 @@ impl Requests {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<NativeQuotaWire>> {
+    pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<ResourceQuotaWire>> {
         self.list::<ResourceQuota, _>(Some(namespace), &ListParams::default()).await
     }
 
@@ -93,7 +91,7 @@ impl Requests {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn quota(&self, namespace: &str, name: &str) -> kube::Result<Option<NativeQuotaWire>> {
+    pub async fn quota(&self, namespace: &str, name: &str) -> kube::Result<Option<ResourceQuotaWire>> {
         self.find::<ResourceQuota, _>(Some(namespace), name).await
     }
 
@@ -133,8 +131,8 @@ impl Requests {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<MigrationWire>> {
-        self.find::<MigrationWire, _>(Some(namespace), name).await
+    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimWire>> {
+        self.find::<VmimWire, _>(Some(namespace), name).await
     }
 
     /// The pods of a virtual machine: launchers, and what KubeVirt created beside them.

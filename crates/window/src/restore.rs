@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::headroom::restore;
-use sluice_index::headroom::ResourceQuotaRecord;
+use sluice_index::ResourceQuotaRecord;
 use sluice_runtime::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 

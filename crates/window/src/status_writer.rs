@@ -12,8 +12,7 @@ use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
-use sluice_index::headroom::ResourceQuotaRecord;
-use sluice_index::wire::NativeQuotaWire;
+use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::{Built, objects, send};
@@ -119,7 +118,7 @@ impl StatusWriter {
         let sent = async {
             let reply = send(client, request, DEADLINE).await?;
             self.clock.observe(reply.date);
-            let wire: NativeQuotaWire = reply.decode()?;
+            let wire: ResourceQuotaWire = reply.decode()?;
             Ok((ResourceQuotaRecord::read(&wire), reply.date))
         };
         match self.writes.record(STATUS, verb, sent).await {

@@ -11,7 +11,7 @@ use sluice_api::names;
 use sluice_controllers::gate::{GateConfig, Moment, State};
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::Targeting;
-use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{NamespaceWire, PodWire, QuotaWire};
 
 use crate::pod_json::{Facts, SHAPES, Stage, Template, shape};
 use crate::report::{self, Table, ms, round, say, verdict};

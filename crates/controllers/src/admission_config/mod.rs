@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::LoopError;
+use crate::certificates::{LoopError, Secrets};
 use observe::{Sources, World};
 use rate_limit::WriteRateLimit;
 
@@ -39,12 +39,13 @@ const FOLLOWED: Duration = Duration::from_secs(2);
 /// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
+    secrets: Secrets,
     options: InstallOptions,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World::default());
-    let sources = Sources::new(client.clone(), &options.namespace, seen);
+    let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
         result = keep(&client, world, &options, may_write) => result,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_index::wire::AaqWire;
+use sluice_index::{AaqWire, Aaqs, Watched as _};
 use sluice_operator::AdmissionPolicy;
 use sluice_operator::certificates::is_path;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
@@ -99,18 +99,28 @@ pub(super) struct World {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
+    ca: watch::Receiver<Seen<Secret>>,
     seen: watch::Sender<World>,
 }
 
 impl Sources {
-    pub(super) fn new(client: Client, namespace: &str, seen: watch::Sender<World>) -> Self {
-        Self { client, namespace: namespace.to_owned(), seen }
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        ca: watch::Receiver<Seen<Secret>>,
+        seen: watch::Sender<World>,
+    ) -> Self {
+        Self { client, namespace: namespace.to_owned(), ca, seen }
     }
 
     /// Follows all of it, with these policies, until `cancel`.
     pub(super) async fn follow(self, policies: &[AdmissionPolicy], cancel: CancellationToken) {
         let client = || self.client.clone();
-        let secrets: Api<Secret> = Api::namespaced(client(), &self.namespace);
+        let authority = self.pass_on(self.ca.clone(), |world, secret| {
+            // An authority that is missing is about to be made; until then the old ones stay trusted.
+            world.bundle = secret.and_then(bundle);
+            world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
+        });
         tokio::join!(
             self.follow_into(Api::all(client()), names::MUTATING_CONFIG, &cancel, |world, object| {
                 world.mutating = Some(object.map(mutating));
@@ -119,11 +129,7 @@ impl Sources {
                 world.validating = Some(object.map(validating));
             }),
             join_all(policies.iter().map(|policy| self.follow_policy(policy, &cancel))),
-            self.follow_into(secrets, names::CA_SECRET, &cancel, |world, secret| {
-                // An authority that is missing is about to be made; until then the old ones stay trusted.
-                world.bundle = secret.and_then(bundle);
-                world.path = secret.map(ca_pair).map(|pair| pair.path).filter(|path| is_path(path));
-            }),
+            cancel.run_until_cancelled(authority),
             self.follow_into(
                 Api::all(client()),
                 &self.namespace,
@@ -177,40 +183,34 @@ impl Sources {
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let (found, mut changes) = watch::channel(Seen::Unknown);
-        let pass_on = async {
-            while changes.changed().await.is_ok() {
-                let seen = changes.borrow_and_update();
-                let object = match &*seen {
-                    Seen::Present(object) => Some(object),
-                    Seen::Absent => None,
-                    Seen::Unknown => continue,
-                };
-                self.change(|world| store(world, object));
-            }
-        };
-        tokio::join!(follow_one(api, name, found, cancel.clone()), pass_on);
+        let (found, changes) = watch::channel(Seen::Unknown);
+        tokio::join!(follow_one(api, name, found, cancel.clone()), self.pass_on(changes, store));
+    }
+
+    /// Until the watch ends.
+    async fn pass_on<K>(
+        &self,
+        mut changes: watch::Receiver<Seen<K>>,
+        store: impl Fn(&mut World, Option<&K>),
+    ) {
+        while changes.changed().await.is_ok() {
+            let seen = changes.borrow_and_update();
+            let object = match &*seen {
+                Seen::Present(object) => Some(object),
+                Seen::Absent => None,
+                Seen::Unknown => continue,
+            };
+            self.change(|world| store(world, object));
+        }
     }
 
     async fn follow_aaqs(&self, cancel: CancellationToken) {
-        let mut aaqs: BTreeMap<String, AaqWire> = BTreeMap::new();
-        let mut listing = false;
+        let mut aaqs = Aaqs::default();
         let sink = |event: Event<AaqWire>| {
-            match event {
-                Event::Init => {
-                    listing = true;
-                    aaqs.clear();
-                }
-                Event::InitDone => listing = false,
-                Event::InitApply(aaq) | Event::Apply(aaq) => {
-                    aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
-                }
-                Event::Delete(aaq) => {
-                    aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default());
-                }
-            }
-            if !listing {
-                let selector = chosen(aaqs.values());
+            aaqs.apply(&event);
+            if !matches!(event, Event::Init | Event::InitApply(_)) {
+                // Should there be several, the oldest is the one that was allowed.
+                let selector = aaqs.oldest().and_then(|aaq| aaq.selector.clone());
                 self.change(|world| world.selector = Some(selector));
             }
         };
@@ -225,15 +225,6 @@ impl Sources {
             *world != before
         });
     }
-}
-
-/// What the `AAQ` says. Should there be several, the oldest is the one that was allowed.
-pub(super) fn chosen<'a>(aaqs: impl Iterator<Item = &'a AaqWire>) -> Option<LabelSelector> {
-    let age = |aaq: &&AaqWire| {
-        let created = aaq.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, aaq.metadata.name.clone())
-    };
-    aaqs.min_by_key(age).and_then(|aaq| aaq.spec.namespace_selector.clone())
 }
 
 fn bundle(secret: &Secret) -> Option<Vec<u8>> {

@@ -21,7 +21,9 @@ use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use observe::{Seen, follow_one};
+pub use observe::Secrets;
+
+use observe::Seen;
 use plan::{Round, next_round};
 
 /// A machine that was suspended wakes with a monotonic clock that stood still; looking at the wall clock now and
@@ -62,22 +64,15 @@ impl CertificateSettings {
 /// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
+    secrets: Secrets,
     settings: CertificateSettings,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let api: Api<Secret> = Api::namespaced(client, &settings.namespace);
-    let (ca, ca_seen) = watch::channel(Seen::Unknown);
-    let (serving, serving_seen) = watch::channel(Seen::Unknown);
-    let watches = async {
-        tokio::join!(
-            follow_one(api.clone(), names::CA_SECRET, ca, shutdown.clone()),
-            follow_one(api.clone(), names::SERVING_SECRET, serving, shutdown.clone()),
-        )
-    };
     tokio::select! {
-        result = keep(&api, &settings, ca_seen, serving_seen, may_write) => result,
-        _ = watches => Ok(()),
+        result = keep(&api, &settings, secrets.ca(), secrets.serving(), may_write) => result,
+        () = shutdown.cancelled() => Ok(()),
     }
 }
 

@@ -1,11 +1,13 @@
-//! Follows one object by name.
+//! Follows one object by name, and the Secrets of the installation so.
 
 use std::fmt::Debug;
 
-use kube::{Api, Resource};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use sluice_api::names;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
-use tokio::sync::watch::Sender;
+use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
 
 /// What is known of an object.
@@ -43,4 +45,59 @@ where
     };
     let options = WatchOptions::default().fields(format!("metadata.name={name}"));
     watch(api, options, sink, WatchHealth::new(K::kind(&())), cancel).await;
+}
+
+/// The Secrets with the authority and with the serving certificate: each is watched once, for all that use it. Clones share what is
+/// known.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    ca: Sender<Seen<Secret>>,
+    serving: Sender<Seen<Secret>>,
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Self { ca: Sender::new(Seen::Unknown), serving: Sender::new(Seen::Unknown) }
+    }
+}
+
+impl Secrets {
+    /// Watches those in `namespace` until `cancel`.
+    pub async fn observe(self, client: Client, namespace: String, cancel: CancellationToken) {
+        let api: Api<Secret> = Api::namespaced(client, &namespace);
+        tokio::join!(
+            follow_one(api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
+            follow_one(api, names::SERVING_SECRET, self.serving, cancel),
+        );
+    }
+
+    /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is deleted,
+    /// what was loaded before stays in use.
+    pub async fn load_serving(self, load: impl Fn(&Secret), cancel: CancellationToken) {
+        let mut changes = self.serving();
+        let loading = async {
+            while changes.changed().await.is_ok() {
+                if let Seen::Present(secret) = &*changes.borrow_and_update() {
+                    load(secret);
+                }
+            }
+        };
+        cancel.run_until_cancelled(loading).await;
+    }
+
+    /// The Secret with the authority. What is known already counts as a change.
+    pub(crate) fn ca(&self) -> Receiver<Seen<Secret>> {
+        fresh(&self.ca)
+    }
+
+    /// As [`Self::ca`], the one with the serving certificate.
+    pub(crate) fn serving(&self) -> Receiver<Seen<Secret>> {
+        fresh(&self.serving)
+    }
+}
+
+fn fresh(of: &Sender<Seen<Secret>>) -> Receiver<Seen<Secret>> {
+    let mut changes = of.subscribe();
+    changes.mark_changed();
+    changes
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::wire::{PodWire, QuotaWire};
-use sluice_index::{NamespaceId, Version};
+use sluice_index::{NamespaceId, PodWire, QuotaWire, Version};
 
 use super::admission::{Judgement, Ticket};
 

@@ -8,7 +8,7 @@
 //! committed at most. It ends when a later version of the pod is seen.
 
 use sluice_index::PodFacts;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::config::{GateConfig, Moment};
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_engine::Quantity;
-use sluice_index::wire::{PodWire, QuotaWire};
+use sluice_index::{PodWire, QuotaWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;

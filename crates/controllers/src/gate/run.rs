@@ -1,19 +1,16 @@
-//! Runs the gate: feeds the state from watches, asks it for actions and has them executed.
+//! Runs the gate: asks the state for actions and has them executed.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use kube::{Api, Resource};
 use parking_lot::{Mutex, RwLock};
-use serde::de::DeserializeOwned;
 use sluice_engine::{ChargeRules, NamespacePattern};
-use sluice_index::wire::{AaqWire, NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{Aaqs, PodWire};
 use sluice_runtime::lease::Leadership;
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot, watch as latest};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -26,7 +23,7 @@ use super::audit::audit_for_ever;
 use super::config::{GateConfig, Moment};
 use super::metrics::{GateMetrics, Work};
 use super::state::State;
-use super::targeting::{Configurations, on_event, report_released, targeting};
+use super::targeting::targeting;
 
 /// How long a stopping leader waits for requests that are under way.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -55,25 +52,25 @@ pub struct Gate {
     news: Arc<Notify>,
     epoch: Instant,
     metrics: GateMetrics,
-    exempt: Arc<[NamespacePattern]>,
-    caches: Caches,
+    pub(super) exempt: Arc<[NamespacePattern]>,
+    /// Locked before the state is.
+    pub(super) aaqs: Arc<Mutex<Aaqs>>,
+    watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
 }
 
-/// The health of the watches.
+/// The health of the watches that feed the gate.
 #[derive(Clone, Debug)]
-struct Caches {
-    pods: WatchHealth,
-    namespaces: WatchHealth,
-    quotas: WatchHealth,
-    configurations: WatchHealth,
-}
-
-impl Caches {
-    fn all(&self) -> [&WatchHealth; 4] {
-        [&self.pods, &self.namespaces, &self.quotas, &self.configurations]
-    }
+pub struct GateWatches {
+    /// Of pods.
+    pub pods: WatchHealth,
+    /// Of namespaces.
+    pub namespaces: WatchHealth,
+    /// Of `ApplicationAwareResourceQuota`s.
+    pub quotas: WatchHealth,
+    /// Of `AAQ`s.
+    pub aaqs: WatchHealth,
 }
 
 impl Gate {
@@ -81,9 +78,14 @@ impl Gate {
     ///
     /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them.
     #[must_use]
-    pub fn new(config: GateConfig, exempt: &[NamespacePattern], metrics: GateMetrics) -> Self {
+    pub fn new(
+        config: GateConfig,
+        exempt: &[NamespacePattern],
+        metrics: GateMetrics,
+        watches: GateWatches,
+    ) -> Self {
         let exempt: Arc<[NamespacePattern]> = exempt.into();
-        let targeting = targeting(&Configurations::new(), &exempt);
+        let targeting = targeting(&Aaqs::default(), &exempt);
         Self {
             config: Arc::new(RwLock::new(config.clone())),
             state: Arc::new(Mutex::new(State::new(config, targeting))),
@@ -91,12 +93,8 @@ impl Gate {
             epoch: Instant::now(),
             metrics,
             exempt,
-            caches: Caches {
-                pods: WatchHealth::new("pods"),
-                namespaces: WatchHealth::new("namespaces"),
-                quotas: WatchHealth::new("applicationawareresourcequotas"),
-                configurations: WatchHealth::new("aaqs"),
-            },
+            aaqs: Arc::default(),
+            watches,
             asking: Arc::default(),
         }
     }
@@ -105,12 +103,6 @@ impl Gate {
     #[must_use]
     pub fn state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
-    }
-
-    /// The health of the watches, one for each kind.
-    #[must_use]
-    pub fn watches(&self) -> Vec<WatchHealth> {
-        self.caches.all().into_iter().cloned().collect()
     }
 
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
@@ -122,7 +114,7 @@ impl Gate {
         }
         let version = before.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         match version {
-            Some(version) if timeout(SEEN_IN, self.caches.pods.reached(version)).await.is_ok() => {
+            Some(version) if timeout(SEEN_IN, self.watches.pods.reached(version)).await.is_ok() => {
                 self.admit_as_seen(&change).await
             }
             _ => judgement,
@@ -191,79 +183,12 @@ impl Gate {
                 let now = *rules.borrow_and_update();
                 self.config.write().rules = now;
                 self.change(Work::Watch, |state, _| state.charge_by(now));
-                self.caches.pods.list_again().await;
+                self.watches.pods.list_again().await;
             }
         };
         cancel.run_until_cancelled(follow).await;
         // The process goes on with the last rules.
         cancel.cancelled().await;
-    }
-
-    /// Keeps the state like the cluster until `cancel`. Every replica does that, leader or not.
-    pub async fn observe(self, client: kube::Client, cancel: CancellationToken) {
-        let pods =
-            self.follow::<PodWire>(&client, &self.caches.pods, &cancel, |state, event, now| match event {
-                Event::Init => state.begin_pods(),
-                Event::InitDone => state.end_pods(),
-                Event::InitApply(pod) | Event::Apply(pod) => state.apply_pod(&pod, now),
-                Event::Delete(pod) => state.delete_pod(&pod),
-            });
-        let namespaces =
-            self.follow::<NamespaceWire>(&client, &self.caches.namespaces, &cancel, |state, event, now| {
-                match event {
-                    Event::Init => state.begin_namespaces(),
-                    Event::InitDone => state.end_namespaces(now),
-                    Event::InitApply(namespace) | Event::Apply(namespace) => {
-                        state.apply_namespace(&namespace, now);
-                    }
-                    Event::Delete(namespace) => state.delete_namespace(&namespace, now),
-                }
-            });
-        let quotas =
-            self.follow::<QuotaWire>(
-                &client,
-                &self.caches.quotas,
-                &cancel,
-                |state, event, now| match event {
-                    Event::Init => state.begin_quotas(),
-                    Event::InitDone => state.end_quotas(now),
-                    Event::InitApply(quota) => state.apply_listed_quota(&quota, now),
-                    Event::Apply(quota) => state.apply_watched_quota(&quota, now),
-                    Event::Delete(quota) => state.delete_watched_quota(&quota, now),
-                },
-            );
-        let mut known = Configurations::new();
-        let exempt = Arc::clone(&self.exempt);
-        let configurations = self.follow::<AaqWire>(
-            &client,
-            &self.caches.configurations,
-            &cancel,
-            move |state, event, now| {
-                let complete = !matches!(event, Event::Init | Event::InitApply(_));
-                on_event(&mut known, event);
-                if complete {
-                    let released = state.retarget(targeting(&known, &exempt), now);
-                    report_released(state, &known, released);
-                }
-            },
-        );
-        tokio::join!(pods, namespaces, quotas, configurations);
-    }
-
-    async fn follow<K>(
-        &self,
-        client: &kube::Client,
-        health: &WatchHealth,
-        cancel: &CancellationToken,
-        mut see: impl FnMut(&mut State, Event<K>, Moment),
-    ) where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
-        let sink = |event| self.change(Work::Watch, |state, now| see(state, event, now));
-        watch(Api::<K>::all(client.clone()), WatchOptions::default(), sink, health.clone(), cancel.clone())
-            .await;
-        // The end of the first list is what the decisions wait for.
-        self.news.notify_one();
     }
 
     /// Decides and acts while this process leads, until `cancel`. Then waits, for a while, for requests that
@@ -338,26 +263,26 @@ impl Gate {
     /// pods have ended and were released up to then. What it does later, if a request of it is still under way, is
     /// honoured by what it has recorded.
     async fn catch_up(&self, apply: &Apply) {
-        let caches = &self.caches;
+        let watches = &self.watches;
         // Nothing is given away twice because a namespace or a selector is seen late; so a list of these that fails, as
         // where a kind is gone, keeps no leader from its work.
-        let others = [&caches.namespaces, &caches.configurations].map(|cache| async {
-            cache.synced().await;
-            let _ = timeout(OTHERS_CATCH_UP, cache.list_again()).await;
+        let others = [&watches.namespaces, &watches.aaqs].map(|watch| async {
+            watch.synced().await;
+            let _ = timeout(OTHERS_CATCH_UP, watch.list_again()).await;
         });
         let all =
-            async { tokio::join!(self.pods_catch_up(apply), caches.quotas.list_again(), join_all(others)) };
+            async { tokio::join!(self.pods_catch_up(apply), watches.quotas.list_again(), join_all(others)) };
         tokio::pin!(all);
         while timeout(TOLD_EVERY, &mut all).await.is_err() {
-            let missing = |cache: &WatchHealth| cache.check().err().unwrap_or_default();
-            let (pods, quotas) = (missing(&caches.pods), missing(&caches.quotas));
+            let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
+            let (pods, quotas) = (missing(&watches.pods), missing(&watches.quotas));
             tracing::warn!(%pods, %quotas, "leading, but not deciding before pods and quotas are listed");
         }
     }
 
     /// Returns when the watch of pods has handed on everything that there was when this began.
     async fn pods_catch_up(&self, apply: &Apply) {
-        let pods = &self.caches.pods;
+        let pods = &self.watches.pods;
         pods.synced().await;
         if let Some(version) = apply.newest_version().await
             && timeout(CATCH_UP, pods.reached(version)).await.is_ok()

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use sluice_index::Aaqs;
 use sluice_operator::Gating;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_window::Servers;
@@ -40,13 +41,16 @@ pub struct GatingWatch {
     metrics: GatingMetrics,
     /// By the name of the API server.
     known: signal::Sender<BTreeMap<Arc<str>, Seen>>,
+    /// Those in whose status it is told.
+    aaqs: signal::Sender<Aaqs>,
 }
 
 impl GatingWatch {
     /// Nothing is known yet. `expected` says who should gate.
     #[must_use]
     pub fn new(servers: Arc<Servers>, expected: Gating, metrics: GatingMetrics) -> Arc<Self> {
-        Arc::new(Self { servers, expected, metrics, known: signal::Sender::default() })
+        let (known, aaqs) = (signal::Sender::default(), signal::Sender::default());
+        Arc::new(Self { servers, expected, metrics, known, aaqs })
     }
 
     /// One line for people who look at this process.

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use sluice_api::{AAQ, AaqCondition, AaqPhase, AaqStatus};
+use sluice_api::{AaqCondition, AaqPhase, AaqStatus};
+use sluice_index::Stated;
 
 use super::probe::{Gates, LastWord};
 use super::report::Findings;
@@ -18,11 +19,16 @@ const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
 
 /// The merge patch that brings the status up to date; `None` if it is, or while nothing is known. `version`: of Sluice.
-pub(super) fn patch(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
+pub(super) fn patch(
+    aaq: &Stated<AaqStatus>,
+    findings: &Findings,
+    version: &str,
+    now: Timestamp,
+) -> Option<Value> {
     if findings.seen.is_empty() {
         return None;
     }
-    let old = aaq.status.clone().unwrap_or_default();
+    let old = &aaq.status;
     let wanted = AaqStatus {
         conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), findings, now)),
         observed_version: Some(version.to_owned()),
@@ -30,9 +36,8 @@ pub(super) fn patch(aaq: &AAQ, findings: &Findings, version: &str, now: Timestam
         phase: Some(AaqPhase::Deployed.as_str().to_owned()),
         target_version: Some(version.to_owned()),
     };
-    (wanted != old).then(
-        || json!({ "metadata": { "resourceVersion": aaq.metadata.resource_version }, "status": wanted }),
-    )
+    (wanted != *old)
+        .then(|| json!({ "metadata": { "resourceVersion": aaq.resource_version }, "status": wanted }))
 }
 
 /// Our conditions among those of others, in the order they have.
@@ -76,10 +81,14 @@ fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use sluice_api::AAQ;
+    use sluice_index::{Aaqs, Watched as _};
+    use sluice_operator::Gating;
+
     use super::super::probe::Seen;
     use super::*;
-    use sluice_operator::Gating;
-    use std::sync::Arc;
 
     fn findings(gates: &[Gates]) -> Findings {
         let seen = gates.iter().enumerate().map(|(number, gates)| {
@@ -91,6 +100,13 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    /// As the watch shows the object.
+    fn patch_of(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
+        let mut aaqs = Aaqs::default();
+        aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
+        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, version, now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -108,9 +124,9 @@ mod tests {
     #[test]
     fn what_is_seen_is_said_once() {
         let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
-        assert_eq!(patch(&aaq, &findings(&[]), "1", at(1)), None, "nothing is known");
+        assert_eq!(patch_of(&aaq, &findings(&[]), "1", at(1)), None, "nothing is known");
         let good = findings(&[Gates::Policy]);
-        let aaq = patched(&aaq, &patch(&aaq, &good, "1", at(1)).unwrap());
+        let aaq = patched(&aaq, &patch_of(&aaq, &good, "1", at(1)).unwrap());
         assert_eq!(
             said(&aaq),
             [
@@ -119,8 +135,8 @@ mod tests {
                 ["Degraded", "False", "GatedByPolicy"]
             ]
         );
-        assert_eq!(patch(&aaq, &good, "1", at(2)), None);
-        assert!(patch(&aaq, &good, "2", at(2)).is_some(), "another version runs");
+        assert_eq!(patch_of(&aaq, &good, "1", at(2)), None);
+        assert!(patch_of(&aaq, &good, "2", at(2)).is_some(), "another version runs");
     }
 
     #[test]
@@ -131,8 +147,8 @@ mod tests {
             (vec![Gates::Policy, Gates::Unknown("x".into())], "Unknown", "NotKnown", 9),
             (vec![Gates::Policy, Gates::Nothing], "False", "PodsRefused", 9),
         ] {
-            let before = patched(&aaq, &patch(&aaq, &findings(&[Gates::Policy]), "1", at(0)).unwrap());
-            let after = patched(&before, &patch(&before, &findings(&gates), "1", at(9)).unwrap());
+            let before = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(0)).unwrap());
+            let after = patched(&before, &patch_of(&before, &findings(&gates), "1", at(9)).unwrap());
             let available = &after.status.clone().unwrap().conditions.unwrap()[0];
             assert_eq!((&*available.status, available.reason.as_deref()), (status, Some(reason)));
             assert_eq!(available.last_transition_time, Some(Time(at(since))), "{reason}");
@@ -145,7 +161,7 @@ mod tests {
         let unknown = Seen { gates: Gates::Policy, last_word: LastWord::Unknown("x".into()) };
         findings.seen.insert("other".into(), unknown);
         let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
-        let aaq = patched(&aaq, &patch(&aaq, &findings, "1", at(1)).unwrap());
+        let aaq = patched(&aaq, &patch_of(&aaq, &findings, "1", at(1)).unwrap());
         assert_eq!(said(&aaq)[0], ["Available", "Unknown", "NotKnown"]);
         assert_eq!(said(&aaq)[2], ["Degraded", "Unknown", "NotKnown"]);
     }
@@ -155,7 +171,7 @@ mod tests {
         let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
         let other = json!({ "conditions": [{ "type": "Other", "status": "True" }] });
         aaq.status = Some(serde_json::from_value(other).unwrap());
-        let aaq = patched(&aaq, &patch(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
+        let aaq = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
         assert_eq!(said(&aaq)[0], ["Other", "True", ""]);
         assert_eq!(said(&aaq).len(), 4);
     }

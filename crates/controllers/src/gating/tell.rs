@@ -1,19 +1,18 @@
 //! Keeps the status of the `AAQ` up to date while it leads.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::Value;
 use sluice_api::{AAQ, names};
+use sluice_index::{AaqRecord, AaqWire, Watched as _};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
 use sluice_runtime::retry::{Failure, classify};
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
-use tokio::sync::watch as signal;
+use sluice_runtime::watch::Event;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +24,11 @@ use crate::status_write::patch_status;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl GatingWatch {
+    /// An event of the watch of `AAQ`s.
+    pub fn on_aaqs(&self, event: &Event<AaqWire>) {
+        self.aaqs.send_if_modified(|aaqs| !aaqs.apply(event).is_empty());
+    }
+
     /// Writes who gates pods into the status of each `AAQ`: when one changes, and each time that API servers were asked. What
     /// could not be written is tried again then.
     pub async fn tell(
@@ -34,21 +38,18 @@ impl GatingWatch {
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let (aaqs, mut changed) = signal::channel(BTreeMap::new());
-        let follow = |event: Event<AAQ>| aaqs.send_modify(|aaqs| take(aaqs, event));
-        let api = Api::all(client.clone());
-        let following =
-            watch(api, WatchOptions::default(), follow, WatchHealth::new("aaqs (status)"), cancel.clone());
+        let mut changed = self.aaqs.subscribe();
         let mut asked = self.known.subscribe();
         let telling = async {
             loop {
                 let (now, findings) = (Timestamp::now(), self.findings());
-                let patches: Vec<(String, Value)> = {
+                let patches: Vec<(Arc<str>, Value)> = {
                     let aaqs = changed.borrow_and_update();
-                    let wanted = |(name, aaq): (&String, &AAQ)| {
-                        Some((name.clone(), patch(aaq, &findings, VERSION, now)?))
+                    let wanted = |aaq: &Arc<AaqRecord>| {
+                        let patch = patch(aaq.stated.as_ref()?, &findings, VERSION, now)?;
+                        Some((Arc::clone(&aaq.name), patch))
                     };
-                    aaqs.iter().filter_map(wanted).collect()
+                    aaqs.all().iter().filter_map(wanted).collect()
                 };
                 if !patches.is_empty() && token.is_held() {
                     for (name, patch) in patches {
@@ -65,18 +66,7 @@ impl GatingWatch {
                 }
             }
         };
-        tokio::join!(following, cancel.run_until_cancelled(telling));
-    }
-}
-
-fn take(aaqs: &mut BTreeMap<String, AAQ>, event: Event<AAQ>) {
-    match event {
-        Event::Init => aaqs.clear(),
-        Event::InitDone => {}
-        Event::InitApply(aaq) | Event::Apply(aaq) => {
-            aaqs.insert(aaq.metadata.name.clone().unwrap_or_default(), aaq);
-        }
-        Event::Delete(aaq) => _ = aaqs.remove(aaq.metadata.name.as_deref().unwrap_or_default()),
+        cancel.run_until_cancelled(telling).await;
     }
 }
 

@@ -1,15 +1,14 @@
 //! Head-room outside of admission: raises that were left, migrations that are blocked, and what people are told.
 //!
 //! ```text
-//!  watches ──▶ Observed, Sights ─┬─▶ sweep     restores quotas whose lock is over
-//!                                ├─▶ blocked   wakes KubeVirt's controller, tells what is missing
-//!                                └─▶ report    conditions of what grants head-room
+//!  watches ──▶ Observed ─┬─▶ sweep     restores quotas whose lock is over
+//!                        ├─▶ blocked   wakes KubeVirt's controller, tells what is missing
+//!                        └─▶ report    conditions of what grants head-room
 //! ```
 
 pub mod blocked;
 mod metrics;
 mod report;
-mod sights;
 mod status;
 mod sweep;
 mod tell;
@@ -17,6 +16,5 @@ mod tell;
 pub use blocked::{BlockedConfig, BlockedMigrations};
 pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
 pub use report::Reporter;
-pub use sights::Sources;
 pub use sweep::Sweep;
 pub use tell::{LEGACY_REASON, granted, reports};

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
 use sluice_engine::{Amount, Format, Resource};
-use sluice_index::headroom::{HeadroomIndex, Policy};
+use sluice_index::{Cluster, Key, Policy};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
@@ -23,7 +23,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::blocked::State;
-use super::sights::{Place, Sights};
 use super::status::{Covered, policy_patch, vmmrq_patch};
 use crate::status_write::patch_status;
 
@@ -42,14 +41,6 @@ pub struct Reporter {
 struct Pending {
     namespaces: BTreeSet<Arc<str>>,
     all: bool,
-}
-
-/// What the reports are made from.
-#[derive(Clone, Debug)]
-struct Sources {
-    state: Arc<Mutex<State>>,
-    observed: Arc<Observed>,
-    sights: Arc<Mutex<Sights>>,
 }
 
 impl Reporter {
@@ -72,14 +63,13 @@ impl Reporter {
     /// Writes until `cancel`, while `token` is held.
     pub async fn run(
         self,
-        (state, observed, sights): (Arc<Mutex<State>>, Arc<Observed>, super::sights::Sources),
+        (state, observed): (Arc<Mutex<State>>, Arc<Observed>),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let sources = Sources { state, observed, sights: sights.sights };
-        let mut desk = Desk { sources, views: HashMap::new(), written: HashMap::new() };
+        let mut desk = Desk { state, observed, views: HashMap::new(), written: HashMap::new() };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
@@ -87,19 +77,19 @@ impl Reporter {
                 tokio::time::sleep(COLLECT_TIME).await;
                 let pending = std::mem::take(&mut *self.pending.lock());
                 let mut failed = false;
-                for (place, write) in desk.plan(&pending) {
+                for (key, write) in desk.plan(&pending) {
                     if !token.is_held() {
                         continue;
                     }
                     let version = write.version.clone();
-                    let object = (write.plural, &write.kind, &*place.1);
+                    let object = (write.plural, &write.kind, &*key.name);
                     match patch_status(&client, &writes, object, &write.patch).await {
-                        Ok(()) => _ = desk.written.insert((write.plural, place), version),
+                        Ok(()) => _ = desk.written.insert((write.plural, key), version),
                         // A watch tells of the version that is there now.
                         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
                         Err(error) => {
-                            tracing::warn!(path = %write.kind.url_path, name = %place.1, %error, "status not written");
-                            self.changed([Arc::clone(&place.0)]);
+                            tracing::warn!(path = %write.kind.url_path, name = %key.name, %error, "status not written");
+                            self.changed([Arc::clone(&key.namespace)]);
                             failed = true;
                         }
                     }
@@ -123,15 +113,16 @@ struct Write {
     plural: &'static str,
     /// Requests about the objects of its kind.
     kind: Request,
-    version: String,
+    version: Option<String>,
     patch: Value,
 }
 
 struct Desk {
-    sources: Sources,
+    state: Arc<Mutex<State>>,
+    observed: Arc<Observed>,
     views: HashMap<Arc<str>, View>,
     /// The versions that were already answered with a write: what comes of it is on its way.
-    written: HashMap<(&'static str, Place), String>,
+    written: HashMap<(&'static str, Key), Option<String>>,
 }
 
 /// What a policy covers, by namespace.
@@ -142,62 +133,53 @@ struct View {
 }
 
 impl Desk {
-    fn plan(&mut self, pending: &Pending) -> Vec<(Place, Write)> {
+    fn plan(&mut self, pending: &Pending) -> Vec<(Key, Write)> {
         let mut writes = self.plan_vmmrqs(pending);
         writes.extend(self.plan_policies(pending));
-        self.written.retain(|(plural, place), version| {
-            let sights = self.sources.sights.lock();
-            let meta = match *plural {
-                names::VMMRQS => sights.vmmrqs.get(place).map(|object| object.metadata.clone()),
-                _ => sights.policies.get(place).map(|object| object.metadata.clone()),
-            };
-            meta.is_some_and(|meta| meta.resource_version.as_deref() == Some(version))
+        let observed = &self.observed;
+        self.written.retain(|(plural, key), version| {
+            observed.read(|index| current(index, plural, key)) == Some(version.clone())
         });
-        writes.retain(|(place, write)| {
-            self.written.get(&(write.plural, place.clone())).is_none_or(|version| *version != write.version)
+        writes.retain(|(key, write)| {
+            self.written.get(&(write.plural, key.clone())).is_none_or(|version| *version != write.version)
         });
         writes
     }
 
-    fn plan_vmmrqs(&self, pending: &Pending) -> Vec<(Place, Write)> {
-        let objects: Vec<_> = {
-            let sights = self.sources.sights.lock();
-            let taken = |(place, object): (&Place, &Arc<_>)| (place.clone(), Arc::clone(object));
+    fn plan_vmmrqs(&self, pending: &Pending) -> Vec<(Key, Write)> {
+        let objects: Vec<_> = self.observed.read(|index| {
             if pending.all {
-                sights.vmmrqs.iter().map(taken).collect()
+                index.vmmrqs.iter().cloned().collect()
             } else {
-                pending.namespaces.iter().flat_map(|ns| sights.vmmrqs.in_namespace(ns)).map(taken).collect()
+                let dirty = pending.namespaces.iter();
+                dirty.flat_map(|namespace| index.vmmrqs.in_namespace(namespace)).cloned().collect()
             }
-        };
+        });
         let now = Timestamp::now();
         let mut writes = Vec::new();
-        for (place, object) in objects {
-            let errors = self.sources.observed.read(|index| {
-                index.vmmrqs.get(&place.0, &place.1).map(|record| record.errors.clone()).unwrap_or_default()
-            });
-            let summary = self.sources.state.lock().summary(&place.0);
-            let Some(patch) = vmmrq_patch(&object, &errors, &summary, now) else { continue };
-            let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&place.0));
-            let version = object.metadata.resource_version.clone().unwrap_or_default();
-            writes.push((place, Write { plural: names::VMMRQS, kind, version, patch }));
+        for object in objects {
+            let Some(stated) = &object.stated else { continue };
+            let summary = self.state.lock().summary(&object.namespace);
+            let Some(patch) = vmmrq_patch(stated, &object.errors, &summary, now) else { continue };
+            let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&object.namespace));
+            let version = stated.resource_version.clone();
+            writes.push((object.key(), Write { plural: names::VMMRQS, kind, version, patch }));
         }
         writes
     }
 
-    fn plan_policies(&mut self, pending: &Pending) -> Vec<(Place, Write)> {
-        let objects: Vec<_> = {
-            let sights = self.sources.sights.lock();
-            sights.policies.iter().map(|(place, object)| (place.clone(), Arc::clone(object))).collect()
-        };
-        self.views.retain(|name, _| objects.iter().any(|((_, other), _)| other == name));
+    fn plan_policies(&mut self, pending: &Pending) -> Vec<(Key, Write)> {
+        let objects = self.observed.read(|index| index.policies.all().to_vec());
+        self.views.retain(|name, _| objects.iter().any(|object| object.name == *name));
         let now = Timestamp::now();
         let mut writes = Vec::new();
-        for (place, object) in objects {
-            let Some(covered) = self.covered(&place.1, pending) else { continue };
-            let Some(patch) = policy_patch(&object, &covered, now) else { continue };
+        for object in objects {
+            let Some(stated) = &object.stated else { continue };
+            let Some(covered) = self.covered(&object.name, pending) else { continue };
+            let Some(patch) = policy_patch(stated, &covered, now) else { continue };
             let kind = request::objects::<HeadroomPolicy>(None);
-            let version = object.metadata.resource_version.clone().unwrap_or_default();
-            writes.push((place, Write { plural: names::HEADROOM_POLICIES, kind, version, patch }));
+            let version = stated.resource_version.clone();
+            writes.push((object.key(), Write { plural: names::HEADROOM_POLICIES, kind, version, patch }));
         }
         writes
     }
@@ -205,8 +187,8 @@ impl Desk {
     /// What the policy covers. Namespaces in which nothing changed are not looked at again.
     fn covered(&mut self, name: &Arc<str>, pending: &Pending) -> Option<Covered> {
         let view = self.views.entry(Arc::clone(name)).or_default();
-        let state = self.sources.state.lock();
-        self.sources.observed.read(|index| {
+        let state = self.state.lock();
+        self.observed.read(|index| {
             let policy = index.policies.get(name)?;
             let version = policy.version.to_string();
             if pending.all || version != view.version {
@@ -227,14 +209,27 @@ impl Desk {
     }
 }
 
+/// The version that is known of the object whose status is written.
+fn current(index: &Cluster, plural: &str, key: &Key) -> Option<Option<String>> {
+    if plural == names::VMMRQS {
+        let stated = index.vmmrqs.get(&key.namespace, &key.name)?.stated.as_ref()?;
+        Some(stated.resource_version.clone())
+    } else {
+        let stated = index.policies.get(&key.name)?.stated.as_ref()?;
+        Some(stated.resource_version.clone())
+    }
+}
+
 impl View {
-    fn look(&mut self, index: &HeadroomIndex, policy: &Policy, namespace: &Arc<str>) {
+    fn look(&mut self, index: &Cluster, policy: &Policy, namespace: &Arc<str>) {
         self.over.remove(namespace);
         let Some(record) = index.namespaces.get(namespace).filter(|record| policy.covers(record)) else {
             return;
         };
         let mut over: BTreeMap<Resource, Amount> = BTreeMap::new();
-        for quota in index.quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota)) {
+        for quota in
+            index.resource_quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota))
+        {
             for (resource, amount) in quota.native().overdraft() {
                 let most = over.entry(resource).or_insert(amount);
                 *most = amount.max(*most);

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
-use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota as Vmmrq};
+use sluice_api::HeadroomPolicyStatus;
+use sluice_index::{Stated, VmmrqStated};
 
 use super::blocked::Summary;
 
@@ -26,13 +27,20 @@ struct Says {
 
 /// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored.
 #[must_use]
-pub fn vmmrq_patch(object: &Vmmrq, errors: &[String], summary: &Summary, now: Timestamp) -> Option<Value> {
-    let status = object.status.clone().unwrap_or_default();
-    let generation = object.metadata.generation;
+pub fn vmmrq_patch(
+    object: &Stated<VmmrqStated>,
+    errors: &[String],
+    summary: &Summary,
+    now: Timestamp,
+) -> Option<Value> {
+    let VmmrqStated { granted, status } = &object.status;
+    let generation = object.generation;
     let says = [ready(errors, summary), not_enough(summary)];
     let conditions = merged(&status.conditions, says, generation, now);
+    let granted: BTreeMap<String, Quantity> =
+        granted.iter().map(|(key, text)| (key.clone(), Quantity(text.clone()))).collect();
     let wanted = match status.original_blocking_resource_quotas.as_slice() {
-        [] => &object.spec.additional_migration_resources,
+        [] => &granted,
         // managed-tenant-quota raised quotas by what is there, which is needed to restore them.
         _ => &status.additional_migration_resources,
     };
@@ -45,7 +53,7 @@ pub fn vmmrq_patch(object: &Vmmrq, errors: &[String], summary: &Summary, now: Ti
     patch.insert("additionalMigrationResources".to_owned(), amounts);
     patch.insert("observedGeneration".to_owned(), json!(generation));
     patch.insert("conditions".to_owned(), json!(conditions));
-    Some(with_version(object.metadata.resource_version.as_deref(), patch))
+    Some(with_version(object.resource_version.as_deref(), patch))
 }
 
 /// What a policy covers.
@@ -63,9 +71,13 @@ pub struct Covered {
 
 /// As [`vmmrq_patch`].
 #[must_use]
-pub fn policy_patch(object: &HeadroomPolicy, covered: &Covered, now: Timestamp) -> Option<Value> {
-    let status = object.status.clone().unwrap_or_default();
-    let generation = object.metadata.generation;
+pub fn policy_patch(
+    object: &Stated<HeadroomPolicyStatus>,
+    covered: &Covered,
+    now: Timestamp,
+) -> Option<Value> {
+    let status = &object.status;
+    let generation = object.generation;
     let summary = Summary { forbidden: covered.forbidden.clone(), ..Summary::default() };
     let says = [ready(&covered.errors, &summary)];
     let conditions = merged(&status.conditions, says, generation, now);
@@ -80,7 +92,7 @@ pub fn policy_patch(object: &HeadroomPolicy, covered: &Covered, now: Timestamp) 
     patch.insert("used".to_owned(), replaced(&status.used, &covered.used));
     patch.insert("observedGeneration".to_owned(), json!(generation));
     patch.insert("conditions".to_owned(), json!(conditions));
-    Some(with_version(object.metadata.resource_version.as_deref(), patch))
+    Some(with_version(object.resource_version.as_deref(), patch))
 }
 
 fn with_version(version: Option<&str>, status: Map<String, Value>) -> Value {
@@ -159,6 +171,9 @@ fn whole_second(now: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use sluice_api::VirtualMachineMigrationResourceQuota as Vmmrq;
+    use sluice_index::{Vmmrqs, Watched as _};
+
     use super::*;
 
     const NOW: &str = "2026-01-01T00:00:07.5Z";
@@ -173,6 +188,13 @@ mod tests {
         .unwrap()
     }
 
+    /// As the watch shows the object.
+    fn patch_of(object: &Vmmrq, errors: &[String], summary: &Summary, now: Timestamp) -> Option<Value> {
+        let mut vmmrqs = Vmmrqs::default();
+        vmmrqs.upsert(&serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap());
+        vmmrq_patch(vmmrqs.get("shop", "a").unwrap().stated.as_ref().unwrap(), errors, summary, now)
+    }
+
     fn patched(object: &Vmmrq, patch: &Value) -> Vmmrq {
         let mut value = serde_json::to_value(object).unwrap();
         json_patch::merge(&mut value, patch);
@@ -185,14 +207,14 @@ mod tests {
         let object = vmmrq(json!({
             "additionalMigrationResources": { "pods": "1" },
         }));
-        let patch = vmmrq_patch(&object, &[], &Summary::default(), now).unwrap();
+        let patch = patch_of(&object, &[], &Summary::default(), now).unwrap();
         assert_eq!(patch["metadata"]["resourceVersion"], "9");
         let object = patched(&object, &patch);
         let status = object.status.clone().unwrap();
         assert_eq!(status.additional_migration_resources, object.spec.additional_migration_resources);
         let words: Vec<_> = status.conditions.iter().map(|c| (&*c.type_, &*c.status)).collect();
         assert_eq!(words, [("Ready", "True"), ("NotEnough", "False")]);
-        assert_eq!(vmmrq_patch(&object, &[], &Summary::default(), now), None);
+        assert_eq!(patch_of(&object, &[], &Summary::default(), now), None);
     }
 
     #[test]
@@ -201,7 +223,7 @@ mod tests {
             "additionalMigrationResources": { "pods": "1" },
             "originalBlockingResourceQuotas": [{ "name": "rq", "spec": { "hard": { "pods": "1" } } }],
         }));
-        let patch = vmmrq_patch(&object, &[], &Summary::default(), NOW.parse().unwrap()).unwrap();
+        let patch = patch_of(&object, &[], &Summary::default(), NOW.parse().unwrap()).unwrap();
         let (before, after) = (object.status.clone().unwrap(), patched(&object, &patch).status.unwrap());
         assert_eq!(before.additional_migration_resources, after.additional_migration_resources);
         assert_eq!(before.original_blocking_resource_quotas, after.original_blocking_resource_quotas);
@@ -211,11 +233,11 @@ mod tests {
     fn a_transition_has_its_time_and_a_new_sentence_has_not() {
         let now: Timestamp = NOW.parse().unwrap();
         let object = vmmrq(Value::Null);
-        let object = patched(&object, &vmmrq_patch(&object, &[], &Summary::default(), now).unwrap());
+        let object = patched(&object, &patch_of(&object, &[], &Summary::default(), now).unwrap());
         let later: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let lacks =
             |text: &str, count| Summary { not_enough: Some((text.into(), count)), ..Summary::default() };
-        let object = patched(&object, &vmmrq_patch(&object, &[], &lacks("one", 1), later).unwrap());
+        let object = patched(&object, &patch_of(&object, &[], &lacks("one", 1), later).unwrap());
         let condition = |object: &Vmmrq, kind: &str| {
             let conditions = object.status.clone().unwrap().conditions;
             conditions.into_iter().find(|condition| condition.type_ == kind).unwrap()
@@ -223,7 +245,7 @@ mod tests {
         assert_eq!(condition(&object, NOT_ENOUGH).last_transition_time.0, later);
         assert_eq!(condition(&object, READY).last_transition_time.0.as_second(), now.as_second());
         let even_later: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
-        let object = patched(&object, &vmmrq_patch(&object, &[], &lacks("two", 3), even_later).unwrap());
+        let object = patched(&object, &patch_of(&object, &[], &lacks("two", 3), even_later).unwrap());
         assert_eq!(condition(&object, NOT_ENOUGH).last_transition_time.0, later);
         assert_eq!(condition(&object, NOT_ENOUGH).message, "two; 2 more wait behind it");
     }
@@ -237,7 +259,7 @@ mod tests {
             (Summary { opted_out: true, ..Summary::default() }, vec![], "OptedOut"),
             (Summary::default(), vec!["pods: -1 is ignored".to_owned()], "Invalid"),
         ] {
-            let patch = vmmrq_patch(&object, &errors, &summary, now).unwrap();
+            let patch = patch_of(&object, &errors, &summary, now).unwrap();
             let ready = &patch["status"]["conditions"][0];
             assert_eq!((ready["status"].as_str(), ready["reason"].as_str()), (Some("False"), Some(reason)));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use sluice_index::headroom::Key;
+use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_window::protocol::{Left, QuotaRef, sweep};
@@ -17,7 +17,6 @@ use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::SweepMetrics;
-use super::sights::Sources;
 
 /// The first wait after a failed write, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -67,13 +66,12 @@ impl Sweep {
     /// Sweeps while this process leads, until `cancel`; then waits for the raises of this process to end.
     pub async fn run(
         mut self,
-        sources: &Sources,
         (token, mut leadership): (WriteToken, latest::Receiver<Leadership>),
         cancel: CancellationToken,
     ) {
         let headroom = Arc::clone(&self.headroom);
         let work = async {
-            if super::blocked::leads(headroom.observed(), sources, &mut leadership).await {
+            if super::blocked::leads(headroom.observed(), &mut leadership).await {
                 self.act(&token, &leadership).await;
             }
             cancel.cancelled().await;
@@ -103,7 +101,7 @@ impl Sweep {
     /// Looks at every quota that is raised, of which there are few, and restores what is left. Returns when to look again.
     async fn look(&mut self, token: &WriteToken) -> Option<Instant> {
         let raised: Vec<_> = self.headroom.observed().read(|index| {
-            let keys = index.quotas.raised();
+            let keys = index.resource_quotas.raised();
             keys.filter_map(|key| Some((key.clone(), index.quota(&key.namespace, &key.name)?))).collect()
         });
         self.seen.retain(|key, _| raised.iter().any(|(other, _)| other == key));

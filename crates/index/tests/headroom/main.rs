@@ -1,18 +1,16 @@
-//! Queries of the head-room index that need several kinds, and what each kind keeps.
+//! Questions to a cluster that need several kinds, and what each kind keeps.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod migrations;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
 use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
-use sluice_index::headroom::{
-    Change, HeadroomIndex, MigrationPriority, Phase, RawAmounts, ResourceQuotaRecord, VmiRecord, Watched,
+use sluice_index::{
+    Change, Cluster, MigrationPriority, Phase, PodWire, RawAmounts, ResourceQuotaRecord, ResourceQuotaWire,
+    VmiRecord, Watched,
 };
-use sluice_index::wire::NativeQuotaWire;
 
 /// Feeds objects as a watch delivers them.
 fn see<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> Change {
@@ -48,13 +46,13 @@ fn policy(name: &str, selector: Value, mode: &str, memory: &str, opt_out: Value)
 }
 
 /// Two namespaces that share a pool, one outside of it.
-fn pool() -> HeadroomIndex {
-    let mut index = HeadroomIndex::default();
+fn pool() -> Cluster {
+    let mut index = Cluster::default();
     for (name, labels) in
         [("a", json!({"tier": "gold"})), ("b", json!({"tier": "silver"})), ("out", json!({}))]
     {
         see(&mut index.namespaces, namespace(name, labels, json!({})));
-        see(&mut index.quotas, quota(name, 1, "1Gi", "1Gi", "1Gi"));
+        see(&mut index.resource_quotas, quota(name, 1, "1Gi", "1Gi", "1Gi"));
     }
     let selector =
         json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold", "silver"]}]});
@@ -87,38 +85,38 @@ fn a_pool_knows_what_other_namespaces_have_taken() {
     assert_eq!(taken(&index.budget("a")), None);
     assert_eq!(index.budget("out"), Budget::default());
     // What is used above a quota that was lowered was not lent.
-    see(&mut index.quotas, quota("b", 2, "1Gi", "1Gi", "1536Mi"));
-    see(&mut index.quotas, quota("out", 2, "1Gi", "1Gi", "9Gi"));
+    see(&mut index.resource_quotas, quota("b", 2, "1Gi", "1Gi", "1536Mi"));
+    see(&mut index.resource_quotas, quota("out", 2, "1Gi", "1Gi", "9Gi"));
     assert_eq!(taken(&index.budget("a")), None);
     // A raise counts as soon as it is seen, and once only when it is taken up.
-    see(&mut index.quotas, marked("b", 3, "2Gi", "1536Mi"));
+    see(&mut index.resource_quotas, marked("b", 3, "2Gi", "1536Mi"));
     assert_eq!(taken(&index.budget("a")).as_deref(), Some("1Gi"));
     assert_eq!(taken(&index.budget("b")), None, "its own is not taken elsewhere");
-    see(&mut index.quotas, marked("b", 4, "2Gi", "2Gi"));
+    see(&mut index.resource_quotas, marked("b", 4, "2Gi", "2Gi"));
     assert_eq!(taken(&index.budget("a")).as_deref(), Some("1Gi"));
-    see(&mut index.quotas, quota("b", 5, "1Gi", "1Gi", "2Gi"));
+    see(&mut index.resource_quotas, quota("b", 5, "1Gi", "1Gi", "2Gi"));
     assert_eq!(taken(&index.budget("a")).as_deref(), Some("1Gi"), "until the source has ended");
     let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a"));
     assert!(matches!(decided, Plan::Raise(_)), "{decided:?}");
     assert!(matches!(plan(&memory("1025Mi"), &index.quotas_in("a"), &index.budget("a")), Plan::NotEnough(_)));
-    see(&mut index.quotas, quota("b", 6, "1Gi", "1Gi", "1Gi"));
-    see(&mut index.quotas, quota("b", 7, "1Gi", "1Gi", "2Gi"));
+    see(&mut index.resource_quotas, quota("b", 6, "1Gi", "1Gi", "1Gi"));
+    see(&mut index.resource_quotas, quota("b", 7, "1Gi", "1Gi", "2Gi"));
     assert_eq!(taken(&index.budget("a")), None, "that was paid back");
 }
 
 #[test]
 fn the_most_overdrawn_quota_of_a_namespace_counts() {
     let mut index = pool();
-    see(&mut index.quotas, marked("b", 2, "1280Mi", "1280Mi"));
-    see(&mut index.quotas, quota("b", 3, "1Gi", "1Gi", "1280Mi"));
+    see(&mut index.resource_quotas, marked("b", 2, "1280Mi", "1280Mi"));
+    see(&mut index.resource_quotas, quota("b", 3, "1Gi", "1Gi", "1280Mi"));
     let mut second = quota("b", 3, "1Gi", "1Gi", "1792Mi");
     second["metadata"]["name"] = json!("second");
     second["spec"]["hard"] = json!({"memory": "1Gi", "requests.memory": "2Gi"});
     second["status"]["used"] = json!({"memory": "1792Mi", "requests.memory": "1792Mi"});
-    see(&mut index.quotas, second.clone());
+    see(&mut index.resource_quotas, second.clone());
     assert_eq!(taken(&index.budget("a")).as_deref(), Some("768Mi"));
-    assert_eq!(index.quotas.lent().count(), 1);
-    assert!(lose(&mut index.quotas, second));
+    assert_eq!(index.resource_quotas.lent().count(), 1);
+    assert!(lose(&mut index.resource_quotas, second));
     assert_eq!(taken(&index.budget("a")).as_deref(), Some("256Mi"));
 }
 
@@ -131,7 +129,7 @@ fn namespaces_and_quotas_can_be_left_alone() {
     assert_eq!(index.budget("b").grants.len(), 1, "only the pool");
     let mut kept = quota("a", 2, "1Gi", "1Gi", "1Gi");
     kept["metadata"]["labels"] = json!({"keep": "me"});
-    see(&mut index.quotas, kept);
+    see(&mut index.resource_quotas, kept);
     let decided = plan(&memory("3Gi"), &index.quotas_in("a"), &index.budget("a"));
     assert!(matches!(decided, Plan::NotEnough(_)), "the unlimited grant is not for this quota: {decided:?}");
     // By annotation, of the quota or of the namespace.
@@ -139,7 +137,7 @@ fn namespaces_and_quotas_can_be_left_alone() {
         let mut index = pool();
         let mut marked = quota("a", 3, "1Gi", "1Gi", "1Gi");
         marked["metadata"]["annotations"] = json!({annotation: "true", "other": "x"});
-        see(&mut index.quotas, marked);
+        see(&mut index.resource_quotas, marked);
         let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a"));
         assert!(matches!(decided, Plan::Refused(_)), "{decided:?}");
         see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), json!({annotation: "true"})));
@@ -176,7 +174,7 @@ fn a_policy_that_cannot_be_understood_grants_nothing() {
 
 #[test]
 fn grants_of_a_namespace_add_up() {
-    let mut index = HeadroomIndex::default();
+    let mut index = Cluster::default();
     let grant = |name: &str, memory: &str| json!({"metadata": meta("a", name, 1), "spec": {"additionalMigrationResources": {"requests.memory": memory}}});
     see(&mut index.vmmrqs, grant("one", "100Mi"));
     see(&mut index.vmmrqs, grant("two", "28Mi"));
@@ -195,7 +193,7 @@ fn grants_of_a_namespace_add_up() {
 
 #[test]
 fn of_a_grant_so_many_keys_count() {
-    let mut index = HeadroomIndex::default();
+    let mut index = Cluster::default();
     let resources: serde_json::Map<String, Value> = (0..100).map(|n| (format!("k{n}"), json!("1"))).collect();
     see(
         &mut index.vmmrqs,
@@ -218,7 +216,7 @@ fn texts_stay_as_the_server_sent_them() {
             "used": {"limits.cpu": "0.5", "requests.memory": 7},
         },
     });
-    let record = ResourceQuotaRecord::read(&serde_json::from_value::<NativeQuotaWire>(object).unwrap());
+    let record = ResourceQuotaRecord::read(&serde_json::from_value::<ResourceQuotaWire>(object).unwrap());
     let raw = record.raw();
     let text = |map: &RawAmounts, key: &str| map.get(key).cloned();
     assert_eq!(text(&raw.spec_hard, "limits.cpu").as_deref(), Some("2000m"));

@@ -16,7 +16,7 @@ fn migration(name: &str, version: u32, created: &str, priority: Value, phase: &s
 #[test]
 fn waiting_migrations_are_served_by_priority_then_age() {
     let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z");
-    let mut index = HeadroomIndex::default();
+    let mut index = Cluster::default();
     for (name, created, priority) in [
         ("d", new, json!("no-such")),
         ("c", old, json!(null)),
@@ -24,35 +24,35 @@ fn waiting_migrations_are_served_by_priority_then_age() {
         ("a", new, json!("system-critical")),
         ("m", old, json!("system-maintenance")),
     ] {
-        see(&mut index.migrations, migration(name, 1, created, priority, "Pending", true));
+        see(&mut index.vmims, migration(name, 1, created, priority, "Pending", true));
     }
-    see(&mut index.migrations, migration("free", 1, old, json!(null), "Pending", false));
-    let waiting = |index: &HeadroomIndex| -> Vec<String> {
-        index.migrations.rejected().map(|record| record.name.to_string()).collect()
+    see(&mut index.vmims, migration("free", 1, old, json!(null), "Pending", false));
+    let waiting = |index: &Cluster| -> Vec<String> {
+        index.vmims.rejected().map(|record| record.name.to_string()).collect()
     };
     assert_eq!(waiting(&index), ["a", "b", "m", "c", "d"]);
     // The mark stays on for a while when the target has come.
-    see(&mut index.migrations, migration("b", 2, new, json!("user-triggered"), "Scheduling", true));
-    see(&mut index.migrations, migration("c", 2, old, json!(null), "Failed", true));
+    see(&mut index.vmims, migration("b", 2, new, json!("user-triggered"), "Scheduling", true));
+    see(&mut index.vmims, migration("c", 2, old, json!(null), "Failed", true));
     assert_eq!(waiting(&index), ["a", "m", "d"]);
     assert_eq!(
-        see(&mut index.migrations, migration("b", 1, new, json!("user-triggered"), "Pending", true)),
+        see(&mut index.vmims, migration("b", 1, new, json!("user-triggered"), "Pending", true)),
         Change::Same
     );
     assert_eq!(waiting(&index), ["a", "m", "d"], "an older event does not bring it back");
-    let found = index.migrations.by_uid(&Uid::parse("a/b")).unwrap();
+    let found = index.vmims.by_uid(&Uid::parse("a/b")).unwrap();
     assert_eq!((found.phase, found.priority), (Phase::Underway, MigrationPriority::UserTriggered));
-    assert!(index.migrations.get("a", "c").unwrap().is_final());
-    index.migrations.begin_list();
-    see(&mut index.migrations, migration("a", 1, new, json!("system-critical"), "Pending", true));
-    assert_eq!(index.migrations.end_list().len(), 5);
+    assert!(index.vmims.get("a", "c").unwrap().is_final());
+    index.vmims.begin_list();
+    see(&mut index.vmims, migration("a", 1, new, json!("system-critical"), "Pending", true));
+    assert_eq!(index.vmims.end_list().len(), 5);
     assert_eq!(waiting(&index), ["a"]);
-    assert!(index.migrations.by_uid(&Uid::parse("a/b")).is_none());
+    assert!(index.vmims.by_uid(&Uid::parse("a/b")).is_none());
 }
 
 #[test]
 fn the_oldest_kubevirt_counts() {
-    let mut index = HeadroomIndex::default();
+    let mut index = Cluster::default();
     assert_eq!(index.kubevirt_controller(), None);
     let installation = |namespace: &str, created: &str| json!({"metadata": {"namespace": namespace, "name": "kubevirt", "uid": namespace, "creationTimestamp": created}});
     see(&mut index.kubevirts, installation("late", "2026-01-02T00:00:00Z"));
@@ -65,8 +65,8 @@ fn the_oldest_kubevirt_counts() {
 
 #[test]
 fn targets_are_known_by_uid() {
-    let mut index = HeadroomIndex::default();
-    let pod = |uid: &str, labels: Value| -> PartialObjectMeta<Pod> {
+    let mut index = Cluster::default();
+    let pod = |uid: &str, labels: Value| -> PodWire {
         serde_json::from_value(
             json!({"metadata": {"namespace": "a", "name": "p", "uid": uid, "labels": labels}}),
         )
@@ -82,15 +82,23 @@ fn targets_are_known_by_uid() {
     assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
     assert!(index.targets.remove(&pod("p-2", job)));
     assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
+    assert!(!index.targets.concerns(&pod("p-3", json!({}))));
     assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Change::Same, "no target");
+    assert_eq!(
+        index.targets.upsert(&pod("p-4", json!({"kubevirt.io/migrationJobUID": "m-1"}))),
+        Change::Added
+    );
+    assert!(index.targets.concerns(&pod("p-4", json!({}))), "it was one");
+    assert_eq!(index.targets.upsert(&pod("p-4", json!({}))), Change::Removed);
+    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
 }
 
 #[test]
 fn a_machine_runs_and_grows_by_what_kubevirt_says() {
     let machine = |status: Value| -> VmiRecord {
-        let mut index = HeadroomIndex::default();
-        see(&mut index.machines, json!({"metadata": meta("a", "web", 1), "status": status}));
-        VmiRecord::clone(index.machines.get("a", "web").unwrap())
+        let mut index = Cluster::default();
+        see(&mut index.vmis, json!({"metadata": meta("a", "web", 1), "status": status}));
+        VmiRecord::clone(index.vmis.get("a", "web").unwrap())
     };
     let running = machine(json!({"phase": "Running", "nodeName": "n"}));
     assert!(running.running && !running.growing);

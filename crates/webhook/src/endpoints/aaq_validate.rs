@@ -6,8 +6,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_index::read_selector;
-use sluice_index::wire::AaqSpecWire;
+use sluice_index::{AaqSpecWire, read_selector};
 
 use super::quota_validate::aggregate;
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};

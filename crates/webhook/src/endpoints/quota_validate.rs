@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
 use sluice_engine::uncounted;
-use sluice_index::wire::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
+use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::Settings;

@@ -8,7 +8,7 @@ use sluice_api::names;
 use sluice_controllers::gate::{GateConfig, Moment, State};
 use sluice_engine::ChargeRules;
 use sluice_index::Targeting;
-use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{NamespaceWire, PodWire, QuotaWire};
 
 use crate::report::{quantile, round, say};
 

@@ -4,7 +4,7 @@ use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, GateProbe, GateProbeSpec, names};
-use sluice_index::wire::{PodWire, QuotaWire};
+use sluice_index::{PodWire, QuotaWire};
 use sluice_runtime::client::{ClientOptions, connect};
 
 use super::{FakeApiServer, Size};

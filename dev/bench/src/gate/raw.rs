@@ -10,7 +10,7 @@ use kube::core::Request;
 use kube::{Client, Resource as _};
 use serde_json::json;
 use sluice_api::names;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_runtime::client::with_deadline;
 
 /// As in the controller.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Api;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use sluice_testbed::wait;
 use tokio::sync::Notify;

@@ -12,10 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
-use sluice_index::wire::AaqWire;
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
-use super::observe::{Configuration, Fixed, Kind, World, chosen};
+use super::observe::{Configuration, Fixed, Kind, World};
 use super::plan::{Step, plan};
 
 mod policies;
@@ -325,20 +324,6 @@ fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     // What is left still follows the authority.
     world.bundle = Some(b"two".to_vec());
     assert_eq!(operations(&planned(&world)[0]).1.as_array().map(Vec::len), Some(4));
-}
-
-#[test]
-fn the_oldest_aaq_counts() {
-    let aaq = |name: &str, created: &str, team: &str| -> AaqWire {
-        serde_json::from_value(json!({
-            "metadata": { "name": name, "creationTimestamp": created },
-            "spec": { "namespaceSelector": { "matchLabels": { "team": team } } },
-        }))
-        .expect("an AAQ")
-    };
-    assert_eq!(chosen([].iter()), None);
-    let aaqs = [aaq("a", "2026-01-02T00:00:00Z", "new"), aaq("b", "2026-01-01T00:00:00Z", "old")];
-    assert_eq!(chosen(aaqs.iter()), Some(selector(json!({ "matchLabels": { "team": "old" } }))));
 }
 
 #[test]

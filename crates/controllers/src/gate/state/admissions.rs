@@ -2,7 +2,7 @@
 
 use sluice_engine::{PodId, Uid};
 use sluice_index::NamespaceId;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::State;
 use crate::gate::action::{Answer, Release};

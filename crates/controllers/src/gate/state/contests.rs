@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_api::names;
 use sluice_engine::QuotaId;
 use sluice_index::PodRecord;
-use sluice_index::wire::QuotaWire;
+use sluice_index::QuotaWire;
 
 use super::State;
 use crate::gate::action::{GateEvent, Regarding};

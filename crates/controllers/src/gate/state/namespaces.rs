@@ -1,7 +1,7 @@
 //! Applies watch events of namespaces, and changes of which of them are targeted.
 
 use sluice_engine::PodId;
-use sluice_index::wire::NamespaceWire;
+use sluice_index::NamespaceWire;
 use sluice_index::{NamespaceId, Targeting};
 
 use super::State;

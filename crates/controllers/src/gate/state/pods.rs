@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::wire::PodWire;
-use sluice_index::{Change, Gates, PodFacts, PodRecord};
+use sluice_index::PodWire;
+use sluice_index::{Gates, PodChange, PodFacts, PodRecord};
 
 use super::State;
 use crate::gate::action::Release;
@@ -30,14 +30,14 @@ impl State {
         let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         match self.pods.upsert(facts, &mut self.namespaces) {
-            Change::Added(id) => self.classify(id, now),
-            Change::Changed(id) => self.reconsider_pod(id, now),
-            Change::Replaced(old, id) => {
+            PodChange::Added(id) => self.classify(id, now),
+            PodChange::Changed(id) => self.reconsider_pod(id, now),
+            PodChange::Replaced(old, id) => {
                 // The handle may be the old one's: everything about the old one has to go first.
                 self.drop_pod(id, &old);
                 self.classify(id, now);
             }
-            Change::Same => {}
+            PodChange::Same => {}
         }
         let find =
             |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sluice_index::NamespaceId;
-use sluice_index::wire::QuotaWire;
+use sluice_index::QuotaWire;
 
 use super::State;
 use crate::gate::action::{Action, Answer};

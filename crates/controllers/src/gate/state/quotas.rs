@@ -7,7 +7,7 @@
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, QuotaId, Uid};
-use sluice_index::wire::QuotaWire;
+use sluice_index::QuotaWire;
 use sluice_index::{NamespaceId, QuotaChange, Version};
 
 use super::State;

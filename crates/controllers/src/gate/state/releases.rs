@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_engine::{PodId, Uid};
 use sluice_index::PodRecord;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::State;
 use crate::gate::action::{Answer, Release};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sluice_engine::{QuotaId, StatusTarget, Uid, status_target};
+use sluice_index::QuotaWire;
 use sluice_index::Recorded;
-use sluice_index::wire::QuotaWire;
 
 use super::State;
 use super::quotas::version;

@@ -1,7 +1,6 @@
 //! Work that is bounded however much there is to do.
 
-use sluice_index::Targeting;
-use sluice_index::wire::PodWire;
+use sluice_index::{PodWire, Targeting};
 
 use super::server::wire;
 use super::stories::{Story, at};

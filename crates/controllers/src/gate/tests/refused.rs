@@ -1,7 +1,6 @@
 //! Releases that fail, and pods that cannot be read: nothing spins, no room is lost, nothing that runs counts as nothing.
 
-use sluice_index::Targeting;
-use sluice_index::wire::PodWire;
+use sluice_index::{PodWire, Targeting};
 
 use super::server::wire;
 use super::stories::{Story, at};

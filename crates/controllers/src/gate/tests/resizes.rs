@@ -1,7 +1,7 @@
 //! Resizes: the API server asks the leader, and commits only on the version that it asked about.
 
 use serde_json::Value;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::server::{GATE, Server, wire};
 use super::stories::{Story, at};

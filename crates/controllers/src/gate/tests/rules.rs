@@ -1,6 +1,6 @@
 //! Charges follow the rules of the API server's version.
 
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::server::{NAMESPACE, wire};
 use super::stories::{Story, at};

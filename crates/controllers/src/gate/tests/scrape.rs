@@ -6,8 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use sluice_index::Targeting;
-use sluice_index::wire::{NamespaceWire, QuotaWire};
+use sluice_index::{NamespaceWire, QuotaWire, Targeting};
 
 use super::server::{GATE, NAMESPACE, wire};
 use crate::gate::{GateConfig, Moment, QuotaCollector, State};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use sluice_engine::Quantity;
-use sluice_index::wire::{PodWire, QuotaWire};
+use sluice_index::{PodWire, QuotaWire};
 
 use crate::gate::{Answer, Record, Release};
 

@@ -1,7 +1,6 @@
 //! Short stories, one behaviour each.
 
-use sluice_index::Targeting;
-use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{NamespaceWire, PodWire, QuotaWire, Targeting};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use sluice_index::{Aaqs, Watched as _};
 use sluice_runtime::watch::Event;
 
 use super::stories::{Story, at};
-use crate::gate::targeting::{Configurations, on_event, report_released, targeting};
+use crate::gate::targeting::{report_released, targeting};
 use crate::gate::{Action, Outcome, Regarding};
 
 /// A quota whose room is kept for a pod that has to wait, and as many smaller pods behind it, each with a charge of its own.
@@ -119,12 +120,12 @@ fn a_new_leader_tells_pods_that_were_stuck_before() {
 #[test]
 fn pods_that_go_because_their_namespace_is_not_targeted_any_more_are_told_on_the_configuration() {
     let mut story = crowd(3);
-    let mut known = Configurations::new();
+    let mut known = Aaqs::default();
     let metadata =
         serde_json::json!({"name": "aaq", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"});
     let selector = serde_json::json!({"matchLabels": {"team": "none"}});
     let aaq = serde_json::json!({"metadata": metadata, "spec": {"namespaceSelector": selector}});
-    on_event(&mut known, Event::Apply(super::server::wire(aaq)));
+    known.apply(&Event::Apply(super::server::wire(aaq)));
     let released = story.state.retarget(targeting(&known, &super::own_namespace()), at(71_000));
     report_released(&mut story.state, &known, released);
     story.run(at(71_000));

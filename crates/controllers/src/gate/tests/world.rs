@@ -1,8 +1,7 @@
 //! A world of two replicas and one server in which everything may be late, get lost or happen twice.
 
 use sluice_engine::{Amount, Claim};
-use sluice_index::Targeting;
-use sluice_index::wire::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{NamespaceWire, PodWire, QuotaWire, Targeting};
 
 use super::resizes::Resize;
 use super::server::{Change, GATE, NAMESPACE, Server, wire};

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::headroom::Need;
 use sluice_engine::{ChargeRules, Resource};
-use sluice_index::headroom::{HeadroomIndex, MigrationRecord};
+use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_window::{Headroom, Observed, Written};
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::BlockedMetrics;
 use super::super::report::Reporter;
-use super::super::sights::{Sights, Sources};
 use super::state::State;
 use super::words::{Action, Blocked, BlockedFacts, Done, NamespaceFacts, Tell};
 use super::{BlockedConfig, QuotaName};
@@ -30,7 +29,6 @@ use crate::gate::Moment;
 pub struct BlockedMigrations {
     state: Arc<Mutex<State>>,
     headroom: Arc<Headroom>,
-    sources: Sources,
     rules: latest::Receiver<ChargeRules>,
     tell: Arc<dyn Fn(Tell) + Send + Sync>,
     settled: Arc<Notify>,
@@ -45,14 +43,13 @@ impl BlockedMigrations {
     pub fn new(
         config: BlockedConfig,
         headroom: Arc<Headroom>,
-        (sources, metrics): (Sources, BlockedMetrics),
+        metrics: BlockedMetrics,
         rules: latest::Receiver<ChargeRules>,
         tell: impl Fn(Tell) + Send + Sync + 'static,
     ) -> Self {
         Self {
             state: Arc::new(Mutex::new(State::new(config, process_seed()))),
             headroom,
-            sources,
             rules,
             tell: Arc::new(tell),
             settled: Arc::default(),
@@ -86,7 +83,7 @@ impl BlockedMigrations {
         cancel: CancellationToken,
     ) {
         let work = async {
-            if leads(self.observed(), &self.sources, &mut leadership).await {
+            if leads(self.observed(), &mut leadership).await {
                 self.take_dirty();
                 let all = interesting(self.observed());
                 tracing::info!(namespaces = all.len(), "watching over blocked migrations");
@@ -107,7 +104,7 @@ impl BlockedMigrations {
         leadership: &mut latest::Receiver<Leadership>,
     ) {
         let mut requests = JoinSet::new();
-        let (mut changes, mut sights) = (self.observed().changes(), self.sources.changes.subscribe());
+        let mut changes = self.observed().changes();
         // What changed since it was looked at is still marked dirty.
         changes.mark_changed();
         loop {
@@ -121,7 +118,6 @@ impl BlockedMigrations {
             };
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
-                changed = sights.changed() => if changed.is_err() { return },
                 () = self.settled.notified() => {}
                 () = timer => {}
                 changed = leadership.changed() => if changed.is_err() { return },
@@ -186,13 +182,8 @@ impl BlockedMigrations {
 
     /// What changed; `None`: look everywhere.
     fn take_dirty(&self) -> Option<BTreeSet<Arc<str>>> {
-        let index = self.observed().take_dirty();
-        let mut sights = self.sources.sights.lock();
-        let mut namespaces = std::mem::take(&mut sights.dirty);
-        let all = std::mem::take(&mut sights.all) || index.all;
-        drop(sights);
-        namespaces.extend(index.namespaces);
-        (!all).then_some(namespaces)
+        let dirty = self.observed().take_dirty();
+        (!dirty.all).then_some(dirty.namespaces)
     }
 
     fn plan(&self, dirty: Option<BTreeSet<Arc<str>>>, reporter: &Reporter) -> Vec<Action> {
@@ -217,13 +208,12 @@ impl BlockedMigrations {
     }
 
     fn facts(&self, namespace: &str) -> NamespaceFacts {
-        let limit_ranges = Sights::limit_ranges(&self.sources.sights.lock(), namespace);
         self.observed().read(|index| NamespaceFacts {
             opted_out: index.opted_out(namespace),
             quotas: index.quotas_in(namespace),
             budget: index.budget(namespace),
             blocked: blocked(index, namespace),
-            limit_ranges,
+            limit_ranges: index.limit_ranges.changes(namespace),
         })
     }
 }
@@ -232,29 +222,25 @@ impl BlockedMigrations {
 /// never will.
 pub(in super::super) async fn leads(
     observed: &Observed,
-    sources: &Sources,
     leadership: &mut latest::Receiver<Leadership>,
 ) -> bool {
     if leadership.wait_for(Leadership::is_leading).await.is_err() {
         return false;
     }
-    for watch in observed.watches().iter().chain(sources.watches()) {
-        watch.synced().await;
-    }
+    observed.synced().await;
     true
 }
 
-fn blocked(index: &HeadroomIndex, namespace: &str) -> Vec<BlockedFacts> {
-    let has_target =
-        |migration: &MigrationRecord| index.targets.of_migration(&migration.uid).next().is_some();
-    let all = index.migrations.in_namespace(namespace).iter();
+fn blocked(index: &Cluster, namespace: &str) -> Vec<BlockedFacts> {
+    let has_target = |migration: &VmimRecord| index.targets.of_migration(&migration.uid).next().is_some();
+    let all = index.vmims.in_namespace(namespace).iter();
     let mut waiting: Vec<_> =
         all.filter(|migration| migration.is_waiting() && !has_target(migration)).collect();
     waiting.sort_by_key(|migration| {
         (Reverse(migration.priority), migration.created, Arc::clone(&migration.name))
     });
     let facts = waiting.into_iter().filter_map(|migration| {
-        let machine = index.machines.get(namespace, &migration.machine)?;
+        let machine = index.vmis.get(namespace, &migration.machine)?;
         Some(BlockedFacts {
             migration: Blocked {
                 namespace: Arc::clone(&migration.namespace),
@@ -271,6 +257,5 @@ fn blocked(index: &HeadroomIndex, namespace: &str) -> Vec<BlockedFacts> {
 
 /// The namespaces in which there may be something to do.
 fn interesting(observed: &Observed) -> BTreeSet<Arc<str>> {
-    observed
-        .read(|index| index.migrations.rejected().map(|migration| Arc::clone(&migration.namespace)).collect())
+    observed.read(|index| index.vmims.rejected().map(|migration| Arc::clone(&migration.namespace)).collect())
 }

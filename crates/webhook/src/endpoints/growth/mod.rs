@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 
 use super::AsyncEndpoint;
 use crate::http::body::HeldBody;

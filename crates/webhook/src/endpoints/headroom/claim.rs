@@ -8,8 +8,7 @@ use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::Need;
 use sluice_engine::{Charge, ChargeRules, Uid};
-use sluice_index::headroom::{MigrationRecord, VmiRecord};
-use sluice_index::wire::PodWire;
+use sluice_index::{PodWire, VmiRecord, VmimRecord};
 use sluice_window::{MigrationRef, Target};
 
 use crate::review::{Operation, Review, nullable};
@@ -90,7 +89,7 @@ impl Claim {
     /// Why it is not.
     pub fn check(
         &self,
-        migration: Option<&MigrationRecord>,
+        migration: Option<&VmimRecord>,
         machine: Option<&VmiRecord>,
     ) -> Result<(), &'static str> {
         let migration = migration.filter(|migration| {
@@ -116,7 +115,7 @@ impl Claim {
         sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")
     }
 
-    pub(super) fn target(self, migration: &MigrationRecord, machine: &VmiRecord, need: Need) -> Target {
+    pub(super) fn target(self, migration: &VmimRecord, machine: &VmiRecord, need: Need) -> Target {
         Target {
             namespace: Arc::from(self.namespace),
             pod: Uid::parse(&self.pod),

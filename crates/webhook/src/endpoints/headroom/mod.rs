@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_engine::{ChargeRules, Uid};
-use sluice_index::headroom::MigrationRecord;
+use sluice_index::VmimRecord;
 use sluice_window::{Headroom, Target};
 use tokio::sync::watch;
 
@@ -47,8 +47,7 @@ impl HeadroomEndpoint {
     async fn target(&self, claim: Claim) -> Result<Target, &'static str> {
         let migration = self.migration(&claim).await?;
         let observed = self.headroom.observed();
-        let machine =
-            observed.read(|index| index.machines.get(&claim.namespace, &migration.machine).cloned());
+        let machine = observed.read(|index| index.vmis.get(&claim.namespace, &migration.machine).cloned());
         claim.check(Some(&migration), machine.as_deref())?;
         let machine = machine.ok_or("the machine is not known")?;
         let rules = *self.rules.borrow();
@@ -61,9 +60,9 @@ impl HeadroomEndpoint {
         Ok(claim.target(&migration, &machine, need))
     }
 
-    async fn migration(&self, claim: &Claim) -> Result<Arc<MigrationRecord>, &'static str> {
+    async fn migration(&self, claim: &Claim) -> Result<Arc<VmimRecord>, &'static str> {
         let uid = Uid::parse(&claim.migration_uid);
-        if let Some(known) = self.headroom.observed().read(|index| index.migrations.by_uid(&uid).cloned()) {
+        if let Some(known) = self.headroom.observed().read(|index| index.vmims.by_uid(&uid).cloned()) {
             return Ok(known);
         }
         // virt-controller may be faster than our watch.

@@ -13,7 +13,7 @@ use sluice_engine::{
     Amount, Charge, ChargeRules, CompiledQuota, Ledger, PodInput, Quantity, RawQuotaSpec, Resource,
     ScopeFacts, ScopeRequirementText,
 };
-use sluice_index::wire::{ContainerWire, PodWire, ResourcesWire};
+use sluice_index::{ContainerWire, PodWire, ResourcesWire};
 
 use crate::differential::quantities::exact_text;
 use crate::differential::server::{Server, amounts};
@@ -274,7 +274,7 @@ pub fn predict(
 
 /// What the rule of mandatory amounts looks at.
 fn requests_of(wire: &PodWire) -> PodInput<'_> {
-    fn list(list: Option<&sluice_index::wire::ListWire>) -> sluice_engine::pod::ResourceList<'_> {
+    fn list(list: Option<&sluice_index::ListWire>) -> sluice_engine::pod::ResourceList<'_> {
         let entries = list.into_iter().flat_map(|list| &list.0);
         entries.map(|(name, text)| (name.as_str(), Quantity::parse(&text.0).unwrap())).collect()
     }

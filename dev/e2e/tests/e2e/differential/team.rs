@@ -5,7 +5,7 @@ use sluice_e2e::random::Random;
 use sluice_engine::ledger::Claim;
 use sluice_engine::{Amount, Charge, ScopeFacts};
 use sluice_index::PodFacts;
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_testbed::Bed;
 
 use crate::differential::natives::{Native, Room, Verdict, predict, read_excesses};

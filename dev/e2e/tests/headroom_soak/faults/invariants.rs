@@ -10,7 +10,7 @@ use sluice_api::names;
 use sluice_e2e::audit::{AuditEventExt as _, is_sluice};
 use sluice_engine::headroom::MARK;
 use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
-use sluice_index::wire::PodWire;
+use sluice_index::PodWire;
 use sluice_testbed::Bed;
 use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::CONTROLLER;

@@ -1,0 +1,55 @@
+//! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
+
+use sluice_index::{AaqWire, NamespaceWire, PodWire, QuotaWire, Watched as _};
+use sluice_runtime::watch::Event;
+
+use super::metrics::Work;
+use super::run::Gate;
+use super::targeting::{report_released, targeting};
+
+/// Every replica is fed, leader or not. The events of one kind have to come in their order.
+impl Gate {
+    /// An event of the watch of pods.
+    pub fn on_pods(&self, event: &Event<PodWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_pods(),
+            Event::InitDone => state.end_pods(),
+            Event::InitApply(pod) | Event::Apply(pod) => state.apply_pod(pod, now),
+            Event::Delete(pod) => state.delete_pod(pod),
+        });
+    }
+
+    /// An event of the watch of namespaces.
+    pub fn on_namespaces(&self, event: &Event<NamespaceWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_namespaces(),
+            Event::InitDone => state.end_namespaces(now),
+            Event::InitApply(namespace) | Event::Apply(namespace) => state.apply_namespace(namespace, now),
+            Event::Delete(namespace) => state.delete_namespace(namespace, now),
+        });
+    }
+
+    /// An event of the watch of `ApplicationAwareResourceQuota`s.
+    pub fn on_quotas(&self, event: &Event<QuotaWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_quotas(),
+            Event::InitDone => state.end_quotas(now),
+            Event::InitApply(quota) => state.apply_listed_quota(quota, now),
+            Event::Apply(quota) => state.apply_watched_quota(quota, now),
+            Event::Delete(quota) => state.delete_watched_quota(quota, now),
+        });
+    }
+
+    /// An event of the watch of `AAQ`s. Namespaces are targeted as before until a list is complete.
+    pub fn on_aaqs(&self, event: &Event<AaqWire>) {
+        let mut aaqs = self.aaqs.lock();
+        aaqs.apply(event);
+        if matches!(event, Event::Init | Event::InitApply(_)) {
+            return;
+        }
+        self.change(Work::Watch, |state, now| {
+            let released = state.retarget(targeting(&aaqs, &self.exempt), now);
+            report_released(state, &aaqs, released);
+        });
+    }
+}

@@ -1,0 +1,129 @@
+//! The `AAQ`: which namespaces are targeted.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::Deserialize;
+use sluice_api::{AAQ, AaqStatus};
+
+use crate::stated::Stated;
+use crate::store::{Affected, Indexed, Key, Record, Store};
+
+/// An `AAQ`: which namespaces are targeted, and what is said of the installation.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = AAQ)]
+pub struct AaqWire {
+    /// Name, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// The part of the specification that matters here.
+    #[serde(default)]
+    pub spec: AaqSpecWire,
+    /// The status; `None` if it cannot be read.
+    #[serde(default = "crate::stated::empty", deserialize_with = "crate::stated::readable")]
+    pub status: Option<AaqStatus>,
+}
+
+/// The part of an `AAQ`'s specification that matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AaqSpecWire {
+    /// `None` means the default label ([`sluice_api::names::TARGET_LABEL`]); empty means every namespace.
+    pub namespace_selector: Option<LabelSelector>,
+}
+
+/// What is kept of an `AAQ`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aaq {
+    /// `spec.namespaceSelector`; `None` stands for the default label.
+    pub selector: Option<LabelSelector>,
+    /// What conditions are written from; `None` if the status cannot be read.
+    pub stated: Option<Arc<Stated<AaqStatus>>>,
+}
+
+/// An `AAQ`.
+pub type AaqRecord = Record<Aaq>;
+
+/// All `AAQ`s; the webhook lets in only one.
+#[derive(Debug, Default)]
+pub struct Aaqs {
+    store: Store<Aaq>,
+}
+
+impl Aaqs {
+    /// The oldest one, which is the one that counts; of equally old ones the first by name.
+    #[must_use]
+    pub fn oldest(&self) -> Option<&Arc<AaqRecord>> {
+        // In the order of names, of which the first of equals is taken.
+        self.all().iter().min_by_key(|record| record.created)
+    }
+
+    /// All of them by name.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<AaqRecord>] {
+        self.store.in_namespace("")
+    }
+}
+
+impl Indexed for Aaqs {
+    type Wire = AaqWire;
+    type Body = Aaq;
+
+    fn store_mut(&mut self) -> &mut Store<Aaq> {
+        &mut self.store
+    }
+    fn meta(wire: &AaqWire) -> &ObjectMeta {
+        &wire.metadata
+    }
+    fn body(wire: &AaqWire) -> Aaq {
+        Aaq {
+            selector: wire.spec.namespace_selector.clone(),
+            stated: Stated::of(&wire.metadata, wire.status.as_ref()),
+        }
+    }
+    fn affects(_: &Key) -> Affected {
+        Affected::Everywhere
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Watched as _;
+
+    fn aaq(name: &str, created: &str, status: &serde_json::Value) -> AaqWire {
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "creationTimestamp": created },
+            "spec": { "namespaceSelector": { "matchLabels": { "team": name } } },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_oldest_aaq_counts() {
+        let mut aaqs = Aaqs::default();
+        assert!(aaqs.oldest().is_none());
+        for (name, created) in [("a", "2026-01-02T00:00:00Z"), ("b", "2026-01-01T00:00:00Z")] {
+            aaqs.upsert(&aaq(name, created, &json!(null)));
+        }
+        let selector = aaqs.oldest().unwrap().selector.clone().unwrap();
+        assert_eq!(selector.match_labels.unwrap().get("team").map(String::as_str), Some("b"));
+    }
+
+    #[test]
+    fn a_status_that_cannot_be_read_is_none() {
+        let stated = |status: serde_json::Value| {
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&aaq("a", "2026-01-01T00:00:00Z", &status));
+            aaqs.oldest().unwrap().stated.clone()
+        };
+        assert_eq!(stated(json!(null)).unwrap().status, AaqStatus::default());
+        assert_eq!(stated(json!({ "phase": "Deployed" })).unwrap().status.phase.as_deref(), Some("Deployed"));
+        assert_eq!(stated(json!({ "conditions": [{ "type": 7 }] })), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! What the status of an `ApplicationAwareResourceQuota` says.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use sluice_api::names;
+use sluice_engine::Quantity;
+
+use super::shared_specs::{Keys, SharedSpecs};
+use crate::quantity::{ResourceTexts, resource_list};
+
+/// `status` of a quota.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaStatusWire {
+    /// Limits that were last enforced.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub hard: ResourceTexts,
+    /// What is taken.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub used: ResourceTexts,
+    /// For people: `used/hard` of the requests.
+    #[serde(default)]
+    pub requests: Option<String>,
+    /// For people: `used/hard` of the limits.
+    #[serde(default)]
+    pub limits: Option<String>,
+    /// How many pods wait for this quota.
+    #[serde(default)]
+    pub held: Option<i64>,
+    /// Grows with each charge; the last six digits tell which process made it.
+    #[serde(default)]
+    pub charges: Option<i64>,
+    /// What is said to be true of the quota.
+    #[serde(default)]
+    pub conditions: Option<Vec<QuotaConditionWire>>,
+}
+
+/// A condition of a quota.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaConditionWire {
+    /// Its type.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// Its message.
+    #[serde(default)]
+    pub message: String,
+    /// Since when it has its status.
+    #[serde(default)]
+    pub last_transition_time: Option<Time>,
+}
+
+/// What a quota's status says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// `status.hard`.
+    pub hard: Quantities,
+    /// `status.used`, as `hard`.
+    pub used: Quantities,
+    /// `status.requests`, for people.
+    pub requests: Option<String>,
+    /// `status.limits`, for people.
+    pub limits: Option<String>,
+    /// `status.held`, for people.
+    pub held: Option<i64>,
+    /// `status.charges`: grows with each charge, so that a charge that leaves the sums as they were (one pod
+    /// for another that has ended) still makes another version.
+    pub charges: i64,
+    /// What the condition about uncounted keys says; `None` without one, the usual case.
+    pub uncounted: Option<Box<Told>>,
+}
+
+/// What a condition that is true says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its message.
+    pub message: String,
+    /// Since when it is true, in seconds since the epoch.
+    pub since: i64,
+}
+
+impl Told {
+    fn read(condition: &QuotaConditionWire) -> Option<Box<Self>> {
+        let since = condition.last_transition_time.as_ref()?.0.as_second();
+        let is = condition.kind == names::UNCOUNTED_KEYS && condition.status == "True";
+        is.then(|| Box::new(Self { message: condition.message.clone(), since }))
+    }
+}
+
+impl Recorded {
+    /// Reads a status.
+    pub(super) fn read(status: &QuotaStatusWire, shared: &mut SharedSpecs) -> Self {
+        Self {
+            hard: Quantities::read(&status.hard, shared),
+            used: Quantities::read(&status.used, shared),
+            requests: status.requests.clone(),
+            limits: status.limits.clone(),
+            held: status.held,
+            charges: status.charges.unwrap_or(0),
+            uncounted: status.conditions.iter().flatten().find_map(Told::read),
+        }
+    }
+}
+
+/// Quantities by key, sorted; small, since every quota has two of them. An absent map and an empty one are the
+/// same: the API does not tell them apart either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantities {
+    keys: Keys,
+    /// `None` where the text is not a quantity.
+    amounts: Box<[Option<Quantity>]>,
+}
+
+impl Default for Quantities {
+    fn default() -> Self {
+        Self { keys: Keys::from([]), amounts: Box::default() }
+    }
+}
+
+impl Quantities {
+    fn read(texts: &ResourceTexts, shared: &mut SharedSpecs) -> Self {
+        let mut list: Vec<_> =
+            texts.iter().map(|(key, text)| (key.as_str(), Quantity::parse_json_text(&text.0).ok())).collect();
+        list.sort_by_key(|(key, _)| *key);
+        let (keys, amounts): (Vec<&str>, Vec<Option<Quantity>>) = list.into_iter().unzip();
+        Self { keys: shared.keys(keys), amounts: amounts.into_boxed_slice() }
+    }
+
+    /// Keys and amounts; `None` where the text is not a quantity.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Option<Quantity>)> {
+        self.keys.iter().map(|key| &**key).zip(self.amounts.iter().copied())
+    }
+
+    /// The amount of a key, if it is there and can be read.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Quantity> {
+        let at = self.keys.binary_search_by(|other| (**other).cmp(key)).ok()?;
+        self.amounts.get(at).copied().flatten()
+    }
+
+    /// Whether these are exactly the given amounts, as numbers.
+    #[must_use]
+    pub fn are(&self, wanted: &[(String, Quantity)]) -> bool {
+        self.keys.len() == wanted.len()
+            && wanted.iter().all(|(key, quantity)| self.get(key) == Some(*quantity))
+    }
+}

@@ -1,0 +1,236 @@
+//! ResourceQuotas, and which of them are raised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use sluice_engine::headroom::NativeQuota;
+use sluice_engine::scope::{Operator, Scope, ScopeRequirement};
+use sluice_engine::{Amount, Resource, Scopes};
+
+use crate::amounts::{Column, RawAmounts, Texts};
+use crate::labels::{Labels, opted_out};
+use crate::quantity::{ResourceTexts, resource_list};
+use crate::quota_spec::QuotaSpecWire;
+use crate::store::{Indexed, Key, Record, Store};
+
+/// A ResourceQuota with its amounts as they are in the API.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = ResourceQuota)]
+pub struct ResourceQuotaWire {
+    /// Name, namespace, uid, version, times, labels and the annotations that matter here.
+    #[serde(deserialize_with = "crate::meta::annotated")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: QuotaSpecWire,
+    /// What is enforced and used.
+    #[serde(default)]
+    pub status: ResourceQuotaStatusWire,
+}
+
+/// `status` of a ResourceQuota.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ResourceQuotaStatusWire {
+    /// Limits that are enforced.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub hard: ResourceTexts,
+    /// What is taken.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub used: ResourceTexts,
+}
+
+/// What is kept of a ResourceQuota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceQuotaState {
+    texts: Texts,
+    /// Its labels.
+    pub labels: Labels,
+    scopes: Scopes,
+    /// An annotation of the quota itself excludes it from head-room.
+    pub opted_out: bool,
+}
+
+/// A ResourceQuota.
+pub type ResourceQuotaRecord = Record<ResourceQuotaState>;
+
+/// The three maps of a quota exactly as the API server sent them. An absent map is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawQuota {
+    /// `spec.hard`.
+    pub spec_hard: RawAmounts,
+    /// `status.hard`.
+    pub status_hard: RawAmounts,
+    /// `status.used`.
+    pub used: RawAmounts,
+}
+
+impl ResourceQuotaState {
+    fn of(wire: &ResourceQuotaWire) -> Self {
+        Self {
+            texts: Texts::pack([&wire.spec.hard, &wire.status.hard, &wire.status.used]),
+            labels: Labels::of(&wire.metadata),
+            scopes: scopes(&wire.spec),
+            opted_out: opted_out(&wire.metadata),
+        }
+    }
+}
+
+impl ResourceQuotaRecord {
+    /// Reads a quota, from a list of one's own for example.
+    #[must_use]
+    pub fn read(wire: &ResourceQuotaWire) -> Self {
+        Self::new(&wire.metadata, ResourceQuotaState::of(wire))
+    }
+
+    /// The quota as decisions take it; only its own annotation opts it out.
+    #[must_use]
+    pub fn native(&self) -> NativeQuota {
+        let mut unreadable = Vec::new();
+        let texts = &self.body.texts;
+        let spec_hard = texts.amounts(Column::SpecHard, &mut unreadable);
+        let status_hard = texts.amounts(Column::StatusHard, &mut unreadable);
+        let used = texts.amounts(Column::Used, &mut unreadable);
+        unreadable.sort_unstable();
+        unreadable.dedup();
+        NativeQuota {
+            name: Arc::clone(&self.name),
+            uid: self.uid.clone(),
+            scopes: self.body.scopes.clone(),
+            spec_hard,
+            status_hard,
+            used,
+            unreadable,
+            opted_out: self.body.opted_out,
+        }
+    }
+
+    /// The texts that a patch can test for.
+    #[must_use]
+    pub fn raw(&self) -> RawQuota {
+        let texts = &self.body.texts;
+        RawQuota {
+            spec_hard: texts.raw(Column::SpecHard),
+            status_hard: texts.raw(Column::StatusHard),
+            used: texts.raw(Column::Used),
+        }
+    }
+
+    /// By resource, what is used above `spec.hard`, or will be when a raise is taken up: of a marked quota what is enforced
+    /// counts as used.
+    pub(crate) fn overdraft(&self) -> BTreeMap<Resource, Amount> {
+        let mut quota = self.native();
+        if quota.mark().is_some() {
+            for (key, enforced) in &quota.status_hard {
+                let used = quota.used.entry(Arc::clone(key)).or_insert(*enforced);
+                *used = (*used).max(*enforced);
+            }
+        }
+        quota.overdraft()
+    }
+
+    /// How many bytes the record takes, without the allocator's share.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.body.texts.bytes() + self.body.labels.bytes()
+    }
+}
+
+/// Scopes that are not understood match no pod, as the scopes of other kinds.
+fn scopes(spec: &QuotaSpecWire) -> Scopes {
+    let never = || ScopeRequirement::exists(Scope::VolumeAttributesClass);
+    let listed = spec.scopes.iter().flatten();
+    let listed = listed.map(|name| Scope::from_name(name).map_or_else(never, ScopeRequirement::exists));
+    let selected =
+        spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
+    let selected = selected.map(|text| {
+        match (Scope::from_name(&text.scope_name), Operator::from_name(&text.operator)) {
+            (Some(scope), Some(operator)) => {
+                ScopeRequirement::new(scope, operator, text.values.iter().flatten().map(String::as_str))
+            }
+            _ => never(),
+        }
+    });
+    Scopes::new(listed.chain(selected))
+}
+
+/// All ResourceQuotas.
+#[derive(Debug, Default)]
+pub struct ResourceQuotas {
+    store: Store<ResourceQuotaState>,
+    /// With a mark, or above their spec without one.
+    raised: BTreeSet<Key>,
+    /// Quotas that were raised for a target, and of which more than `spec.hard` was enforced or used ever since.
+    lent: BTreeSet<Key>,
+}
+
+impl ResourceQuotas {
+    /// One by its name.
+    #[must_use]
+    pub fn record(&self, namespace: &str, name: &str) -> Option<&Arc<ResourceQuotaRecord>> {
+        self.store.get(namespace, name)
+    }
+
+    /// Those of a namespace, by name.
+    #[must_use]
+    pub fn records_in(&self, namespace: &str) -> &[Arc<ResourceQuotaRecord>] {
+        self.store.in_namespace(namespace)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ResourceQuotaRecord>> {
+        self.store.iter()
+    }
+
+    /// Those that are marked, or of which more is enforced than wanted, by namespace and name.
+    pub fn raised(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.raised.iter()
+    }
+
+    /// As [`Self::raised`], of one namespace.
+    pub fn raised_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &Key> {
+        let first = Key { namespace: Arc::clone(namespace), name: "".into() };
+        let end = Arc::clone(namespace);
+        self.raised.range(first..).take_while(move |key| key.namespace == end)
+    }
+
+    /// Those that were raised for a target and have used more than `spec.hard` ever since: what a quota uses above a limit
+    /// that was lowered is not lent. Raises before the first list are not known.
+    pub fn lent(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.lent.iter()
+    }
+}
+
+impl Indexed for ResourceQuotas {
+    type Wire = ResourceQuotaWire;
+    type Body = ResourceQuotaState;
+
+    fn store_mut(&mut self) -> &mut Store<ResourceQuotaState> {
+        &mut self.store
+    }
+    fn meta(wire: &ResourceQuotaWire) -> &ObjectMeta {
+        &wire.metadata
+    }
+    fn body(wire: &ResourceQuotaWire) -> ResourceQuotaState {
+        ResourceQuotaState::of(wire)
+    }
+    fn link(&mut self, record: &Arc<ResourceQuotaRecord>) {
+        let quota = record.native();
+        if quota.mark().is_some() || quota.is_raised() {
+            self.raised.insert(record.key());
+        }
+        if quota.mark().is_some() {
+            self.lent.insert(record.key());
+        } else if record.overdraft().is_empty() {
+            self.lent.remove(&record.key());
+        }
+    }
+    fn unlink(&mut self, record: &Arc<ResourceQuotaRecord>) {
+        self.raised.remove(&record.key());
+    }
+    fn forget(&mut self, key: &Key) {
+        self.lent.remove(key);
+    }
+}

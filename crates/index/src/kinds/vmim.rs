@@ -1,0 +1,222 @@
+//! VirtualMachineInstanceMigrations: live migrations.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use sluice_api::names;
+use sluice_engine::Uid;
+
+use super::kubevirt::{ConditionWire, kubevirt_kind};
+use crate::store::{Indexed, Key, Record, Store};
+
+/// A live migration.
+#[derive(Clone, Debug, Deserialize)]
+pub struct VmimWire {
+    /// Name, namespace, uid, version and times; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::bare")]
+    pub metadata: ObjectMeta,
+    /// The part of the specification that matters here.
+    #[serde(default)]
+    pub spec: VmimSpecWire,
+    /// The part of the status that matters here.
+    #[serde(default)]
+    pub status: VmimStatusWire,
+}
+kubevirt_kind!(VmimWire, "VirtualMachineInstanceMigration", "virtualmachineinstancemigrations");
+
+/// `spec` of a VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmimSpecWire {
+    /// Which virtual machine.
+    #[serde(default)]
+    pub vmi_name: Option<String>,
+    /// Set where the machine comes from another cluster or namespace (decentralised migration); KubeVirt 1.6 and later.
+    #[serde(default)]
+    pub receive: Option<serde::de::IgnoredAny>,
+    /// `system-critical`, `user-triggered` or `system-maintenance`; KubeVirt 1.6 and later.
+    #[serde(default)]
+    pub priority: Option<String>,
+}
+
+/// `status` of a VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmimStatusWire {
+    /// How far it is.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// What is true of it.
+    #[serde(default)]
+    pub conditions: Option<Vec<ConditionWire>>,
+}
+
+/// How far a migration is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No target pod is known yet.
+    #[default]
+    Pending,
+    /// It has a target pod, or waits for another cluster.
+    Underway,
+    /// It came to its end.
+    Succeeded,
+    /// It came to nothing.
+    Failed,
+}
+
+impl Phase {
+    fn read(text: Option<&str>) -> Self {
+        match text {
+            None | Some("" | "Pending") => Self::Pending,
+            Some("Succeeded") => Self::Succeeded,
+            Some("Failed") => Self::Failed,
+            Some(_) => Self::Underway,
+        }
+    }
+}
+
+/// KubeVirt's order of migrations that wait; the last is served first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MigrationPriority {
+    /// None is given, or one that is not known.
+    #[default]
+    Unset,
+    /// `system-maintenance`.
+    SystemMaintenance,
+    /// `user-triggered`.
+    UserTriggered,
+    /// `system-critical`.
+    SystemCritical,
+}
+
+impl MigrationPriority {
+    fn read(text: Option<&str>) -> Self {
+        match text {
+            Some("system-critical") => Self::SystemCritical,
+            Some("user-triggered") => Self::UserTriggered,
+            Some("system-maintenance") => Self::SystemMaintenance,
+            _ => Self::Unset,
+        }
+    }
+}
+
+/// What is kept of a VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vmim {
+    /// `spec.vmiName`.
+    pub machine: Box<str>,
+    /// `status.phase`.
+    pub phase: Phase,
+    /// It says that its target pod was refused by a quota.
+    pub rejected: bool,
+    /// `spec.priority`.
+    pub priority: MigrationPriority,
+    /// The machine comes from elsewhere: there is no source pod in this namespace.
+    pub receiving: bool,
+}
+
+/// A VirtualMachineInstanceMigration.
+pub type VmimRecord = Record<Vmim>;
+
+impl VmimRecord {
+    /// Reads a migration that did not come through a watch.
+    #[must_use]
+    pub fn read(wire: &VmimWire) -> Self {
+        Self::new(&wire.metadata, Vmims::body(wire))
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        matches!(self.body.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether a quota keeps it from getting its target pod: KubeVirt leaves the mark on migrations that have got
+    /// one in the meantime, or have failed.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.body.rejected && self.body.phase == Phase::Pending && !self.deleting
+    }
+}
+
+/// All VirtualMachineInstanceMigrations.
+#[derive(Debug, Default)]
+pub struct Vmims {
+    store: Store<Vmim>,
+    by_uid: HashMap<Uid, Arc<VmimRecord>>,
+    waiting: BTreeSet<(Reverse<MigrationPriority>, i64, Key)>,
+}
+
+impl Vmims {
+    /// One by its name.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmimRecord>> {
+        self.store.get(namespace, name)
+    }
+
+    /// One by its uid.
+    #[must_use]
+    pub fn by_uid(&self, uid: &Uid) -> Option<&Arc<VmimRecord>> {
+        self.by_uid.get(uid)
+    }
+
+    /// Those of a namespace, by name.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> &[Arc<VmimRecord>] {
+        self.store.in_namespace(namespace)
+    }
+
+    /// How many a quota keeps waiting that are to be served before this one of the same namespace.
+    #[must_use]
+    pub fn ahead_of(&self, record: &VmimRecord) -> usize {
+        let waiting = self.in_namespace(&record.namespace).iter().filter(|other| other.is_waiting());
+        waiting.filter(|other| rank(other) < rank(record)).count()
+    }
+
+    /// Those that a quota keeps waiting, in the order they are to be served: priority, then age, then name.
+    pub fn rejected(&self) -> impl Iterator<Item = &Arc<VmimRecord>> {
+        self.waiting.iter().filter_map(|(.., key)| self.store.get(&key.namespace, &key.name))
+    }
+}
+
+fn rank(record: &VmimRecord) -> (Reverse<MigrationPriority>, i64, Key) {
+    (Reverse(record.priority), record.created, record.key())
+}
+
+impl Indexed for Vmims {
+    type Wire = VmimWire;
+    type Body = Vmim;
+
+    fn store_mut(&mut self) -> &mut Store<Vmim> {
+        &mut self.store
+    }
+    fn meta(wire: &VmimWire) -> &ObjectMeta {
+        &wire.metadata
+    }
+    fn body(wire: &VmimWire) -> Vmim {
+        let conditions = wire.status.conditions.iter().flatten();
+        Vmim {
+            machine: wire.spec.vmi_name.as_deref().unwrap_or_default().into(),
+            phase: Phase::read(wire.status.phase.as_deref()),
+            rejected: conditions
+                .into_iter()
+                .any(|condition| condition.kind == names::REJECTED_CONDITION && condition.status == "True"),
+            priority: MigrationPriority::read(wire.spec.priority.as_deref()),
+            receiving: wire.spec.receive.is_some(),
+        }
+    }
+    fn link(&mut self, record: &Arc<VmimRecord>) {
+        self.by_uid.insert(record.uid.clone(), Arc::clone(record));
+        if record.is_waiting() {
+            self.waiting.insert(rank(record));
+        }
+    }
+    fn unlink(&mut self, record: &Arc<VmimRecord>) {
+        self.by_uid.remove(&record.uid);
+        self.waiting.remove(&rank(record));
+    }
+}

@@ -1,0 +1,143 @@
+//! Object metadata without the parts that no reader here needs.
+//!
+//! The tree of `managedFields` is the larger part of what decoding an object costs, so it is skipped, and labels and
+//! annotations are too, except where they are read.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use sluice_api::names;
+
+/// `metadata`, with `L` for labels, `A` for annotations and `M` for an entry of `managedFields`.
+// Not one struct flattened into another: serde would keep a copy of all that the inner one does not name.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<L = IgnoredAny, A = IgnoredAny, M = IgnoredAny> {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    labels: Option<L>,
+    annotations: Option<A>,
+    managed_fields: Option<Vec<M>>,
+}
+
+impl<L, A, M> Meta<L, A, M> {
+    /// The object's metadata without what is generic, and the labels, annotations and entries of `managedFields`.
+    fn split(self) -> (ObjectMeta, Option<L>, Option<A>, Option<Vec<M>>) {
+        let meta = ObjectMeta {
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            generation: self.generation,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            deletion_grace_period_seconds: self.deletion_grace_period_seconds,
+            ..ObjectMeta::default()
+        };
+        (meta, self.labels, self.annotations, self.managed_fields)
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: name, uid, version, generation and times.
+pub(crate) fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Ok(Meta::<IgnoredAny>::deserialize(deserializer)?.split().0)
+}
+
+/// The label that makes a pod the target of a migration.
+#[derive(Deserialize)]
+struct MigrationLabel {
+    #[serde(rename = "kubevirt.io/migrationJobUID")]
+    migration: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration. There
+/// is no map of labels in a pod without it.
+pub(crate) fn migrating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, label, ..) = Meta::<MigrationLabel>::deserialize(deserializer)?.split();
+    let uid = label.and_then(|label| label.migration);
+    let labels = uid.map(|uid| BTreeMap::from([(names::MIGRATION_JOB_LABEL.to_owned(), uid)]));
+    Ok(ObjectMeta { labels, ..meta })
+}
+
+/// The annotations that anything here looks at.
+#[derive(Deserialize)]
+struct KnownAnnotations {
+    #[serde(rename = "quota.sluice.dev/skip-headroom")]
+    own_opt_out: Option<String>,
+    #[serde(rename = "harvesterhci.io/skipResourceQuotaAutoScaling")]
+    harvester_opt_out: Option<String>,
+}
+
+impl KnownAnnotations {
+    fn map(self) -> BTreeMap<String, String> {
+        let known =
+            [(names::OWN_OPT_OUT, self.own_opt_out), (names::HARVESTER_OPT_OUT, self.harvester_opt_out)];
+        known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels and the annotations that matter for head-room.
+pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, labels, annotations, _) =
+        Meta::<BTreeMap<String, String>, KnownAnnotations>::deserialize(deserializer)?.split();
+    Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
+}
+
+/// An entry of `managedFields` without the tree of fields.
+#[derive(Deserialize)]
+struct Writer {
+    manager: Option<String>,
+    subresource: Option<String>,
+    time: Option<Time>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and who wrote which subresource when.
+pub(crate) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, .., writers) = Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
+    let entry = |Writer { manager, subresource, time }| ManagedFieldsEntry {
+        manager,
+        subresource,
+        time,
+        ..Default::default()
+    };
+    let managed_fields = writers.map(|entries| entries.into_iter().map(entry).collect());
+    Ok(ObjectMeta { managed_fields, ..meta })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_read_is_kept() {
+        let object = json!({
+            "name": "p", "uid": "u", "generation": 3,
+            "labels": { "app": "web", names::MIGRATION_JOB_LABEL: "m" },
+            "annotations": { "note": "x", names::OWN_OPT_OUT: "true" },
+            "managedFields": [{ "manager": "kubelet", "fieldsV1": { "f:status": {} } }],
+        });
+        let bare = bare(&object).unwrap();
+        assert_eq!((bare.name.as_deref(), bare.generation), (Some("p"), Some(3)));
+        assert_eq!((bare.labels, bare.annotations, bare.managed_fields), (None, None, None));
+        let map = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
+        assert_eq!(migrating(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
+        assert_eq!(migrating(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
+        let annotated = annotated(&object).unwrap();
+        assert_eq!(annotated.annotations, map(names::OWN_OPT_OUT, "true"));
+        assert_eq!(annotated.labels.unwrap().len(), 2);
+        let writers = managed(&object).unwrap().managed_fields.unwrap();
+        assert_eq!(writers.first().unwrap().manager.as_deref(), Some("kubelet"));
+    }
+}

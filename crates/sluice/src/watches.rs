@@ -1,0 +1,281 @@
+//! The one list of the watches of each process: what is watched, under which name in readiness, and who is handed the events.
+//!
+//! A kind is watched once in a process, and its events go to all that use them, in the order of the lines below: to the gate
+//! before head-room. Objects that are read one by one, by name, are watched where they are used: the Leases, and what the
+//! operator keeps in shape.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use sluice_api::names;
+use sluice_controllers::gate::{Gate, GateWatches};
+use sluice_controllers::gating::GatingWatch;
+use sluice_index::{
+    AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, QuotaWire,
+    ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+};
+use sluice_runtime::shutdown::Tasks;
+use sluice_runtime::tls::watch_secret;
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_webhook::{AaqSightings, App};
+use sluice_window::Observed;
+use tokio_util::sync::CancellationToken;
+
+/// The kinds that head-room rests on in each process that knows of it.
+struct HeadroomWatches {
+    kubevirts: WatchHealth,
+    vmims: WatchHealth,
+    vmis: WatchHealth,
+    resource_quotas: WatchHealth,
+    vmmrqs: WatchHealth,
+    policies: WatchHealth,
+    namespaces: WatchHealth,
+    pods: WatchHealth,
+}
+
+impl HeadroomWatches {
+    fn new(pods: &str) -> Self {
+        let health = |kind: &str| WatchHealth::new(kind);
+        Self {
+            kubevirts: health("kubevirts"),
+            vmims: health("virtualmachineinstancemigrations"),
+            vmis: health("virtualmachineinstances"),
+            resource_quotas: health("resourcequotas"),
+            vmmrqs: health(names::VMMRQS),
+            policies: health(names::HEADROOM_POLICIES),
+            namespaces: health("namespaces"),
+            pods: health(pods),
+        }
+    }
+
+    fn all(&self) -> Vec<WatchHealth> {
+        let kubevirt = [&self.kubevirts, &self.vmims, &self.vmis];
+        let kubernetes = [&self.resource_quotas, &self.namespaces, &self.pods];
+        let own = [&self.vmmrqs, &self.policies];
+        kubevirt.into_iter().chain(kubernetes).chain(own).cloned().collect()
+    }
+
+    /// The kinds whose events go to head-room alone in every process.
+    async fn feed(&self, via: Via<'_>, observed: &Observed) {
+        tokio::join!(
+            via.watch(&self.kubevirts, if_installed(), |event| observed.apply::<KubeVirtWire>(&event)),
+            via.watch(&self.vmims, if_installed(), |event| observed.apply::<VmimWire>(&event)),
+            via.watch(&self.vmis, if_installed(), |event| observed.apply::<VmiWire>(&event)),
+            via.watch(&self.resource_quotas, all(), |event| observed.apply::<ResourceQuotaWire>(&event)),
+        );
+    }
+}
+
+/// The watches of `sluice controller`.
+pub struct ControllerWatches {
+    arqs: WatchHealth,
+    aaqs: WatchHealth,
+    limit_ranges: WatchHealth,
+    headroom: HeadroomWatches,
+}
+
+impl ControllerWatches {
+    /// Nothing is watched yet.
+    pub fn new() -> Self {
+        Self {
+            arqs: WatchHealth::new("applicationawareresourcequotas"),
+            aaqs: WatchHealth::new(names::AAQS),
+            limit_ranges: WatchHealth::new("limitranges"),
+            headroom: HeadroomWatches::new("pods"),
+        }
+    }
+
+    /// Those that the gate is fed by.
+    pub fn gate(&self) -> GateWatches {
+        let (pods, namespaces) = (self.headroom.pods.clone(), self.headroom.namespaces.clone());
+        GateWatches { pods, namespaces, quotas: self.arqs.clone(), aaqs: self.aaqs.clone() }
+    }
+
+    /// Those that head-room is fed by.
+    pub fn headroom(&self) -> Vec<WatchHealth> {
+        [self.headroom.all(), vec![self.limit_ranges.clone()]].concat()
+    }
+
+    /// Each of them, for readiness and liveness.
+    pub fn all(&self) -> Vec<WatchHealth> {
+        [vec![self.arqs.clone(), self.aaqs.clone()], self.headroom()].concat()
+    }
+
+    /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
+    /// head-room rests on: that comes by another task and other connections.
+    pub fn spawn(
+        self,
+        tasks: &mut Tasks,
+        [client, headroom_client]: [Client; 2],
+        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        stopped: &CancellationToken,
+    ) {
+        let this = Arc::new(self);
+        let used = (gate, gating, Arc::clone(&observed));
+        tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
+        tasks.spawn("head-room watches", this.feed_headroom(headroom_client, observed, stopped.clone()));
+    }
+
+    async fn feed(
+        self: Arc<Self>,
+        client: Client,
+        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        stopped: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let via = Via { client: &client, cancel: &stopped };
+        tokio::join!(
+            via.watch(&self.headroom.pods, all(), |event: Event<PodWire>| {
+                gate.on_pods(&event);
+                observed.apply(&event);
+            }),
+            via.watch(&self.headroom.namespaces, all(), |event: Event<NamespaceWire>| {
+                gate.on_namespaces(&event);
+                observed.apply(&event);
+            }),
+            via.watch(&self.arqs, all(), |event: Event<QuotaWire>| gate.on_quotas(&event)),
+            via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
+                gate.on_aaqs(&event);
+                gating.on_aaqs(&event);
+            }),
+        );
+        Ok(())
+    }
+
+    async fn feed_headroom(
+        self: Arc<Self>,
+        client: Client,
+        observed: Arc<Observed>,
+        stopped: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let via = Via { client: &client, cancel: &stopped };
+        tokio::join!(
+            via.watch(&self.limit_ranges, all(), |event| observed.apply::<LimitRangeWire>(&event)),
+            via.watch(&self.headroom.vmmrqs, all(), |event| observed.apply::<VmmrqWire>(&event)),
+            via.watch(&self.headroom.policies, all(), |event| observed.apply::<HeadroomPolicyWire>(&event)),
+            self.headroom.feed(via, &observed),
+        );
+        Ok(())
+    }
+}
+
+/// The watches of `sluice webhook`.
+pub struct WebhookWatches {
+    aaqs: WatchHealth,
+    headroom: HeadroomWatches,
+}
+
+impl WebhookWatches {
+    /// Nothing is watched yet.
+    pub fn new() -> Self {
+        Self {
+            aaqs: WatchHealth::new(names::AAQS),
+            headroom: HeadroomWatches::new("pods (migration targets)"),
+        }
+    }
+
+    /// Those that head-room is fed by.
+    pub fn headroom(&self) -> Vec<WatchHealth> {
+        self.headroom.all()
+    }
+
+    /// Feeds the endpoints, until `stopped`. Not part of readiness: pods are judged without them.
+    pub async fn feed(
+        self,
+        client: Client,
+        (app, observed): (Arc<App>, Arc<Observed>),
+        stopped: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let via = Via { client: &client, cancel: &stopped };
+        let kinds = &self.headroom;
+        let targets = all().labels(names::MIGRATION_JOB_LABEL);
+        let mut aaqs = AaqSightings::default();
+        tokio::join!(
+            via.watch(&self.aaqs, all(), |event| on_aaqs(&mut aaqs, &app, &event)),
+            via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
+            via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
+            // No conditions are written here, so no status is kept.
+            via.watch(&kinds.vmmrqs, all(), |event: Event<VmmrqWire>| {
+                observed.apply(&event.modify(|vmmrq| vmmrq.status = None));
+            }),
+            via.watch(&kinds.policies, all(), |event: Event<HeadroomPolicyWire>| {
+                observed.apply(&event.modify(|policy| policy.status = None));
+            }),
+            kinds.feed(via, &observed),
+        );
+        Ok(())
+    }
+}
+
+/// Keeps the endpoints told whether an `AAQ` exists.
+fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<AaqWire>) {
+    let name = |aaq: &AaqWire| aaq.metadata.name.clone().unwrap_or_default();
+    match event {
+        Event::Init => aaqs.list_started(),
+        Event::InitApply(aaq) => aaqs.listed(name(aaq)),
+        Event::InitDone => aaqs.list_finished(),
+        Event::Apply(aaq) => aaqs.seen(name(aaq)),
+        Event::Delete(aaq) => aaqs.gone(&name(aaq)),
+    }
+    app.set_aaq(aaqs.presence());
+}
+
+/// By which connection, and until when.
+#[derive(Clone, Copy)]
+struct Via<'v> {
+    client: &'v Client,
+    cancel: &'v CancellationToken,
+}
+
+impl Via<'_> {
+    /// Watches a kind in all namespaces.
+    async fn watch<K>(self, health: &WatchHealth, options: WatchOptions, sink: impl FnMut(Event<K>))
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let api = Api::<K>::all(self.client.clone());
+        watch(api, options, sink, health.clone(), self.cancel.clone()).await;
+    }
+}
+
+fn all() -> WatchOptions {
+    WatchOptions::default()
+}
+
+/// A cluster without KubeVirt has no such kind, and no such objects.
+fn if_installed() -> WatchOptions {
+    WatchOptions { absent_is_empty: true, ..WatchOptions::default() }
+}
+
+/// What a Secret is for.
+type Load = Box<dyn Fn(&Secret) + Send + Sync>;
+
+/// Secrets in the namespace of the installation, each watched once by its name: an account may watch no others.
+#[derive(Default)]
+pub struct SecretWatches {
+    loads: BTreeMap<String, Vec<Load>>,
+}
+
+impl SecretWatches {
+    /// Hands the Secret of this name to `load`, now and after each change.
+    pub fn load(&mut self, name: &str, load: impl Fn(&Secret) + Send + Sync + 'static) {
+        self.loads.entry(name.to_owned()).or_default().push(Box::new(load));
+    }
+
+    /// Watches until `cancel`.
+    pub fn spawn(self, tasks: &mut Tasks, client: &Client, namespace: &str, cancel: &CancellationToken) {
+        for (name, loads) in self.loads {
+            let (client, namespace, cancel) = (client.clone(), namespace.to_owned(), cancel.clone());
+            tasks.spawn("secrets", async move {
+                let load = move |secret: &Secret| loads.iter().for_each(|load| load(secret));
+                let health = WatchHealth::new("secrets");
+                watch_secret(client, &namespace, &name, load, health, cancel).await;
+                Ok::<_, Infallible>(())
+            });
+        }
+    }
+}
