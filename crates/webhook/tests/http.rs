@@ -1,5 +1,5 @@
 //! The HTTP contract: paths, codes, texts, the shape of answers, and limits (reliability M2, M5).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod common;
 
@@ -19,6 +19,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_api::Endpoint;
 use sluice_webhook::{AaqPresence, App, BodyLimits, SecretPath, WebhookMetrics, behind};
 
 async fn answer(path: &str, review: &Value) -> Value {
@@ -96,6 +97,35 @@ async fn each_kind_and_path_has_its_endpoint() {
         );
         assert_eq!(response["uid"], review["request"]["uid"]);
         assert!(!response["status"]["message"].as_str().unwrap().is_empty());
+    }
+}
+
+/// The dispatch agrees with the table: what a webhook configuration sends reaches the endpoint that it is sent for.
+#[tokio::test]
+async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
+    let rules = |endpoint: &'static Endpoint| {
+        let rules = endpoint.webhooks().iter().flat_map(|webhook| webhook.rules);
+        rules.map(move |rule| (endpoint, rule))
+    };
+    for (endpoint, rule) in Endpoint::ALL.iter().flat_map(rules) {
+        let kind = |resource: &str| match resource {
+            "pods" | "pods/resize" => "Pod",
+            "gateprobes" => "GateProbe",
+            "aaqs" => "AAQ",
+            "applicationawareresourcequotas" => "ApplicationAwareResourceQuota",
+            other => panic!("{other}: of which kind?"),
+        };
+        let all = |resource| rule.operations.iter().map(move |operation| (resource, operation));
+        for (resource, operation) in rule.resources.iter().flat_map(all) {
+            let mut registry = Registry::default();
+            let app = App::new(settings(), BodyLimits::default(), WebhookMetrics::register(&mut registry));
+            let review = review(kind(resource), operation, TENANT, &json!({}), &json!({}));
+            send(serving(&app), request(endpoint.path(), serde_json::to_vec(&review).unwrap())).await;
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let label = format!("requests_total{{endpoint=\"{}\"", endpoint.name());
+            assert!(text.contains(&label), "{operation} of {resource} at {}\n{text}", endpoint.path());
+        }
     }
 }
 
