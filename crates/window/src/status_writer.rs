@@ -171,3 +171,77 @@ fn judge(error: &kube::Error) -> Written {
         _ => Written::Failed(text),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+
+    type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+    /// An API server that allows everything but patches.
+    fn refusing_patches() -> (Client, Asked) {
+        let asked = Asked::default();
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let log = Arc::clone(&log);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let kind = parts.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+                let (code, answer) = match parts.method.as_str() {
+                    "PATCH" => (403, json!({ "kind": "Status", "code": 403, "message": "webhook" })),
+                    "POST" => (201, json!({ "status": { "allowed": true } })),
+                    _ => (200, json!({ "metadata": { "name": "rq", "uid": "u", "resourceVersion": "7" } })),
+                };
+                let sent = serde_json::from_slice(&body).unwrap_or_default();
+                log.lock().push((format!("{} {}", parts.method, parts.uri), kind.unwrap_or_default(), sent));
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    #[tokio::test]
+    async fn a_refused_patch_is_sent_again_as_an_update_of_the_quota_controller() {
+        let ((own, asked), (other, impersonated)) = (refusing_patches(), refusing_patches());
+        let writer = StatusWriter::new(own, other, Arc::default(), ApiWrites::default());
+        let patch = json!({ "metadata": { "uid": "u", "resourceVersion": "7" }, "status": { "hard": {} } });
+        assert!(matches!(writer.write("ns", "rq", &patch).await, Written::Done(..)));
+        assert!(writer.impersonates());
+        let (asked, impersonated) = (asked.lock(), impersonated.lock());
+        let status = "/api/v1/namespaces/ns/resourcequotas/rq/status?&fieldManager=sluice";
+        let merge = "application/merge-patch+json".to_owned();
+        assert_eq!(asked[0], (format!("PATCH {status}"), merge, patch));
+        let rights = asked[1..3].iter().map(|(path, _, review)| {
+            assert!(
+                path.starts_with("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+                "{path}"
+            );
+            review.pointer("/spec/resourceAttributes").unwrap().clone()
+        });
+        let expected = [
+            json!({
+                "group": "authentication.k8s.io", "resource": "serviceaccounts", "namespace": "kube-system",
+                "name": names::QUOTA_CONTROLLER_ACCOUNT, "verb": "impersonate:serviceaccount",
+            }),
+            json!({
+                "resource": "resourcequotas", "subresource": "status",
+                "verb": "impersonate-on:serviceaccount:update",
+            }),
+        ];
+        assert_eq!(rights.collect::<Vec<_>>(), expected);
+        assert_eq!(asked[3].0, "GET /api/v1/namespaces/ns/resourcequotas/rq");
+        let [(path, kind, quota)] = impersonated.as_slice() else { panic!("{impersonated:?}") };
+        assert_eq!((path.as_str(), kind.as_str()), (&*format!("PUT {status}"), "application/json"));
+        assert_eq!(quota.pointer("/status/hard"), Some(&json!({})));
+    }
+}
