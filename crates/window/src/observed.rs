@@ -226,3 +226,57 @@ fn situation(index: &Cluster, namespace: &str) -> u64 {
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::{Value, json};
+    use sluice_index::{HeadroomPolicyWire, LimitRangeWire, PodWire};
+
+    use super::*;
+
+    fn object<W: serde::de::DeserializeOwned>(version: &str, labels: &Value) -> W {
+        let metadata = json!({"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": version, "labels": labels});
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    /// Whether there was a signal, in which namespaces something changed, and whether everywhere.
+    fn told(observed: &Observed, changes: &mut signal::Receiver<u64>) -> (bool, Vec<Arc<str>>, bool) {
+        let Dirty { namespaces, all } = observed.take_dirty();
+        let signalled = changes.has_changed().unwrap();
+        changes.mark_unchanged();
+        (signalled, namespaces.into_iter().collect(), all)
+    }
+
+    #[test]
+    fn of_all_pods_only_targets_are_changes_until_they_are_none_any_more() {
+        let observed = Observed::new(Vec::new(), true);
+        let mut changes = observed.changes();
+        let (job, none) = (json!({"kubevirt.io/migrationJobUID": "m"}), json!({"app": "web"}));
+        for (version, labels, is_change) in [("1", &none, false), ("2", &job, true), ("3", &none, true)] {
+            observed.apply::<PodWire>(&Event::Apply(object(version, labels)));
+            let namespaces = if is_change { vec!["shop".into()] } else { Vec::new() };
+            assert_eq!(told(&observed, &mut changes), (is_change, namespaces, false), "version {version}");
+        }
+        assert_eq!(observed.read(|index| index.targets.migrations().count()), 0);
+        observed.apply::<PodWire>(&Event::Delete(object("4", &none)));
+        assert_eq!(told(&observed, &mut changes), (false, Vec::new(), false));
+    }
+
+    #[test]
+    fn a_change_is_told_where_it_matters_and_the_end_of_a_list_always() {
+        let observed = Observed::new(Vec::new(), true);
+        let mut changes = observed.changes();
+        observed.apply::<LimitRangeWire>(&Event::Apply(object("1", &json!({}))));
+        assert_eq!(told(&observed, &mut changes), (true, vec!["shop".into()], false));
+        observed.apply::<LimitRangeWire>(&Event::Apply(object("1", &json!({}))));
+        assert_eq!(told(&observed, &mut changes), (false, Vec::new(), false), "it is the same version");
+        observed.apply::<HeadroomPolicyWire>(&Event::Apply(object("1", &json!({}))));
+        assert_eq!(told(&observed, &mut changes), (true, Vec::new(), true));
+        observed.apply::<PodWire>(&Event::Init);
+        assert_eq!(told(&observed, &mut changes), (false, Vec::new(), false));
+        observed.apply::<PodWire>(&Event::InitDone);
+        assert_eq!(told(&observed, &mut changes), (true, Vec::new(), false));
+    }
+}
