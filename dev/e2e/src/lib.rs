@@ -3,6 +3,7 @@
 //! The programs are the real ones, with exactly the RBAC that is shipped: controller, webhook and operator run
 //! beside the control plane as processes with tokens of their own service accounts.
 
+pub mod audit;
 pub mod build;
 pub mod call;
 pub mod installation;

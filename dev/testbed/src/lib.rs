@@ -7,6 +7,7 @@
 //! The programs are built from the Go modules in `testbed/` on first use and cached.
 
 pub mod artifacts;
+pub mod audit;
 mod bed;
 mod kubeconfig;
 pub mod kubevirt;

@@ -148,9 +148,7 @@ async fn crds_are_served_when_apply_returns_and_writes_are_audited() {
     let output = bed.kubectl(["get", "things", "-o", "name"]).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "thing.test.sluice.dev/one");
     let events = bed.audit_events().await.unwrap();
-    let written =
-        |event: &&serde_json::Value| event["objectRef"]["resource"] == "things" && event["verb"] == "patch";
-    assert_eq!(events.iter().filter(written).count(), 1);
+    assert_eq!(events.iter().filter(|event| event.is("patch", "things")).count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

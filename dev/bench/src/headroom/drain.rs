@@ -3,12 +3,13 @@
 use anyhow::{Context as _, ensure};
 use futures::future::{join_all, try_join_all};
 use serde_json::json;
+use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::tenant::Tenant;
 use sluice_testbed::Bed;
+use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::Vm;
 
-use super::log::{Request, between_ms};
-use super::requests;
+use super::{between_ms, requests};
 use crate::report::say;
 
 const NAMESPACES: usize = 5;
@@ -58,7 +59,7 @@ impl Drain {
     }
 
     /// The last drain of `node`, as the requests tell that were answered since.
-    fn read(log: &[Request], node: &str, namespaces: &[&str]) -> Option<Self> {
+    fn read(log: &[AuditEvent], node: &str, namespaces: &[&str]) -> Option<Self> {
         let begin =
             log.iter().rfind(|it| it.is("patch", "nodes") && it.name == node && it.user != HANDLER)?.answered;
         let since =
@@ -93,17 +94,18 @@ pub(super) const fn word(full: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::Request;
-    use super::super::log::tests::request;
+    use sluice_testbed::audit::AuditEvent;
+
+    use super::super::tests::{request, target_of};
     use super::{Drain, HANDLER};
 
     #[test]
     fn a_drain_lasts_until_the_last_source_has_ended() {
         let target = |code, at| {
             let pod = request("kubevirt-controller", "create", "pods", "", at);
-            Request { code, migration: Some("uid".to_owned()), ..pod }
+            AuditEvent { code, request: target_of("uid"), ..pod }
         };
-        let elsewhere = Request { namespace: "other".to_owned(), ..target(403, [3_000, 3_001]) };
+        let elsewhere = AuditEvent { namespace: "other".to_owned(), ..target(403, [3_000, 3_001]) };
         let log = [
             request("admin", "patch", "nodes", "a", [0, 10]),
             request("admin", "patch", "nodes", "a", [900, 1_000]),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use sluice_testbed::audit::AuditEvent;
+
 use super::drain::Drain;
 use super::journey::{Journey, Step, Window};
-use super::log::Request;
 use super::tenants::Met;
 use crate::report::{median, quantile};
 
@@ -35,9 +36,9 @@ impl Figures {
         if full { &mut self.full } else { &mut self.roomy }.push(journey);
     }
 
-    pub(super) fn requests<'r>(&mut self, writes: impl Iterator<Item = &'r Request>) {
+    pub(super) fn requests<'r>(&mut self, writes: impl Iterator<Item = &'r AuditEvent>) {
         for write in writes {
-            let counts = match (write.dry_run, write.resource.as_str()) {
+            let counts = match (write.is_dry_run(), write.resource.as_str()) {
                 (true, _) => &mut self.dry_runs,
                 (false, "events") => &mut self.events,
                 (false, _) => &mut self.writes,
@@ -94,14 +95,15 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::Request;
-    use super::super::log::tests::request;
+    use sluice_testbed::audit::AuditEvent;
+
+    use super::super::tests::{DRY_RUN, request};
     use super::Figures;
 
     #[test]
     fn dry_runs_and_events_are_counted_apart() {
         let write = |verb, resource| request("sluice", verb, resource, "", [0, 1]);
-        let probe = Request { dry_run: true, ..write("create", "headroomprobes") };
+        let probe = AuditEvent { uri: DRY_RUN.to_owned(), ..write("create", "headroomprobes") };
         let status = write("patch", "resourcequotas/status");
         let mut figures = Figures::new(2);
         figures.requests([&status, &status, &status, &probe, &write("create", "events")].into_iter());

@@ -3,8 +3,10 @@
 use jiff::Timestamp;
 
 use sluice_api::names;
+use sluice_e2e::audit::{AuditEventExt as _, MarkWrite};
+use sluice_testbed::audit::AuditEvent;
 
-use super::log::{Ask, Request, between_ms};
+use super::between_ms;
 
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 
@@ -52,8 +54,8 @@ pub(super) struct Journey {
 impl Journey {
     /// Follows the migration of this uid through the requests of its namespace, which are in the order in which they were
     /// answered, and where one migration came after the other. `None` if its target never came to be.
-    pub(super) fn read(requests: &[&Request], uid: &str) -> Option<Self> {
-        let mut targets = requests.iter().filter(|it| it.is_target() && it.migration.as_deref() == Some(uid));
+    pub(super) fn read(requests: &[&AuditEvent], uid: &str) -> Option<Self> {
+        let mut targets = requests.iter().filter(|it| it.is_target() && it.migration() == Some(uid));
         let rejected = targets.clone().filter(|it| !it.succeeded()).count();
         let first = targets.clone().map(|it| it.received).min()?;
         let target = targets.find(|it| it.succeeded())?;
@@ -72,22 +74,22 @@ impl Journey {
 
 impl Window {
     /// The window that was open when the target was created: the quotas that were raised for it, and each one's restore.
-    fn read(requests: &[&Request], asked: Timestamp, target: &Request) -> Option<Self> {
-        let raises: Vec<&Request> = requests
+    fn read(requests: &[&AuditEvent], asked: Timestamp, target: &AuditEvent) -> Option<Self> {
+        let raises: Vec<&AuditEvent> = requests
             .iter()
-            .filter(|it| matches!(it.done(), Some(Ask::Raise { .. })))
+            .filter(|it| matches!(it.done_mark(), Some(MarkWrite::Raise { .. })))
             .filter(|it| it.received >= asked && it.answered <= target.answered)
             // What was restored before the target came was a window of an earlier attempt.
             .filter(|it| restore_of(requests, it).is_none_or(|restore| restore.answered >= target.received))
             .copied()
             .collect();
-        let restores: Vec<&Request> =
+        let restores: Vec<&AuditEvent> =
             raises.iter().map(|raise| restore_of(requests, raise)).collect::<Option<_>>()?;
         let opened = raises.iter().map(|it| it.answered).min()?;
         let closed = restores.iter().map(|it| it.answered).max()?;
         let dry_runs = requests
             .iter()
-            .filter(|it| it.is_ours() && it.dry_run && it.is("create", names::HEADROOM_PROBES));
+            .filter(|it| it.is_ours() && it.is_dry_run() && it.is("create", names::HEADROOM_PROBES));
         let settle = dry_runs.filter(|it| it.received >= opened && it.answered <= closed).copied().collect();
         let steps = Self::steps(asked, target, raises, settle, restores);
         Some(Self { open_ms: between_ms(opened, closed), steps })
@@ -95,14 +97,14 @@ impl Window {
 
     fn steps(
         asked: Timestamp,
-        target: &Request,
-        raises: Vec<&Request>,
-        settle: Vec<&Request>,
-        restores: Vec<&Request>,
+        target: &AuditEvent,
+        raises: Vec<&AuditEvent>,
+        settle: Vec<&AuditEvent>,
+        restores: Vec<&AuditEvent>,
     ) -> [Step; STEPS.len()] {
-        let sent = |requests: &[&Request]| requests.iter().map(|it| it.received).min();
+        let sent = |requests: &[&AuditEvent]| requests.iter().map(|it| it.received).min();
         let (raising, restoring) = (sent(&raises), sent(&restores));
-        let parts: [(Vec<&Request>, Option<Timestamp>); STEPS.len()] = [
+        let parts: [(Vec<&AuditEvent>, Option<Timestamp>); STEPS.len()] = [
             (Vec::new(), Some(target.received)),
             (Vec::new(), raising),
             (raises, None),
@@ -115,7 +117,7 @@ impl Window {
             let end = end.or_else(|| requests.iter().map(|it| it.answered).max()).unwrap_or(before);
             let step = Step {
                 ms: between_ms(before, end),
-                server_ms: requests.iter().fold(0.0, |sum, it| sum + it.took_ms()),
+                server_ms: requests.iter().fold(0.0, |sum, it| sum + between_ms(it.received, it.answered)),
                 requests: requests.len(),
             };
             before = end;
@@ -125,53 +127,58 @@ impl Window {
 }
 
 /// The first restore of a raised quota.
-fn restore_of<'r>(requests: &[&'r Request], raise: &Request) -> Option<&'r Request> {
-    let mut restores = requests.iter().filter(|it| it.done() == Some(Ask::Restore));
+fn restore_of<'r>(requests: &[&'r AuditEvent], raise: &AuditEvent) -> Option<&'r AuditEvent> {
+    let mut restores = requests.iter().filter(|it| it.done_mark() == Some(MarkWrite::Restore));
     restores.find(|it| it.name == raise.name && it.answered > raise.answered).copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::tests::{WEBHOOK, request, write};
     use sluice_api::names;
+    use sluice_e2e::audit::{AuditEventExt as _, MarkWrite};
+    use sluice_testbed::audit::AuditEvent;
 
-    use super::super::log::{Ask, Request};
+    use super::super::tests::{DRY_RUN, WEBHOOK, request, target_of, write};
     use super::{Journey, MIGRATIONS};
 
-    const RAISE: Ask = Ask::Raise { end: None };
+    const RAISE: MarkWrite = MarkWrite::Raise { end: None };
 
-    fn target(code: u64, at: [i64; 2]) -> Request {
+    fn target(code: u64, at: [i64; 2]) -> AuditEvent {
         let pod = request("kubevirt-controller", "create", "pods", "", at);
-        Request { code, migration: Some("uid".to_owned()), ..pod }
+        AuditEvent { code, request: target_of("uid"), ..pod }
     }
 
-    fn dry(code: u64, at: [i64; 2]) -> Request {
-        Request { dry_run: true, code, ..request(WEBHOOK, "create", names::HEADROOM_PROBES, "probe", at) }
+    fn dry(code: u64, at: [i64; 2]) -> AuditEvent {
+        AuditEvent {
+            uri: DRY_RUN.to_owned(),
+            code,
+            ..request(WEBHOOK, "create", names::HEADROOM_PROBES, "probe", at)
+        }
     }
 
-    fn log() -> Vec<Request> {
+    fn log() -> Vec<AuditEvent> {
         let mut log = vec![
             request("admin", "create", MIGRATIONS, "", [0, 1]),
             // A window whose target was refused by another admission step.
             target(403, [2, 7]),
             write(RAISE, "full", [3, 4]),
-            write(Ask::Restore, "full", [5, 6]),
-            Request { code: 409, ..write(RAISE, "full", [12, 13]) },
+            write(MarkWrite::Restore, "full", [5, 6]),
+            AuditEvent { code: 409, ..write(RAISE, "full", [12, 13]) },
             write(RAISE, "full", [14, 16]),
             dry(201, [16, 17]),
             dry(403, [18, 20]),
             // It may be restored before the answer to the target's creation is written.
             target(201, [10, 31]),
-            write(Ask::Restore, "full", [29, 32]),
+            write(MarkWrite::Restore, "full", [29, 32]),
             // Of the next migration.
             write(RAISE, "full", [60, 62]),
-            write(Ask::Restore, "full", [70, 81]),
+            write(MarkWrite::Restore, "full", [70, 81]),
         ];
         log.sort_by_key(|it| it.answered);
         log
     }
 
-    fn journey(log: &[Request]) -> Option<Journey> {
+    fn journey(log: &[AuditEvent]) -> Option<Journey> {
         Journey::read(&log.iter().collect::<Vec<_>>(), "uid")
     }
 
@@ -189,7 +196,7 @@ mod tests {
     #[test]
     fn a_window_of_two_quotas_lasts_from_the_first_raise_to_the_last_restore() {
         let mut log = log();
-        log.extend([write(RAISE, "other", [13, 14]), write(Ask::Restore, "other", [33, 35])]);
+        log.extend([write(RAISE, "other", [13, 14]), write(MarkWrite::Restore, "other", [33, 35])]);
         log.sort_by_key(|it| it.answered);
         let window = journey(&log).unwrap().window.unwrap();
         assert_eq!(window.open_ms, 21.0);
@@ -199,7 +206,7 @@ mod tests {
     #[test]
     fn without_window_or_target_there_is_none() {
         let mut log = log();
-        log.retain(|it| it.ask.is_none());
+        log.retain(|it| it.asked_mark().is_none());
         assert_eq!(journey(&log).unwrap().window, None);
         log.retain(|it| !it.succeeded() || it.resource != "pods");
         assert_eq!(journey(&log), None);

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sluice_e2e::audit::{AuditEventExt as _, MarkWrite};
+use sluice_testbed::audit::AuditEvent;
 
-use super::log::{Ask, Request, between_ms};
+use super::between_ms;
 
 /// A stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +41,20 @@ impl Span {
 
 impl Locked {
     /// Of a namespace's requests, which are in the order in which they were answered, within a time.
-    pub(super) fn read<'r>(requests: impl Iterator<Item = &'r Request>, time: Span) -> Self {
+    pub(super) fn read<'r>(requests: impl Iterator<Item = &'r AuditEvent>, time: Span) -> Self {
         let mut open: BTreeMap<&str, Span> = BTreeMap::new();
         let (mut spans, mut raises) = (Vec::new(), 0);
         for request in requests {
             let name = request.name.as_str();
-            match request.done() {
-                Some(Ask::Raise { end }) => {
+            match request.done_mark() {
+                Some(MarkWrite::Raise { end }) => {
                     raises += usize::from(request.answered >= time.from && request.answered < time.to);
                     // What is not restored ends by itself.
                     let to = end.unwrap_or(time.to);
                     let before = open.insert(name, Span { from: request.answered, to });
                     spans.extend(before.map(|it| Span { to: it.to.min(request.answered), ..it }));
                 }
-                Some(Ask::Restore) => {
+                Some(MarkWrite::Restore) => {
                     let raised = open.remove(name);
                     spans.extend(raised.map(|it| Span { to: it.to.min(request.answered), ..it }));
                 }
@@ -82,19 +84,21 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::tests::{moment, request, write};
-    use super::super::log::{Ask, Request};
+    use sluice_e2e::audit::MarkWrite;
+    use sluice_testbed::audit::AuditEvent;
+
+    use super::super::tests::{moment, request, write};
     use super::{Locked, Span};
 
-    fn raise(quota: &str, at: i64, end: i64) -> Request {
-        write(Ask::Raise { end: Some(moment(end)) }, quota, [at - 1, at])
+    fn raise(quota: &str, at: i64, end: i64) -> AuditEvent {
+        write(MarkWrite::Raise { end: Some(moment(end)) }, quota, [at - 1, at])
     }
 
-    fn restore(quota: &str, at: i64) -> Request {
-        write(Ask::Restore, quota, [at - 1, at])
+    fn restore(quota: &str, at: i64) -> AuditEvent {
+        write(MarkWrite::Restore, quota, [at - 1, at])
     }
 
-    fn read(log: &[Request]) -> (f64, f64, usize) {
+    fn read(log: &[AuditEvent]) -> (f64, f64, usize) {
         let locked = Locked::read(log.iter(), Span { from: moment(1_000), to: moment(2_000) });
         (locked.share, locked.longest_ms, locked.raises)
     }
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_ends_ends_by_itself() {
+    fn a_lock_that_is_not_restored_ends_by_itself() {
         assert_eq!(read(&[raise("a", 1_100, 1_200)]), (0.1, 100.0, 1));
         assert_eq!(read(&[raise("a", 1_100, 1_200), restore("a", 1_900)]), (0.1, 100.0, 1));
         // The next one begins anew, but not one that is renewed in time.
@@ -129,8 +133,8 @@ mod tests {
 
     #[test]
     fn what_others_do_locks_nothing() {
-        let by_others = Request { user: "admin".to_owned(), ..raise("a", 1_100, 9_000) };
-        let refused = Request { code: 409, ..raise("a", 1_100, 9_000) };
+        let by_others = AuditEvent { user: "admin".to_owned(), ..raise("a", 1_100, 9_000) };
+        let refused = AuditEvent { code: 409, ..raise("a", 1_100, 9_000) };
         let nudge = request("admin", "patch", "resourcequotas/status", "a", [1_200, 1_201]);
         assert_eq!(read(&[by_others, refused, nudge]), (0.0, 0.0, 0));
     }

@@ -5,7 +5,6 @@ mod drain;
 mod figures;
 mod journey;
 mod locked;
-mod log;
 mod output;
 mod tenants;
 
@@ -14,16 +13,17 @@ use std::path::Path;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::tenant::{Tenant, own, spec_hard, used};
 use sluice_e2e::{Installation, Setup};
 use sluice_testbed::Bed;
+use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::Vm;
 
 use crate::report::{self, say};
 use drain::Drain;
 use figures::Figures;
 use journey::Journey;
-use log::Request;
 use tenants::Met;
 
 /// Migrations that nothing is read from: connections are open and caches filled when it counts.
@@ -107,14 +107,16 @@ async fn in_turns(bed: &Bed, count: usize, figures: &mut Figures) -> anyhow::Res
     }
     let log = requests(bed).await?;
     for (side, uid) in migrations {
-        let of_namespace: Vec<&Request> =
+        let of_namespace: Vec<&AuditEvent> =
             log.iter().filter(|it| it.namespace == side.tenant.name()).collect();
         let journey = Journey::read(&of_namespace, &uid);
         let journey = journey.with_context(|| format!("the audit log does not tell of migration {uid}"))?;
         figures.journey(side.full, journey);
     }
     // The bed's processes share one clock with us.
-    figures.requests(log.iter().filter(|it| it.is_ours() && it.received >= begin && it.is_write()));
+    // A lease is renewed by the clock, whether a machine migrates or not.
+    let counts = |it: &&AuditEvent| it.is_write() && it.resource != "leases";
+    figures.requests(log.iter().filter(|it| it.is_ours() && it.received >= begin).filter(counts));
     // The drains that follow are of their own VMs alone.
     for side in &sides {
         side.vm.delete().await?;
@@ -123,15 +125,67 @@ async fn in_turns(bed: &Bed, count: usize, figures: &mut Figures) -> anyhow::Res
 }
 
 /// What has been answered so far, in the order of the answers.
-async fn requests(bed: &Bed) -> anyhow::Result<Vec<Request>> {
-    let events = bed.audit_events().await?;
-    let mut requests: Vec<Request> = events.iter().filter_map(Request::read).collect();
+async fn requests(bed: &Bed) -> anyhow::Result<Vec<AuditEvent>> {
+    let mut requests = bed.audit_events().await?;
     requests.sort_by_key(|it| it.answered);
     Ok(requests)
+}
+
+/// Milliseconds from one moment to another.
+fn between_ms(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64() * 1e3
 }
 
 async fn first_node(bed: &Bed) -> anyhow::Result<String> {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(bed.admin()?);
     let nodes = nodes.list_metadata(&kube::api::ListParams::default()).await.context("listing nodes")?;
     nodes.items.first().map(kube::ResourceExt::name_any).context("no nodes")
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+    use serde_json::{Value, json};
+    use sluice_e2e::audit::MarkWrite;
+    use sluice_engine::headroom::MARK;
+    use sluice_testbed::audit::AuditEvent;
+
+    pub(super) const WEBHOOK: &str = "system:serviceaccount:sluice-system:sluice-webhook";
+    pub(super) const DRY_RUN: &str = "/x?dryRun=All";
+
+    pub(super) fn moment(ms: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_millis(ms)
+    }
+
+    /// A request that was received and answered at these milliseconds.
+    pub(super) fn request(user: &str, verb: &str, resource: &str, name: &str, at: [i64; 2]) -> AuditEvent {
+        let [received, answered] = at.map(moment);
+        AuditEvent {
+            user: user.to_owned(),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            code: 200,
+            received,
+            answered,
+            ..AuditEvent::default()
+        }
+    }
+
+    /// The body of a target pod for this migration.
+    pub(super) fn target_of(uid: &str) -> Value {
+        json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": uid}}})
+    }
+
+    /// One of Sluice's writes of a quota's status.
+    pub(super) fn write(write: MarkWrite, quota: &str, at: [i64; 2]) -> AuditEvent {
+        let hard = match write {
+            MarkWrite::Raise { end: Some(end) } => json!({MARK: end.as_millisecond().to_string()}),
+            MarkWrite::Raise { end: None } => json!({MARK: "none"}),
+            MarkWrite::Restore => json!({MARK: null}),
+        };
+        let request = json!({"status": {"hard": hard}});
+        AuditEvent { request, ..self::request(WEBHOOK, "patch", "resourcequotas/status", quota, at) }
+    }
 }

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::objects;
 use sluice_e2e::tenant::{Tenant, used};
 use sluice_engine::Quantity;

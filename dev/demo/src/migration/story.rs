@@ -68,7 +68,7 @@ async fn play(place: &Place<'_>, stage: &mut Stage<Watched>) -> anyhow::Result<F
     stage.until(SOON, "the event on the migration", |board| granted(&board.passage)).await?;
     stage.pause(place.pace).await?;
     let events = stage.during(place.bed.audit_events()).await?;
-    Ok(Facts::read(&events, NAMESPACE))
+    Ok(Facts::read(events, NAMESPACE))
 }
 
 /// The VM runs in its only pod, and there may be no other.

@@ -6,12 +6,12 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::tenant::{SOON, Tenant};
 use sluice_engine::headroom::MARK;
 use sluice_testbed::wait;
 
 use crate::context::{Alone, MEMORY, alone, metric, rejected};
-use crate::trail::{Trail, text, until_refused};
 
 const HIDDEN: &str = "sluice_headroom_api_servers_hidden";
 const NAME: &str = "apiserver-behind-a-balancer";
@@ -36,12 +36,12 @@ async fn renew(alone: &Alone) {
 /// Probes that quota admission refused because the mark was known.
 async fn denied_probes(tenant: &Tenant<'_>) -> usize {
     let events = tenant.bed.audit_events_with(tenant.name()).await.unwrap();
-    let is_denied = |event: &&serde_json::Value| {
-        text(event, "/objectRef/resource") == names::HEADROOM_PROBES
-            && text(event, "/objectRef/namespace") == tenant.name()
-            && text(event, "/responseStatus/message").contains(&format!("limited: {MARK}="))
-    };
-    events.iter().filter(is_denied).count()
+    let denied = events.iter().filter(|event| {
+        event.resource == names::HEADROOM_PROBES
+            && event.namespace == tenant.name()
+            && event.message.contains(&format!("limited: {MARK}="))
+    });
+    denied.count()
 }
 
 /// The Leases of API servers count for the whole cluster.
@@ -61,7 +61,7 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     wait::eventually(SOON, hidden, "the webhook to miss an API server").await.unwrap();
     let blocked = rejected(&vm).await;
     until_refused(&tenant, 3).await;
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0);
     blocked.abort().await.unwrap();
     drop(webhook);
 
@@ -73,7 +73,7 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;
     assert_eq!(tenant.rejected_attempts().await, refused);
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1);
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 1);
     assert_eq!(denied_probes(&tenant).await, 3, "the one address is asked three times");
     leases(&alone).delete(NAME, &DeleteParams::default()).await.unwrap();
 }

@@ -6,11 +6,11 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::{HeadroomPolicy, names};
+use sluice_e2e::audit::{AuditEventExt as _, AuditTrail, until_refused};
 use sluice_e2e::tenant::{SOON, Tenant};
 use sluice_testbed::wait;
 
 use crate::context::{MEMORY, crowded, rejected, set_limit, shared_metric, until_told};
-use crate::trail::{Trail, is_by, is_done, received, until_refused};
 
 /// The least time between the first two tries, of the webhook and of the controller. Each further pause is twice as long.
 const FIRST_REST: SignedDuration = SignedDuration::from_millis(500);
@@ -57,11 +57,11 @@ async fn until_fenced(tenant: &Tenant<'_>) {
 }
 
 /// Tries of one account to write the status, all refused, with longer and longer pauses.
-fn rested(trail: &Trail, account: &str) -> usize {
-    let tries: Vec<_> = trail.status_writes().filter(|event| is_by(event, account)).collect();
-    assert!(tries.iter().all(|event| !is_done(event)));
+fn rested(trail: &AuditTrail, account: &str) -> usize {
+    let tries: Vec<_> = trail.status_writes().filter(|event| event.is_by(account)).collect();
+    assert!(tries.iter().all(|event| !event.succeeded()));
     for (doublings, two) in (0..).zip(tries.windows(2)) {
-        let pause = received(two[1]).duration_since(received(two[0]));
+        let pause = two[1].received.duration_since(two[0].received);
         assert!(pause >= FIRST_REST * 2_i32.pow(doublings), "{account} tried again after {pause}");
     }
     tries.len()
@@ -98,7 +98,7 @@ async fn a_refusal_is_told_on_policy_migration_and_machine_and_backed_off() {
         set_limit(&tenant, &format!("{}Ki", 700 * 1024 + attempt)).await;
         until_refused(&tenant, 1 + attempt).await;
     }
-    let trail = Trail::of_tenant(&tenant).await;
+    let trail = AuditTrail::of(&tenant).await;
     assert!(rested(&trail, names::WEBHOOK) >= 2);
     // Before it tells of a refusal it tries again.
     assert!(rested(&trail, names::CONTROLLER) >= 3);

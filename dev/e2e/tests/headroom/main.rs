@@ -15,5 +15,4 @@ mod reactive;
 mod share;
 mod steady;
 mod sweep;
-mod trail;
 mod window;

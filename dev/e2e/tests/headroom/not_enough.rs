@@ -5,6 +5,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::objects;
 use sluice_e2e::tenant::SOON;
 use sluice_engine::{Amount, Quantity};
@@ -14,7 +15,6 @@ use crate::context::{
     MEMORY, MI, crowded, grant, missing, rejected, set_limit, shared_metric, until_condition, until_missing,
     until_told,
 };
-use crate::trail::Trail;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousandth_of_a_byte_less_is_not_enough() {
@@ -24,7 +24,7 @@ async fn a_thousandth_of_a_byte_less_is_not_enough() {
     let migration = rejected(&vm).await;
     until_condition(&tenant, "NotEnough", "True", "missing 1m").await;
     assert!(migration.target_pod().await.unwrap().is_none());
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0);
     grant(&tenant, &exactly.to_string()).await;
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;
@@ -58,7 +58,7 @@ async fn the_events_name_key_quota_and_amount_and_the_old_one_is_found_as_it_was
     assert!(shared_metric("sluice_headroom_not_enough_total").await >= 1.0);
     assert!(shared_metric("sluice_headroom_lacking_migrations").await >= 1.0);
     assert!(shared_metric("sluice_headroom_blocked_migrations").await >= 1.0);
-    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }
 
@@ -119,7 +119,7 @@ async fn a_namespace_that_opted_out_is_told_once_and_passes_when_the_annotation_
     let told = refusals(&tenant.client, tenant.name()).await;
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(told[0].series.is_none() && told[0].count.unwrap_or(1) <= 1, "{told:#?}");
-    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
     namespaces.patch(tenant.name(), &PatchParams::default(), &opt(json!(null))).await.unwrap();
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;

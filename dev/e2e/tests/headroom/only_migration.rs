@@ -4,12 +4,12 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::Vm;
 use sluice_testbed::wait;
 
 use crate::context::{MEMORY, MI, alone, rejected, set_limit, used_memory};
-use crate::trail::{Trail, text, until_refused};
 
 fn api(tenant: &Tenant<'_>, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("kubevirt.io", "v1", kind), plural);
@@ -58,21 +58,21 @@ async fn a_machine_that_comes_from_elsewhere_gets_no_room() {
     tenant.unlimited().await;
     receive(&tenant, "guest").await;
     until_refused(&tenant, 3).await;
-    let trail = Trail::of_tenant(&tenant).await;
+    let trail = AuditTrail::of(&tenant).await;
     assert_eq!(trail.raises().len(), 0);
-    let said: Vec<&str> = trail.attempts().map(|event| text(event, "/responseStatus/message")).collect();
+    let said: Vec<&str> = trail.attempts().map(|event| event.message.as_str()).collect();
     assert!(said.last().unwrap().contains("exceeded quota: rq"), "{said:#?}");
     // A machine that moves within the namespace has its room at the same time.
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1);
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 1);
 }
 
 /// What the last refused target asked for.
 async fn requested(tenant: &Tenant<'_>) -> i128 {
-    let trail = Trail::of_tenant(tenant).await;
+    let trail = AuditTrail::of(tenant).await;
     let last = trail.attempts().last().unwrap();
-    let said = text(last, "/responseStatus/message").split("requested: requests.memory=").nth(1).unwrap();
+    let said = last.message.split("requested: requests.memory=").nth(1).unwrap();
     said.split(',').next().unwrap().parse().unwrap()
 }
 
@@ -88,17 +88,13 @@ async fn a_machine_that_grows_by_hot_plug_has_to_fit_the_quota_afterwards() {
     let wanted = requested(&tenant).await;
     assert!(wanted > before + 512 * MI, "{wanted}, {before} before");
     set_limit(&tenant, &(wanted - 1).to_string()).await;
-    let refused = Trail::of_tenant(&tenant).await.refused();
+    let refused = AuditTrail::of(&tenant).await.rejections().len();
     until_refused(&tenant, refused + 2).await;
-    assert_eq!(
-        Trail::of_tenant(&tenant).await.raises().len(),
-        0,
-        "one byte of it would stay above the quota"
-    );
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0, "one byte of it would stay above the quota");
     set_limit(&tenant, &wanted.to_string()).await;
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1, "for the time of the migration");
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 1, "for the time of the migration");
     vm.until_alone().await.unwrap();
     let full = |quota: &_| amount(&used(quota), MEMORY) == amount(&spec_hard(quota), MEMORY);
     tenant.until_quota("rq", "to be full and not exceeded", full).await;
@@ -147,6 +143,6 @@ async fn without_a_grant_no_quota_is_ever_touched() {
     tenant.full_quota("rq", &[MEMORY]).await;
     let migration = rejected(&vm).await;
     until_refused(&tenant, 5).await;
-    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }

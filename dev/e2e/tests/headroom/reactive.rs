@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_api::HeadroomPolicy;
+use sluice_e2e::audit::{AuditTrail, NUDGE, until_refused};
 use sluice_e2e::objects;
 use sluice_e2e::tenant::{SOON, Tenant, amount, shared, used};
 use sluice_testbed::kubevirt::Migration;
@@ -16,13 +17,12 @@ use crate::context::{
     MEMORY, MI, crowded, grant, missing, rejected, set_limit, shared_metric, until_condition, until_missing,
     until_told,
 };
-use crate::trail::{NUDGE, Trail, until_refused};
 
 /// The migration gets through, and the controller has written nothing but nudges. Returns how many.
 async fn through(tenant: &Tenant<'_>, migration: &Migration) -> usize {
     migration.until_succeeded().await.unwrap();
     tenant.until_clear().await;
-    Trail::of_tenant(tenant).await.nudges()
+    AuditTrail::of(tenant).await.nudges()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,10 +30,10 @@ async fn a_grant_that_is_created_later_lets_it_through() {
     let (tenant, vm) = crowded("later").await;
     let migration = rejected(&vm).await;
     until_told(&tenant, "VirtualMachineInstanceMigration", "NotEnoughHeadroom").await;
-    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0, "nothing is granted yet");
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0, "nothing is granted yet");
     grant(&tenant, "1Gi").await;
     assert!(through(&tenant, &migration).await >= 1);
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 1);
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 1);
     until_told(&tenant, "VirtualMachineInstanceMigration", "HeadroomGranted").await;
     assert!(shared_metric("sluice_headroom_rejected_total").await >= 1.0);
     assert!(shared_metric("sluice_headroom_nudges_total").await >= 1.0);
@@ -46,7 +46,7 @@ async fn a_policy_that_is_enlarged_lets_it_through() {
     tenant.policy(budget("1Mi")).await;
     let migration = rejected(&vm).await;
     until_told(&tenant, "VirtualMachineInstanceMigration", "NotEnoughHeadroom").await;
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0, "the budget is not enough");
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0, "the budget is not enough");
     let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
     let larger = Patch::Merge(json!({ "spec": { "budget": budget("1Gi") } }));
     policies.patch(tenant.name(), &PatchParams::default(), &larger).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_quota_that_is_enlarged_or_deleted_lets_it_through() {
     let migration = rejected(&vm).await;
     tenant.quotas.delete("rq", &DeleteParams::default()).await.unwrap();
     through(&tenant, &migration).await;
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0, "there was room without a raise");
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0, "there was room without a raise");
 }
 
 /// Of a budget for one, the others have it when the urgent one is through.
@@ -104,7 +104,7 @@ async fn of_a_budget_for_one_the_urgent_migration_has_it_first() {
     for migration in [&first, &urgent, &last] {
         migration.until_succeeded().await.unwrap();
     }
-    let trail = Trail::of_tenant(&tenant).await;
+    let trail = AuditTrail::of(&tenant).await;
     let targets: Vec<&str> = trail.targets().collect();
     assert_eq!(targets.len(), 3);
     assert_eq!(targets[0], urgent.object().await.unwrap().uid().unwrap(), "{targets:?}");
@@ -129,7 +129,7 @@ async fn a_limit_range_that_is_lowered_wakes_virt_controller() {
     let migration = rejected(&vm).await;
     ranges.patch("limits", &apply, &Patch::Apply(limits("500Mi"))).await.unwrap();
     assert!(through(&tenant, &migration).await >= 1);
-    assert_eq!(Trail::of_tenant(&tenant).await.raises().len(), 0, "there was room without a raise");
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0, "there was room without a raise");
     // The source ends: kube-controller-manager counts again.
     vm.until_alone().await.unwrap();
     tenant.until_quota("rq", "the nudge to be gone", |quota| !used(quota).contains_key(NUDGE)).await;
@@ -187,8 +187,8 @@ async fn a_nudged_quota_is_raised_as_ever() {
     tenant.unlimited().await;
     let migration = vm.migrate().await.unwrap();
     through(&tenant, &migration).await;
-    let trail = Trail::of_tenant(&tenant).await;
-    assert_eq!((trail.refused(), trail.raises().len()), (0, 1));
+    let trail = AuditTrail::of(&tenant).await;
+    assert_eq!((trail.rejections().len(), trail.raises().len()), (0, 1));
 }
 
 /// What KubeVirt's controller tries in vain costs no write.
@@ -204,6 +204,6 @@ async fn attempts_without_enough_budget_write_nothing() {
         set_limit(&tenant, &limit).await;
         until_refused(&tenant, 1 + attempt).await;
     }
-    assert_eq!(Trail::of_tenant(&tenant).await.status_writes().count(), 0);
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }

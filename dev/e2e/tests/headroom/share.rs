@@ -8,6 +8,7 @@ use futures::future::{join_all, try_join_all};
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PostParams};
+use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::objects;
 use sluice_e2e::tenant::{SOON, Tenant, shared, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
@@ -15,7 +16,6 @@ use sluice_testbed::wait;
 use tokio::task::JoinHandle;
 
 use crate::context::{MEMORY, MI, crowded, rejected, set_limit, used_memory};
-use crate::trail::{Trail, until_refused};
 
 /// Locked time that may be used at once before the share is bounded.
 const BURST: SignedDuration = SignedDuration::from_millis(600);
@@ -70,8 +70,8 @@ async fn without_a_grant_pods_come_and_go_and_nothing_is_raised() {
     pods.until_created(50).await;
     until_refused(&tenant, 20).await;
     let created = pods.end().await;
-    let trail = Trail::of_tenant(&tenant).await;
-    println!("{created} pods created, {} targets refused", trail.refused());
+    let trail = AuditTrail::of(&tenant).await;
+    println!("{created} pods created, {} targets refused", trail.rejections().len());
     assert_eq!(trail.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }
@@ -105,11 +105,13 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     join_all(vms.iter().map(|vm| migrate_in_vain(vm, 8))).await;
     let created = pods.end().await;
     tenant.until_clear().await;
-    let locks = Trail::of_tenant(&tenant).await.locks("rq");
-    let counted: Vec<_> = locks.iter().map(|lock| lock.duration().min(MOST_COUNTED)).collect();
+    let locks = AuditTrail::of(&tenant).await.locks();
+    let restored: Vec<_> = locks.iter().map(|lock| lock.restored.expect("every lock was ended")).collect();
+    let durations = locks.iter().zip(&restored).map(|(lock, to)| to.duration_since(lock.from));
+    let counted: Vec<_> = durations.map(|duration| duration.min(MOST_COUNTED)).collect();
     let locked = counted.iter().fold(SignedDuration::ZERO, |sum, lock| sum + *lock);
     let longest = *counted.iter().max().unwrap();
-    let time = locks.last().unwrap().to.duration_since(locks[0].from);
+    let time = restored.last().unwrap().duration_since(locks[0].from);
     let share = locked.as_secs_f64() / time.as_secs_f64();
     println!("{} locks, {locked:#} of {time:#}: {share:.3}; {created} small pods", locks.len());
     // Locks of migrations under way count when those end: one for each machine, and the one that is held.
@@ -127,7 +129,7 @@ async fn migrate_once(tenant: &Tenant<'_>, vm: &Vm) -> Duration {
     vm.until_alone().await.unwrap();
     let full = |quota: &_| used(quota) == sluice_e2e::tenant::spec_hard(quota);
     tenant.until_quota("rq", "to be full again", full).await;
-    Trail::of_tenant(tenant).await.way_to_target(&uid)
+    AuditTrail::of(tenant).await.way_to_target(&uid)
 }
 
 /// A tenant with so many migrations that nothing is granted.
@@ -165,6 +167,6 @@ async fn blocked_migrations_of_one_tenant_do_not_hold_up_another() {
         assert!(migration.target_pod().await.unwrap().is_none());
         assert!(migration.rejected().await.unwrap());
     }
-    assert_eq!(Trail::of_tenant(&crowd).await.status_writes().count(), 0);
+    assert_eq!(AuditTrail::of(&crowd).await.status_writes().count(), 0);
     try_join_all(migrations.iter().map(Migration::abort)).await.unwrap();
 }

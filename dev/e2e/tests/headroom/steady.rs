@@ -7,15 +7,16 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
 use sluice_e2e::tenant::{self, SOON, Tenant};
 use sluice_e2e::{Installation, Setup};
+use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::{CONTROLLER, Migration, Vm};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{MEMORY, metric, turn};
-use crate::trail::{Trail, is_by, text};
 
 /// As many namespaces, and as many blocked migrations in each.
 const CROWDS: usize = 10;
@@ -50,13 +51,10 @@ impl<'b> Crowd<'b> {
 
 /// What one of Sluice's accounts asked of the API server, but for Leases, watches and the proof of the admission policies,
 /// which is repeated each minute.
-async fn requests(bed: &Bed, account: &str) -> Vec<Value> {
+async fn requests(bed: &Bed, account: &str) -> Vec<AuditEvent> {
     let events = bed.audit_events_with(account).await.unwrap();
-    let counts = |event: &Value| {
-        is_by(event, account)
-            && event["verb"] != "watch"
-            && event["objectRef"]["resource"] != json!("leases")
-            && !text(event, "/requestURI").contains("dryRun=All")
+    let counts = |event: &AuditEvent| {
+        event.is_by(account) && event.verb != "watch" && event.resource != "leases" && !event.is_dry_run()
     };
     events.into_iter().filter(counts).collect()
 }
@@ -72,14 +70,10 @@ async fn write_unrelated_things(bed: &Bed) {
 }
 
 /// The namespaces of targets that a quota has refused so far, in order.
-async fn refused(bed: &Bed) -> Vec<Value> {
+async fn refused(bed: &Bed) -> Vec<String> {
     let events = bed.audit_events_with("exceeded quota: rq").await.unwrap();
-    let is_target = |event: &&Value| {
-        event["verb"] == "create"
-            && event["objectRef"]["resource"] == json!("pods")
-            && event["user"]["username"] == json!(CONTROLLER)
-    };
-    events.iter().filter(is_target).map(|event| event["objectRef"]["namespace"].clone()).collect()
+    let targets = events.into_iter().filter(|event| event.is("create", "pods") && event.user == CONTROLLER);
+    targets.map(|event| event.namespace).collect()
 }
 
 /// Has virt-controller try once more in each namespace, in vain: it does so whenever a quota changes in whatever way.
@@ -90,8 +84,7 @@ async fn try_again(bed: &Bed, crowds: &[Crowd<'_>]) {
         crowd.tenant.quotas.patch("rq", &PatchParams::default(), &touch).await.unwrap();
     }
     let tried = || async {
-        let tried: BTreeSet<String> =
-            refused(bed).await.split_off(before).iter().map(Value::to_string).collect();
+        let tried: BTreeSet<String> = refused(bed).await.split_off(before).into_iter().collect();
         (tried.len() == CROWDS).then_some(())
     };
     wait::eventually(SOON, tried, "virt-controller to try again").await.unwrap();
@@ -130,7 +123,7 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     try_again(&bed, &crowds).await;
     let after = join_all(accounts.map(|account| requests(&bed, account))).await;
     for crowd in &crowds {
-        let trail = Trail::of_tenant(&crowd.tenant).await;
+        let trail = AuditTrail::of(&crowd.tenant).await;
         assert_eq!(trail.status_writes().count(), 0, "neither raised, nor locked, nor nudged");
     }
 
@@ -141,7 +134,7 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     one.tenant.until_clear().await;
     assert!(metric(&controller.admin, "sluice_headroom_nudges_total").await >= 1.0);
     for (before, after) in before.iter().zip(&after) {
-        let asked: Vec<&str> = after[before.len()..].iter().map(|event| text(event, "/requestURI")).collect();
+        let asked: Vec<&str> = after[before.len()..].iter().map(|event| event.uri.as_str()).collect();
         assert!(asked.is_empty(), "{asked:#?}");
     }
 }

@@ -6,14 +6,15 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
 use sluice_e2e::tenant::{SOON, hard, used};
 use sluice_e2e::{Controller, Installation, Setup};
 use sluice_engine::headroom::MARK;
+use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
 use tokio::sync::OnceCell;
 
 use crate::context::metric;
-use crate::trail::{Trail, answered, is_done, received, text};
 
 /// A control plane without kube-controller-manager: nothing but the sweep restores a quota.
 struct Cluster {
@@ -95,16 +96,16 @@ impl Left {
         self.until("to be restored", restored).await
     }
 
-    async fn trail(&self) -> Trail {
-        Trail::of(&self.cluster.bed, &self.namespace.name).await
+    async fn trail(&self) -> AuditTrail {
+        AuditTrail::of_namespace(&self.cluster.bed, &self.namespace.name).await
     }
 }
 
 /// The one write of the controller, and what raised the quota before.
-fn restore(trail: &Trail) -> (&Value, &Value) {
-    let writes: Vec<&Value> = trail.status_writes().filter(|event| is_done(event)).collect();
-    let by_controller = |event: &&&Value| text(event, "/user/username").ends_with(names::CONTROLLER);
-    let restores: Vec<&&Value> = writes.iter().filter(by_controller).collect();
+fn restore(trail: &AuditTrail) -> (&AuditEvent, &AuditEvent) {
+    let writes: Vec<&AuditEvent> = trail.status_writes().filter(|event| event.succeeded()).collect();
+    let by_controller = |event: &&&AuditEvent| event.is_by(names::CONTROLLER);
+    let restores: Vec<&&AuditEvent> = writes.iter().filter(by_controller).collect();
     let [restore] = restores.as_slice() else { panic!("one restore: {restores:#?}") };
     (restore, writes[0])
 }
@@ -117,7 +118,7 @@ async fn a_mark_whose_time_is_over_is_restored_with_the_raised_keys_alone() {
     assert_eq!(quota.spec.unwrap().hard.unwrap()["pods"].0, "4", "the spec was never written");
     let trail = left.trail().await;
     let (restore, _) = restore(&trail);
-    let written = &restore["requestObject"]["status"];
+    let written = &restore.request["status"];
     assert_eq!(*written, json!({ "hard": { "pods": "4", MARK: null }, "used": { MARK: null } }));
     assert!(metric(&left.cluster.controller.admin, "sluice_headroom_swept_quotas_total").await >= 1.0);
 }
@@ -131,7 +132,7 @@ async fn a_live_mark_is_left_until_its_end() {
     let trail = left.trail().await;
     let (restore, _) = restore(&trail);
     // One clock: the API server's is this machine's.
-    assert!(received(restore) >= end, "{} before {end}", received(restore));
+    assert!(restore.received >= end, "{} before {end}", restore.received);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +142,7 @@ async fn a_quota_that_is_raised_without_a_mark_is_restored_after_a_second() {
     let raised = Timestamp::now();
     left.until_restored().await;
     let trail = left.trail().await;
-    let restored = received(trail.status_writes().next().unwrap());
+    let restored = trail.status_writes().next().unwrap().received;
     let passed = restored.duration_since(raised);
     // The controller learns of the raise at about the time that it was answered.
     assert!(passed >= SignedDuration::from_millis(900), "kube-controller-manager comes first: {passed}");
@@ -190,7 +191,7 @@ async fn two_raises_of_one_namespace_are_both_ended() {
         left.until_restored().await;
         let trail = left.trail().await;
         let last = trail.status_writes().last().unwrap();
-        assert!(answered(last) >= received(last));
-        assert_eq!(trail.status_writes().filter(|event| is_done(event)).count(), 2 * round);
+        assert!(last.answered >= last.received);
+        assert_eq!(trail.status_writes().filter(|event| event.succeeded()).count(), 2 * round);
     }
 }

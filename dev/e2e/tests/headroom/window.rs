@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use serde_json::json;
+use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::tenant::{Tenant, amount, spec_hard, used};
 
 use crate::context::{alone, until_told};
-use crate::trail::Trail;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_passes_a_full_quota_with_the_webhook_and_not_without_it() {
@@ -30,7 +30,7 @@ async fn a_migration_passes_a_full_quota_with_the_webhook_and_not_without_it() {
     let told: Event = until_told(&tenant, "VirtualMachineInstanceMigration", "HeadroomGranted").await;
     let note = told.message.unwrap();
     assert!(note.starts_with("let in beside quota full: pods +1, requests.cpu +"), "{note}");
-    let trail = Trail::of_tenant(&tenant).await;
+    let trail = AuditTrail::of(&tenant).await;
     assert_eq!((trail.raises().len(), trail.status_writes().count()), (1, 2), "one raise, one restore");
 
     webhook.program.stop();

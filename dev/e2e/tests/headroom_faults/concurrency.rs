@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_e2e::tenant::{Tenant, used};
 use sluice_testbed::kubevirt::Vm;
 
-use crate::account::QuotaEntry;
+use crate::invariants::Invariants;
 use crate::scene::Scene;
 use crate::world;
 
@@ -13,10 +13,10 @@ const KEYS: [&str; 3] = ["requests.memory", "requests.cpu", "pods"];
 
 async fn holds_without_refusal(tenant: &Tenant<'_>, raises: usize) {
     tenant.until_clear().await;
-    let account = QuotaEntry::of(tenant.bed, tenant.name()).await;
-    account.holds(1);
-    assert_eq!(tenant.rejected_attempts().await, 0, "{account:#?}");
-    assert_eq!(account.raises_of("full"), raises, "{account:#?}");
+    let invariants = Invariants::of(tenant.bed, tenant.name()).await;
+    invariants.holds(1);
+    assert_eq!(tenant.rejected_attempts().await, 0, "{invariants:#?}");
+    assert_eq!(invariants.raises_of("full"), raises, "{invariants:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,9 +54,9 @@ async fn only_the_quotas_that_are_in_the_way_are_raised() {
     let here = json!({"hard": {"pods": "1"}, "scopes": ["NotTerminating", "NotBestEffort"]});
     tenant.quota_spec("here", here).await;
     tenant.until_quota("here", "to count", |quota| used(quota).values().any(|used| used.0 == "1")).await;
-    let account = scene.migrate_through().await;
+    let invariants = scene.migrate_through().await;
     for (name, raises) in [("a", 1), ("b", 1), ("here", 1), ("roomy", 0), ("elsewhere", 0)] {
-        assert_eq!(account.raises_of(name), raises, "{name}: {account:#?}");
+        assert_eq!(invariants.raises_of(name), raises, "{name}: {invariants:#?}");
     }
     assert_eq!(tenant.rejected_attempts().await, 0);
 }

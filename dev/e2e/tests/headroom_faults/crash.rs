@@ -11,8 +11,8 @@ use sluice_testbed::kubevirt::Migration;
 use sluice_testbed::proxy::Action;
 use sluice_testbed::{Component, ports, wait};
 
-use crate::account::QuotaEntry;
 use crate::gate::{Forwarder, Gate};
+use crate::invariants::Invariants;
 use crate::scene::Scene;
 use crate::steps::{Step, writes};
 use crate::world::{self, Shared, account, at_second, both};
@@ -68,7 +68,7 @@ impl Killed {
         scene.reset().await;
         let migration = scene.vm.migrate().await.unwrap();
         scene.settled(&migration).await;
-        QuotaEntry::of(bed, scene.tenant.name()).await.holds(0);
+        Invariants::of(bed, scene.tenant.name()).await.holds(0);
     }
 }
 
@@ -152,7 +152,7 @@ async fn the_api_server_is_killed_at_each_write() {
         drop(gate);
         gate = Gate::start_at(&world, &identity, port, &args).await;
         scene.settled_when_woken(&migration).await;
-        QuotaEntry::of(bed, name).await.holds(2);
+        Invariants::of(bed, name).await.holds(2);
         scene.reset().await;
     }
 }

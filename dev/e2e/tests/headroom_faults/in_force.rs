@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_e2e::objects;
 use sluice_e2e::tenant::{SOON, Tenant, hard, used};
@@ -15,8 +15,8 @@ use sluice_engine::headroom::MARK;
 use sluice_operator::{InstallOptions, admission_policies};
 use sluice_testbed::{Component, wait};
 
-use crate::account::QuotaEntry;
 use crate::gate::Gate;
+use crate::invariants::Invariants;
 use crate::scene::Scene;
 use crate::world::{self, Turn, account, at_second, both, quotas_as};
 
@@ -69,7 +69,7 @@ async fn a_raise_without_policies_lets_no_target_in_and_one_goes_when_they_are_b
     scene.tenant.until_clear().await;
     put_back_policies(&world).await;
     scene.settled_when_woken(&migration).await;
-    QuotaEntry::of(bed, scene.tenant.name()).await.holds(2);
+    Invariants::of(bed, scene.tenant.name()).await.holds(2);
 }
 
 /// A namespace with a pod and the quota `rq` of 4 pods, and how to mark it.
@@ -136,16 +136,12 @@ async fn an_api_server_that_starts_lets_nothing_into_a_marked_quota() {
 /// The codes of kube-controller-manager's writes of the status, with the times at which they were asked for.
 async fn recounts(tenant: &Tenant<'_>) -> Vec<(Timestamp, u64)> {
     let events = tenant.bed.audit_events_with(tenant.name()).await.unwrap();
-    let by_kcm = |event: &&Value| {
-        event["objectRef"]["namespace"] == json!(tenant.name())
-            && event["objectRef"]["resource"] == "resourcequotas"
-            && event["user"]["username"] == json!(names::quota_controller_username())
-    };
-    let read = |event: &Value| {
-        let received = event["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap();
-        (received, event["responseStatus"]["code"].as_u64().unwrap())
-    };
-    events.iter().filter(by_kcm).map(read).collect()
+    let by_kcm = events.iter().filter(|event| {
+        event.namespace == tenant.name()
+            && matches!(event.resource.as_str(), "resourcequotas" | "resourcequotas/status")
+            && event.user == names::quota_controller_username()
+    });
+    by_kcm.map(|event| (event.received, event.code)).collect()
 }
 
 /// The controller stands still, as if Sluice were dead everywhere.

@@ -5,13 +5,13 @@
 //! turns in another one ([`world::pair`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod account;
 mod admin;
 mod concurrency;
 mod crash;
 mod gate;
 mod guards;
 mod in_force;
+mod invariants;
 mod pool;
 mod scene;
 mod servers;

@@ -14,7 +14,7 @@ use sluice_engine::{Amount, Quantity};
 use sluice_testbed::kubevirt::{self, Migration, MigrationPhase, MigrationScript};
 use sluice_testbed::{Bed, wait};
 
-use crate::account::QuotaEntry;
+use crate::invariants::Invariants;
 use crate::world;
 
 const MEMORY: &str = "requests.memory";
@@ -82,8 +82,8 @@ async fn pool(bed: &Bed, name: &str) {
 async fn most_taken(members: &[Member]) -> Amount {
     let mut writes = Vec::new();
     for (n, member) in members.iter().enumerate() {
-        let account = QuotaEntry::of(member.tenant.bed, member.tenant.name()).await;
-        writes.extend(account.overdrafts("full", MEMORY).map(|(version, above)| (version, n, above)));
+        let invariants = Invariants::of(member.tenant.bed, member.tenant.name()).await;
+        writes.extend(invariants.overdrafts("full", MEMORY).map(|(version, above)| (version, n, above)));
     }
     writes.sort();
     let (mut now, mut most) = (BTreeMap::new(), Amount::ZERO);

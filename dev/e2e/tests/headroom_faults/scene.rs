@@ -14,8 +14,8 @@ use sluice_e2e::tenant::{SOON, Tenant, hard, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, Vm};
 use sluice_testbed::{Bed, wait};
 
-use crate::account::QuotaEntry;
 use crate::gate::OWN_WEBHOOK;
+use crate::invariants::Invariants;
 
 /// The quotas of every scene.
 pub const QUOTAS: [(&str, &[&str]); 2] = [("a", &["requests.memory"]), ("b", &["requests.cpu", "pods"])];
@@ -56,17 +56,17 @@ impl Scene {
     }
 
     /// Starts a migration and sees it through.
-    pub async fn migrate_through(&self) -> QuotaEntry {
+    pub async fn migrate_through(&self) -> Invariants {
         let migration = self.vm.migrate().await.unwrap();
         self.through(&migration).await
     }
 
     /// The migration succeeds, everything is put back, and nothing happened that must not.
-    pub async fn through(&self, migration: &Migration) -> QuotaEntry {
+    pub async fn through(&self, migration: &Migration) -> Invariants {
         self.settled(migration).await;
-        let account = QuotaEntry::of(self.tenant.bed, self.tenant.name()).await;
-        account.holds(1);
-        account
+        let invariants = Invariants::of(self.tenant.bed, self.tenant.name()).await;
+        invariants.holds(1);
+        invariants
     }
 
     /// The migration succeeds and everything is put back.

@@ -8,8 +8,8 @@ use kube::api::ListParams;
 use sluice_api::names;
 use sluice_testbed::{Component, wait};
 
-use crate::account::QuotaEntry;
 use crate::gate::Gate;
+use crate::invariants::Invariants;
 use crate::scene::Scene;
 use crate::world::{self, World, account, at_second, both};
 
@@ -39,9 +39,9 @@ async fn a_mark_is_proven_at_both_api_servers() {
         scene.settled(&migration).await;
         scene.reset().await;
     }
-    let account = QuotaEntry::of(world.bed, scene.tenant.name()).await;
-    account.holds(2);
-    assert_eq!(account.raises(), 6, "{account:#?}");
+    let invariants = Invariants::of(world.bed, scene.tenant.name()).await;
+    invariants.holds(2);
+    assert_eq!(invariants.raises(), 6, "{invariants:#?}");
     assert_eq!(scene.tenant.rejected_attempts().await, 0);
 }
 
@@ -60,7 +60,7 @@ async fn an_api_server_whose_watch_lags_lets_nothing_in() {
     waited.unwrap();
     assert!(target.unwrap().is_none(), "nothing is let in that is not proven");
     scene.settled(&migration).await;
-    QuotaEntry::of(world.bed, scene.tenant.name()).await.holds(2);
+    Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
 /// The first API server stands still; KubeVirt's controller and the webhook speak with the second.
@@ -83,7 +83,7 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     let migrations = scene.vm.migrations().await.unwrap();
     let migration = migrations.into_iter().find(|migration| migration.name() == created).unwrap();
     scene.settled(&migration).await;
-    QuotaEntry::of(world.bed, scene.tenant.name()).await.holds(2);
+    Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
 async fn create_migration(client: &kube::Client, namespace: &str) -> String {

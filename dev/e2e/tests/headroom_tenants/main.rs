@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod abuse;
-mod audit_trail;
 mod held_lock;
 mod mtq;
 mod quota_history;

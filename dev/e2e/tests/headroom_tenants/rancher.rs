@@ -7,13 +7,13 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
+use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
 use sluice_e2e::call::{self, Answer, JSON, MERGE};
 use sluice_e2e::probe::get;
 use sluice_e2e::simulated_rancher::{MARKER, STATUS_IS_IMMUTABLE, SimulatedRancher, Validator};
 use sluice_e2e::tenant::{SOON, Tenant, shared, spec_hard};
 use sluice_testbed::{Bed, wait};
 
-use crate::audit_trail::{AuditTrail, assert_none_rejected};
 use crate::quota_history::QuotaHistory;
 use crate::scene::{Amounts, Scene, amounts, machine};
 
@@ -148,7 +148,7 @@ async fn without_rights_a_denial_by_ranchers_webhook_is_told_and_only_its_namesp
     assert!(migration.target_pod().await.unwrap().is_none());
     // Each attempt of virt-controller may cost one write; our own, whose pauses double too, are ten in minutes.
     let trail = AuditTrail::of(&tenant).await;
-    let (writes, attempts) = (trail.status_writes(), trail.rejections().len());
+    let (writes, attempts) = (trail.status_writes().count(), trail.rejections().len());
     assert!(writes <= attempts + 10, "{writes} writes for {attempts} attempts");
 }
 

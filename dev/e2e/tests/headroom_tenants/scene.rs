@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
+use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
 use sluice_e2e::simulated_rancher::{SimulatedRancher, Validator};
 use sluice_e2e::tenant::{Tenant, hard, shared, used};
 use sluice_testbed::kubevirt::{MigrationPhase, Vm, VmBuilder};
 use tokio::task::JoinHandle;
 
-use crate::audit_trail::{AuditTrail, assert_none_rejected};
 use crate::quota_history::{QuotaHistory, SeenQuotas};
 use crate::second_bed::{self, BedUse};
 

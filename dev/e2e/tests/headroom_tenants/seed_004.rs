@@ -7,12 +7,12 @@
 use k8s_openapi::api::core::v1::ResourceQuota;
 use rstest::rstest;
 use serde_json::json;
+use sluice_e2e::audit::assert_none_rejected;
 use sluice_e2e::simulated_rancher::Validator;
 use sluice_e2e::tenant::{Tenant, amount, hard, spec_hard, used};
 use sluice_testbed::Component;
 use sluice_testbed::kubevirt::{Vm, VmBuilder};
 
-use crate::audit_trail::assert_none_rejected;
 use crate::quota_history::{QuotaHistory, exact};
 use crate::scene::{Amounts, Scene, amounts, machine, migrate_once};
 use crate::second_bed;

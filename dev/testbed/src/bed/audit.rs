@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::Bed;
+use crate::audit::AuditEvent;
 use crate::wait;
 
 impl Bed {
@@ -18,7 +19,7 @@ impl Bed {
     ///
     /// # Errors
     /// When the bed has no audit log or it cannot be read.
-    pub async fn audit_events(&self) -> anyhow::Result<Vec<serde_json::Value>> {
+    pub async fn audit_events(&self) -> anyhow::Result<Vec<AuditEvent>> {
         self.audit_events_with("").await
     }
 
@@ -26,7 +27,7 @@ impl Bed {
     ///
     /// # Errors
     /// As [`Bed::audit_events`].
-    pub async fn audit_events_with(&self, word: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+    pub async fn audit_events_with(&self, word: &str) -> anyhow::Result<Vec<AuditEvent>> {
         ensure!(self.options.audit, "this bed was started without an audit log");
         let mut events = read(&self.admin()?, &self.dir.join("logs/audit.log"), word).await?;
         if self.options.second_api_server {
@@ -37,7 +38,7 @@ impl Bed {
     }
 }
 
-async fn read(client: &kube::Client, path: &Path, word: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+async fn read(client: &kube::Client, path: &Path, word: &str) -> anyhow::Result<Vec<AuditEvent>> {
     let marker = format!("/version?mark={:x}", crate::ports::random());
     let mark = http::Request::get(&marker).body(Vec::new())?;
     client.request_text(mark).await.context("marking the audit log")?;
@@ -47,6 +48,6 @@ async fn read(client: &kube::Client, path: &Path, word: &str) -> anyhow::Result<
     Ok(text
         .lines()
         .filter(|line| line.contains(word))
-        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter_map(|line| AuditEvent::read(serde_json::from_str(line).ok()?))
         .collect())
 }

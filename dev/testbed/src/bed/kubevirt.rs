@@ -10,10 +10,11 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::start::START;
 use super::{Bed, Component, kubeconfig_path};
+use crate::audit::AuditEvent;
 use crate::kubeconfig::{self, Credential};
 use crate::kubevirt::{CONTROLLER, INSTALLATION, KubeVirt, NAMESPACE, kinds};
 use crate::virt_handler::SimulatedVirtHandler;
@@ -39,18 +40,12 @@ impl Bed {
     ///
     /// # Errors
     /// As [`Bed::audit_events`].
-    pub async fn rejected_attempts(&self, namespace: &str) -> anyhow::Result<Vec<Value>> {
-        let rejected = |event: &Value| {
-            let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            text("/verb") == "create"
-                && text("/objectRef/resource") == "pods"
-                && text("/objectRef/subresource").is_empty()
-                && text("/objectRef/namespace") == namespace
-                && text("/user/username") == CONTROLLER
-                && event
-                    .pointer("/responseStatus/code")
-                    .and_then(Value::as_u64)
-                    .is_some_and(|code| code >= 400)
+    pub async fn rejected_attempts(&self, namespace: &str) -> anyhow::Result<Vec<AuditEvent>> {
+        let rejected = |event: &AuditEvent| {
+            event.is("create", "pods")
+                && event.namespace == namespace
+                && event.user == CONTROLLER
+                && event.code >= 400
         };
         let mut events = self.audit_events().await?;
         events.retain(rejected);

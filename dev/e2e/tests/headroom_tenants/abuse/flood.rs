@@ -3,12 +3,12 @@
 use futures::future::join_all;
 use kube::api::DeleteParams;
 use serde_json::json;
+use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::intruders::{Flood, Tally, editor, grant};
 use sluice_e2e::tenant::{Tenant, amount, spec_hard, used};
 use sluice_engine::Amount;
 use sluice_testbed::kubevirt::Vm;
 
-use crate::audit_trail::AuditTrail;
 use crate::quota_history::{QuotaHistory, exact};
 use crate::second_bed::alone;
 

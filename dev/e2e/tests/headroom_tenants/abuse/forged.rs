@@ -6,6 +6,7 @@ use kube::api::PostParams;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::call::{self, Answer};
 use sluice_e2e::intruders::{editor, grant, intruder};
 use sluice_e2e::tenant::{Tenant, shared};
@@ -13,7 +14,6 @@ use sluice_engine::headroom::MARK;
 use sluice_testbed::Identity;
 use sluice_testbed::kubevirt::MigrationScript;
 
-use crate::audit_trail::AuditTrail;
 use crate::quota_history::QuotaHistory;
 
 /// What a pod is dressed up with.

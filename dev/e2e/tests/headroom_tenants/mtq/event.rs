@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::runtime::watcher;
 use serde_json::json;
+use sluice_e2e::audit::assert_none_rejected;
 use sluice_e2e::tenant::{SOON, Tenant, amount, shared, used};
 use sluice_testbed::wait;
 
 use super::text;
-use crate::audit_trail::assert_none_rejected;
 
 /// As managed-tenant-quota's suite looks for it.
 fn is_legacy(event: &Event) -> bool {

@@ -2,10 +2,10 @@
 
 use futures::future::join_all;
 use serde_json::json;
+use sluice_e2e::audit::assert_none_rejected;
 use sluice_e2e::tenant::{Tenant, amount, shared, used};
 
 use super::{counted, one_pod, passes, text, until_as_before};
-use crate::audit_trail::assert_none_rejected;
 use crate::held_lock::HeldLock;
 use crate::second_bed::alone;
 

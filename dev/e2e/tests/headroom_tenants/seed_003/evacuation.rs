@@ -3,13 +3,13 @@
 
 use rstest::rstest;
 use serde_json::json;
+use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::simulated_rancher::Validator;
 use sluice_e2e::tenant::{SOON, hard};
 use sluice_testbed::kubevirt::{MigrationScript, VmBuilder};
 use sluice_testbed::wait;
 
 use super::{QUOTA, add_volumes_and_secrets, one_core, small, thirteen_keys, two_cores};
-use crate::audit_trail::AuditTrail;
 use crate::quota_history::exact;
 use crate::scene::{Scene, amounts, migrate_once};
 

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use sluice_api::names;
+use sluice_e2e::audit::{AuditEventExt as _, is_sluice};
 use sluice_engine::headroom::MARK;
 use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
 use sluice_index::wire::PodWire;
 use sluice_testbed::Bed;
+use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::CONTROLLER;
 
 type Amounts = BTreeMap<String, Amount>;
@@ -24,7 +26,7 @@ const ADMISSION: &str = "system:apiserver";
 
 /// Everything of interest that was done in one namespace.
 #[derive(Debug, Default)]
-pub struct QuotaEntry {
+pub struct Invariants {
     namespace: String,
     /// Denials of probes by the admission policy, and by quota admission: when they were asked for, and the mark.
     proofs: [Vec<(Timestamp, i64)>; 2],
@@ -56,26 +58,23 @@ struct Write {
     used: Amounts,
 }
 
-impl QuotaEntry {
+impl Invariants {
     /// What was done up to now.
     pub async fn of(bed: &Bed, namespace: &str) -> Self {
-        let mut account = Self { namespace: namespace.to_owned(), ..Self::default() };
+        let mut invariants = Self { namespace: namespace.to_owned(), ..Self::default() };
         let mut events = bed.audit_events_with(namespace).await.unwrap();
         events.retain(|event| {
-            text(event, "/objectRef/namespace") == namespace
-                && text(event, "/stage") == "ResponseComplete"
-                && (!text(event, "/requestURI").contains("dryRun=All")
-                    || text(event, "/objectRef/resource") == names::HEADROOM_PROBES)
+            event.namespace == namespace && (!event.is_dry_run() || event.resource == names::HEADROOM_PROBES)
         });
         for event in &events {
-            match text(event, "/objectRef/resource") {
-                names::HEADROOM_PROBES => account.note_probe(event),
-                "resourcequotas" => account.note_quota(event),
-                "pods" => account.note_pod(event),
+            match event.resource.as_str() {
+                names::HEADROOM_PROBES => invariants.note_probe(event),
+                "resourcequotas" | "resourcequotas/status" => invariants.note_quota(event),
+                "pods" if event.verb == "create" => invariants.note_pod(event),
                 _ => {}
             }
         }
-        for writes in account.quotas.values_mut() {
+        for writes in invariants.quotas.values_mut() {
             writes.sort_by_key(|write| write.version);
             let mut largest = Amounts::new();
             for write in writes {
@@ -86,7 +85,7 @@ impl QuotaEntry {
                 write.largest.clone_from(&largest);
             }
         }
-        account
+        invariants
     }
 
     fn writes(&self) -> impl Iterator<Item = &Write> {
@@ -205,36 +204,34 @@ impl QuotaEntry {
         }
     }
 
-    fn note_probe(&mut self, event: &Value) {
-        let (said, at) = (text(event, "/responseStatus/message"), moment(event, "/requestReceivedTimestamp"));
-        if code(event) != 403 {
+    fn note_probe(&mut self, event: &AuditEvent) {
+        let (said, at) = (&event.message, event.received);
+        if event.code != 403 {
             return;
         }
         if said.contains(names::PROBE_DENIED) {
-            self.proofs[0].push((at, event["requestObject"]["spec"]["mark"].as_i64().unwrap()));
+            self.proofs[0].push((at, event.request["spec"]["mark"].as_i64().unwrap()));
         } else if let Some((_, limit)) = said.split_once(&format!("limited: {MARK}=")) {
             let mark = limit.split(',').next().unwrap();
             self.proofs[1].push((at, mark.parse().unwrap()));
         }
     }
 
-    fn note_quota(&mut self, event: &Value) {
-        let object = &event["responseObject"];
-        if code(event) >= 300 || object["kind"] != "ResourceQuota" {
+    fn note_quota(&mut self, event: &AuditEvent) {
+        let object = &event.response;
+        if event.code >= 300 || object["kind"] != "ResourceQuota" {
             return;
         }
-        let user = text(event, "/user/username");
-        let status = text(event, "/objectRef/subresource") == "status";
-        self.spec_writes += usize::from(is_ours(user) && !status);
+        self.spec_writes += usize::from(event.is_ours() && event.resource == "resourcequotas");
         let mark = object["status"]["hard"][MARK].as_str().and_then(|mark| mark.parse().ok());
         self.quotas.entry(text(object, "/metadata/uid").to_owned()).or_default().push(Write {
             version: text(object, "/metadata/resourceVersion").parse().unwrap(),
-            received: moment(event, "/requestReceivedTimestamp"),
-            answered: moment(event, "/stageTimestamp"),
-            user: user.to_owned(),
+            received: event.received,
+            answered: event.answered,
+            user: event.user.clone(),
             name: text(object, "/metadata/name").to_owned(),
             mark,
-            wanted: amounts(&event["requestObject"]["status"]["hard"]),
+            wanted: amounts(&event.request["status"]["hard"]),
             largest: Amounts::new(),
             spec: amounts(&object["spec"]["hard"]),
             hard: amounts(&object["status"]["hard"]),
@@ -242,37 +239,29 @@ impl QuotaEntry {
         });
     }
 
-    fn note_pod(&mut self, event: &Value) {
-        let object = &event["requestObject"];
-        if text(event, "/verb") != "create" || !text(event, "/objectRef/subresource").is_empty() {
-            return;
-        }
-        let created = code(event) == 201;
+    fn note_pod(&mut self, event: &AuditEvent) {
+        let object = &event.request;
+        let created = event.code == 201;
         let is_target = !object["metadata"]["labels"][names::MIGRATION_JOB_LABEL].is_null();
-        if is_target && text(event, "/user/username") == CONTROLLER {
-            let pod = if created { &event["responseObject"] } else { object };
+        if is_target && event.user == CONTROLLER {
+            let pod = if created { &event.response } else { object };
             let wire: PodWire = serde_json::from_value(pod.clone()).unwrap();
             let need = sluice_index::need_of(&wire, ChargeRules::for_minor(35)).unwrap();
             self.targets.push((created, need.charge));
         } else if created {
-            let times = ["/requestReceivedTimestamp", "/stageTimestamp"].map(|field| moment(event, field));
-            self.others.push(times.into());
+            self.others.push((event.received, event.answered));
         }
     }
 }
 
 impl Write {
     fn is_ours(&self) -> bool {
-        is_ours(&self.user)
+        is_sluice(&self.user)
     }
 
     fn is_raise(&self) -> bool {
         self.is_ours() && self.mark.is_some() && !self.wanted.is_empty()
     }
-}
-
-fn is_ours(user: &str) -> bool {
-    user.starts_with(&format!("system:serviceaccount:{}:", names::INSTALL_NAMESPACE))
 }
 
 fn time(ms: i64) -> Timestamp {
@@ -281,14 +270,6 @@ fn time(ms: i64) -> Timestamp {
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn moment(event: &Value, pointer: &str) -> Timestamp {
-    text(event, pointer).parse().unwrap()
-}
-
-fn code(event: &Value) -> u64 {
-    event["responseStatus"]["code"].as_u64().unwrap_or_default()
 }
 
 /// The amounts of a map; the mark is none.
