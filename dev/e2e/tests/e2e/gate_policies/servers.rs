@@ -1,0 +1,56 @@
+//! A second API server that lists the mutating policies and applies none: the webhook gates there.
+
+use rstest::rstest;
+use sluice_api::names;
+use sluice_e2e::call::post;
+use sluice_e2e::probe::get;
+use sluice_e2e::{Installation, Setup};
+use sluice_operator::Gating;
+use sluice_testbed::{Bed, BedOptions, wait};
+
+use crate::gate_policies::world::{SOON, Team, assert_gated, pod};
+
+#[rstest]
+#[case::emulates_an_older_one("--emulated-version=1.35")]
+#[case::has_the_plugin_disabled("--disable-admission-plugins=MutatingAdmissionPolicy")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_come_through_it_are_gated_by_the_webhook(#[case] flag: &str) {
+    let options = BedOptions {
+        kwok: false,
+        scheduler: false,
+        second_api_server: true,
+        second_api_server_args: vec![flag.to_owned()],
+        ..BedOptions::default()
+    };
+    let bed = Bed::start(options).await.unwrap();
+    let both = [bed.server_url(), bed.second_server_url()].map(|url| format!("--api-server={url}"));
+    let setup = Setup { controller_args: both.to_vec(), ..Setup::default() };
+    let installation = Installation::apply(&bed, setup).await.unwrap();
+    let controller = installation.controller().await.unwrap();
+    let webhook = installation.webhook().await.unwrap();
+    let second = bed.at_second_server(bed.admin_identity()).unwrap().client().unwrap();
+    installation.until_gated_by(&bed.admin().unwrap(), Gating::Policy).await.unwrap();
+    installation.until_gated_by(&second, Gating::Webhook).await.unwrap();
+    let said = || async {
+        let (_, text) = get(&controller.admin, names::PATH_METRICS).await.ok()?;
+        let count = |by: &str| format!("sluice_gate_api_servers{{by=\"{by}\"}} 1");
+        ["policy", "webhook"].iter().all(|by| text.lines().any(|line| line == count(by))).then_some(())
+    };
+    wait::eventually(SOON, said, "the controller to tell the two apart").await.unwrap();
+
+    let team = Team::targeted(&bed, "second").await;
+    let admin = bed.admin_identity().user();
+    let through = |name: &str| {
+        let (pod, path, second) = (pod(name), team.path("pods"), second.clone());
+        async move { post(&second, &path, &pod).await.unwrap() }
+    };
+    // It learns of the namespace by watch.
+    let gated = || async { Some(through("gated").await).filter(sluice_e2e::call::Answer::is_ok) };
+    assert_gated(&wait::eventually(SOON, gated, "a pod through the second API server").await.unwrap(), admin);
+    team.until_released(1).await;
+    webhook.program.kill();
+    webhook.program.wait().await;
+    let refused = through("refused").await;
+    assert!(refused.code == 500 && refused.message().contains(names::WEBHOOK_GATER), "{refused:?}");
+    assert_gated(&team.create(&pod("by-the-first")).await, admin);
+}

@@ -1,0 +1,142 @@
+//! The tokens of Sluice's own accounts, in wrong hands: what RBAC grants as a whole, admission narrows to what they do.
+
+use http::Method;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::call::{Answer, JSON_PATCH, MERGE, STRATEGIC, call, post};
+use sluice_engine::headroom::{MARK, NUDGE_KEY};
+use sluice_testbed::{Bed, wait};
+
+use crate::gate_policies::world::{SOON, Team, asleep, pod};
+
+async fn thief(bed: &Bed, account: &str) -> Client {
+    bed.service_account(names::INSTALL_NAMESPACE, account).await.unwrap().client().unwrap()
+}
+
+/// What would become of the patch.
+async fn tries(client: &Client, path: &str, content_type: &str, patch: &Value) -> Answer {
+    call(client, Method::PATCH, &format!("{path}?dryRun=All"), content_type, patch).await.unwrap()
+}
+
+fn assert_denied(answer: &Answer, what: &Value) {
+    let said = answer.message();
+    assert!(answer.code == 403 && said.contains(names::ACCOUNT_DENIED), "{what}: {answer:?}");
+}
+
+/// A gated pod with a second gate.
+async fn waiting(team: &Team) -> String {
+    let mut pod = pod("victim");
+    pod["metadata"]["labels"] = json!({ "app": "web" });
+    pod["metadata"]["annotations"] = json!({ "note": "mine" });
+    pod["spec"]["schedulingGates"] = json!([{ "name": "example.com/other" }]);
+    let created = team.create(&pod).await;
+    assert!(created.is_ok(), "{created:?}");
+    team.path("pods/victim")
+}
+
+fn gates_left(gates: &[&str]) -> Value {
+    let gates: Vec<Value> = gates.iter().map(|name| json!({ "name": name })).collect();
+    json!({ "op": "replace", "path": "/spec/schedulingGates", "value": gates })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_else() {
+    let bed = asleep().await;
+    let team = Team::targeted(bed, "stolen").await;
+    let (victim, thief) = (waiting(&team).await, thief(bed, names::CONTROLLER).await);
+    let release = gates_left(&["example.com/other"]);
+    let wrong = [
+        json!([gates_left(&[names::GATE])]),
+        json!([{ "op": "remove", "path": "/spec/schedulingGates" }]),
+        json!([release, { "op": "replace", "path": "/spec/containers/0/image", "value": "evil" }]),
+        json!([release, { "op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1 }]),
+        json!([release, { "op": "add", "path": "/spec/tolerations/-", "value": { "operator": "Exists" } }]),
+        json!([release, { "op": "add", "path": "/spec/nodeSelector", "value": { "node": "mine" } }]),
+        json!([release, { "op": "replace", "path": "/metadata/labels/app", "value": "bank" }]),
+        json!([release, { "op": "remove", "path": "/metadata/labels/app" }]),
+        json!([release, { "op": "replace", "path": "/metadata/annotations/note", "value": "forged" }]),
+        json!([release, { "op": "add", "path": "/metadata/finalizers", "value": ["example.com/stay"] }]),
+        json!([release, { "op": "add", "path": "/metadata/ownerReferences", "value": [
+            { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }] }]),
+        json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": "evil" }]),
+    ];
+    for patch in &wrong {
+        let answer = tries(&thief, &victim, JSON_PATCH, patch).await;
+        assert_denied(&answer, patch);
+        // It is this policy that refuses, nothing else would.
+        let admin = tries(&team.client, &victim, JSON_PATCH, patch).await;
+        let only_the_gate = admin.message().contains("permission to remove ApplicationAwareQuotaGate");
+        assert!(admin.is_ok() || only_the_gate, "{patch}: {admin:?}");
+    }
+    let answer = tries(&thief, &victim, JSON_PATCH, &json!([release])).await;
+    assert!(answer.is_ok(), "{answer:?}");
+    // No way around it.
+    let merge = json!({ "spec": { "containers": [{ "name": "c", "image": "evil" }] } });
+    let answer = tries(&thief, &victim, STRATEGIC, &merge).await;
+    assert!(answer.code >= 400, "{answer:?}");
+    for (rest, status) in [("status", 403), ("resize", 403), ("ephemeralcontainers", 403)] {
+        let answer = tries(&thief, &format!("{victim}/{rest}"), MERGE, &json!({})).await;
+        assert_eq!(answer.code, status, "{rest}: {answer:?}");
+    }
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "victim" } });
+    assert_eq!(post(&thief, &format!("{victim}/eviction"), &eviction).await.unwrap().code, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stolen_tokens_raise_no_quota_for_longer_than_a_mark_and_forge_no_usage() {
+    let bed = asleep().await;
+    let team = Team::with(bed, "raised", &[]).await;
+    let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "rq" },
+        "spec": { "hard": { "pods": "3", "requests.cpu": "2" } } });
+    assert!(post(&team.client, &team.path("resourcequotas"), &quota).await.unwrap().is_ok());
+    let quotas: Api<ResourceQuota> = Api::namespaced(team.client.clone(), &team.namespace.name);
+    let counted = |quota: Option<&ResourceQuota>| {
+        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| used.len() == 2)
+    };
+    wait::wait_for(&quotas, "rq", SOON, "the quota to be counted", counted).await.unwrap();
+    let path = team.path("resourcequotas/rq/status");
+    let end = (jiff::Timestamp::now().as_second() + 8) * 1000 + 1;
+    let far = end + 60_000;
+    let marked = |end: i64, hard: Value| {
+        let mut status = json!({ "status": { "hard": hard, "used": { MARK: end.to_string() } } });
+        status["status"]["hard"][MARK] = json!(end.to_string());
+        status
+    };
+    for account in [names::CONTROLLER, names::WEBHOOK] {
+        let thief = thief(bed, account).await;
+        let wrong = [
+            json!({ "status": { "hard": { "pods": "9" } } }),
+            json!({ "status": { "hard": { "pods": "1" } } }),
+            json!({ "status": { "hard": { "pods": null } } }),
+            json!({ "status": { "hard": { "secrets": "0" } } }),
+            json!({ "status": { "used": { "pods": "3" } } }),
+            json!({ "status": { "used": { "pods": null } } }),
+            marked(end, json!({ "pods": "1" })),
+            marked(end, json!({ "secrets": "0" })),
+            json!({ "metadata": { "finalizers": ["example.com/stay"] } }),
+            json!({ "metadata": { "ownerReferences": [
+                { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }] } }),
+        ];
+        for patch in &wrong {
+            assert_denied(&tries(&thief, &path, MERGE, patch).await, patch);
+            let admin = tries(&team.client, &path, MERGE, patch).await;
+            let only_the_mark = admin.message().contains(names::CHARGE_DENIED);
+            assert!(admin.is_ok() || only_the_mark, "{patch}: {admin:?}");
+        }
+        let longer = tries(&thief, &path, MERGE, &marked(far, json!({ "pods": "9" }))).await;
+        assert!(longer.code == 403 && longer.message().contains(names::CHARGE_DENIED), "{longer:?}");
+        for right in [
+            marked(end, json!({ "pods": "4", "requests.cpu": "2100m" })),
+            json!({ "status": { "used": { NUDGE_KEY: "1" } } }),
+            json!({ "status": { "hard": { "pods": "3" } } }),
+        ] {
+            let answer = tries(&thief, &path, MERGE, &right).await;
+            assert!(answer.is_ok(), "{account}: {right}: {answer:?}");
+        }
+        let spec = json!({ "spec": { "hard": { "pods": "9" } } });
+        let answer = tries(&thief, &team.path("resourcequotas/rq"), MERGE, &spec).await;
+        assert_eq!(answer.code, 403, "{account}: {answer:?}");
+    }
+}

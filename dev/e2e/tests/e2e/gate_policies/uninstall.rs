@@ -1,0 +1,77 @@
+//! Sluice is removed as the README says, while pods wait and pods are created.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use sluice_api::names;
+use sluice_e2e::Setup;
+use sluice_e2e::call::{get, post};
+use sluice_testbed::{Bed, wait};
+
+use crate::gate_policies::world::{SOON, Team, World, bed, gates, pod, policy_path};
+
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
+const GATE_NOTHING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/uninstall/gate-nothing.yaml");
+
+const KINDS: [&str; 6] = [
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind() {
+    let bed = bed().await;
+    let _world = World::on(&bed, Setup::default()).await;
+    let team = Team::targeted(&bed, "leaving").await;
+    let quota = serde_json::json!({
+        "apiVersion": names::API_VERSION, "kind": "ApplicationAwareResourceQuota",
+        "metadata": { "name": "none" }, "spec": { "hard": { "pods": "0" } },
+    });
+    let arqs = format!("/apis/{}/namespaces/{}/{}", names::API_VERSION, team.namespace, names::ARQS);
+    assert!(post(&team.client, &arqs, &quota).await.unwrap().is_ok());
+    for n in 0..3 {
+        assert_eq!(gates(&team.create(&pod(&format!("waits-{n}"))).await.body), [names::GATE]);
+    }
+    kubectl(&bed, &["apply", "--filename", GATE_NOTHING]).await;
+    team.until_released(3).await;
+    let ungated = || async {
+        let answer = team.tries(&pod("probe")).await;
+        (answer.is_ok() && gates(&answer.body).is_empty()).then_some(())
+    };
+    wait::eventually(SOON, ungated, "nothing to be gated any more").await.unwrap();
+
+    let over = AtomicBool::new(false);
+    let creating = async {
+        let mut count = 0;
+        while !over.load(SeqCst) {
+            let answer = team.create(&pod(&format!("p-{count}"))).await;
+            assert!(answer.is_ok() && gates(&answer.body).is_empty(), "{count}: {answer:?}");
+            count += 1;
+        }
+        count
+    };
+    let removing = async {
+        // The Deployments are processes here, which go on: the operator must not put back what it sees vanish.
+        kubectl(&bed, &["delete", "--wait=false", "--ignore-not-found", "--filename", MANIFEST]).await;
+        over.store(true, SeqCst);
+    };
+    let (created, ()) = tokio::join!(creating, removing);
+    assert!(created > 0);
+    // Longer than the operator takes to see that something is gone, and to put it back.
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        for kind in KINDS {
+            let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.unwrap();
+            assert_eq!(list.body["items"].as_array().map(Vec::len), Some(0), "{kind}: {list:?}");
+        }
+    }
+}
+
+async fn kubectl(bed: &Bed, arguments: &[&str]) {
+    let output = bed.kubectl(arguments).await.unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

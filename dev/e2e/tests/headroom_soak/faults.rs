@@ -1,0 +1,18 @@
+//! Head-room when things go wrong: the admission policies alone, crashes and faults at each write, many at once, edits by
+//! administrators, API servers that lag, stand still or end.
+//!
+//! Tests have namespaces of their own in one cluster ([`world::shared`]); those that break an API server or the policies take
+//! turns in another one ([`world::pair`]).
+
+mod admin;
+mod concurrency;
+mod crash;
+mod gate;
+mod guards;
+mod in_force;
+mod invariants;
+mod pool;
+mod scene;
+mod servers;
+mod steps;
+mod world;

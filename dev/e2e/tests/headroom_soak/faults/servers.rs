@@ -1,0 +1,98 @@
+//! Nothing is let in that not every API server keeps others out for.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use sluice_api::names;
+use sluice_testbed::{Component, wait};
+
+use crate::faults::gate::Gate;
+use crate::faults::invariants::Invariants;
+use crate::faults::scene::Scene;
+use crate::faults::world::{self, World, account, at_second, both};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A webhook that knows both API servers, asked by both. It speaks with the second, as KubeVirt's controller does.
+async fn gate(world: &World, scene: &Scene) -> Gate {
+    let (bed, servers) = (world.bed, both(world.bed));
+    let identity = bed.at_second_server(&account(bed, names::WEBHOOK).await).unwrap();
+    let gate = Gate::start(world, &identity, &servers.each_ref().map(String::as_str)).await;
+    gate.serve(bed, scene.tenant.name(), &[bed.admin().unwrap(), at_second(bed)]).await;
+    gate
+}
+
+async fn until_unproven(gate: &Gate) {
+    let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
+    wait::eventually(SOON, told, "an opening without proof").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_is_proven_at_both_api_servers() {
+    let world = world::pair().await;
+    let scene = Scene::unlimited(world.bed, "both").await;
+    let _gate = gate(&world, &scene).await;
+    for _ in 0..3 {
+        let migration = scene.vm.migrate().await.unwrap();
+        scene.settled(&migration).await;
+        scene.reset().await;
+    }
+    let invariants = Invariants::of(world.bed, scene.tenant.name()).await;
+    invariants.holds(2);
+    assert_eq!(invariants.raises(), 6, "{invariants:#?}");
+    assert_eq!(scene.tenant.rejected_attempts().await, 0);
+}
+
+/// The second API server does not learn of quotas, but answers; KubeVirt's controller speaks with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_whose_watch_lags_lets_nothing_in() {
+    let world = world::pair().await;
+    let scene = Scene::unlimited(world.bed, "lags").await;
+    let gate = gate(&world, &scene).await;
+    world.bed.hold_watches("/registry/resourcequotas");
+    let migration = scene.vm.migrate().await.unwrap();
+    let waited = migration.until_rejected().await;
+    until_unproven(&gate).await;
+    let target = migration.target_pod().await;
+    world.bed.release_watches();
+    waited.unwrap();
+    assert!(target.unwrap().is_none(), "nothing is let in that is not proven");
+    scene.settled(&migration).await;
+    Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
+}
+
+/// The first API server stands still; KubeVirt's controller and the webhook speak with the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_stands_still_lets_nothing_in() {
+    let world = world::pair().await;
+    let scene = Scene::unlimited(world.bed, "still").await;
+    let gate = gate(&world, &scene).await;
+    let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
+    world.bed.pause(Component::ApiServer);
+    let created = create_migration(&second, scene.tenant.name()).await;
+    let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
+    let told = wait::eventually(SOON, told, "an opening without proof").await;
+    // Before the resume: after it the target is proven and let in within milliseconds.
+    let pods: Api<Pod> = Api::namespaced(second, scene.tenant.name());
+    let targets = pods.list(&ListParams::default().labels(names::MIGRATION_JOB_LABEL)).await;
+    world.bed.resume(Component::ApiServer);
+    told.unwrap();
+    assert_eq!(targets.unwrap().items.len(), 0, "nothing is let in that is not proven");
+    let migrations = scene.vm.migrations().await.unwrap();
+    let migration = migrations.into_iter().find(|migration| migration.name() == created).unwrap();
+    scene.settled(&migration).await;
+    Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
+}
+
+async fn create_migration(client: &kube::Client, namespace: &str) -> String {
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstancemigrations");
+    let body = serde_json::json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+        "metadata": {"name": "while-paused"}, "spec": {"vmiName": "web"},
+    });
+    let answer = sluice_e2e::call::post(client, &path, &body).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    "while-paused".to_owned()
+}

@@ -1,0 +1,132 @@
+//! Clusters with KubeVirt and Sluice's objects, whose webhooks reach the API server through proxies.
+
+use std::ops::Deref;
+use std::sync::LazyLock;
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{Api, Client};
+use sluice_api::names;
+use sluice_e2e::tenant::prepare;
+use sluice_e2e::{Controller, Installation, Setup};
+use sluice_testbed::{Bed, BedOptions, Identity, TestNamespace};
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use crate::faults::gate::Gate;
+
+/// What tests share outlives each of them: its proxy runs here.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// A cluster whose controller and one webhook run all the time.
+pub struct World {
+    pub bed: &'static Bed,
+    pub installation: Installation<'static>,
+    pub controller: Controller,
+}
+
+/// The cluster in which tests keep to their own namespaces, and its webhook.
+pub struct Shared {
+    world: World,
+    pub gate: Gate,
+}
+
+impl Deref for Shared {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// Started by the first that asks.
+pub async fn shared() -> &'static Shared {
+    static WORLD: OnceCell<Shared> = OnceCell::const_new();
+    let start = || async {
+        let start = || {
+            RUNTIME.block_on(async {
+                let world = equip(Bed::shared_with_kubevirt().await.unwrap(), &[]).await;
+                let gate = Gate::start(&world, &account(world.bed, names::WEBHOOK).await, &[]).await;
+                gate.serve_all(world.bed).await;
+                Shared { world, gate }
+            })
+        };
+        tokio::task::spawn_blocking(start).await.unwrap()
+    };
+    WORLD.get_or_init(start).await
+}
+
+/// A cluster with two API servers. KubeVirt's controller speaks with the second, everything else with the first. One test at
+/// a time has it.
+pub async fn pair() -> Turn {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let start = || async {
+        let options = BedOptions {
+            kubevirt: true,
+            second_api_server: true,
+            etcd_relay: true,
+            // What was answered is in the log, even if the API server is killed at once.
+            api_server_args: vec!["--audit-log-mode=blocking".to_owned()],
+            ..BedOptions::default()
+        };
+        let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await.unwrap()));
+        equip(bed, &both(bed)).await
+    };
+    Turn { world: WORLD.get_or_init(start).await, _turn: turn }
+}
+
+/// Flags that name both API servers.
+pub fn both(bed: &Bed) -> [String; 2] {
+    [bed.server_url(), bed.second_server_url()].map(|url| format!("--api-server={url}"))
+}
+
+/// A world that one test has for itself at the moment.
+pub struct Turn {
+    world: &'static World,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Turn {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.world
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.world.bed.keep();
+        }
+    }
+}
+
+/// Nodes, limits that do not limit, Sluice's objects but the webhook's, and a controller.
+async fn equip(bed: &'static Bed, controller_args: &[String]) -> World {
+    prepare(bed).await;
+    // The lease outlives the restart of an API server.
+    let args = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
+    let args = args.into_iter().map(str::to_owned).chain(controller_args.iter().cloned());
+    let setup = Setup { controller_args: args.collect(), without_webhook: true, ..Setup::default() };
+    let installation = Installation::apply(bed, setup).await.unwrap();
+    let controller = installation.controller().await.unwrap();
+    installation.until_guarded().await.unwrap();
+    World { bed, installation, controller }
+}
+
+/// The administrator at the second API server.
+pub fn at_second(bed: &Bed) -> Client {
+    bed.at_second_server(bed.admin_identity()).unwrap().client().unwrap()
+}
+
+/// The account of one of Sluice's programs.
+pub async fn account(bed: &Bed, name: &str) -> Identity {
+    bed.service_account(names::INSTALL_NAMESPACE, name).await.unwrap()
+}
+
+/// The quotas of a namespace, as this account sees them.
+pub fn quotas_as(identity: &Identity, namespace: &TestNamespace) -> Api<ResourceQuota> {
+    Api::namespaced(identity.client().unwrap(), &namespace.name)
+}
