@@ -101,18 +101,6 @@ impl Bed {
         bail!("four times in a row another program took a port chosen for the test bed")
     }
 
-    /// A bed that was started by [`Bed::start_persistent`], perhaps by another process.
-    /// Starting and stopping its components is not possible through this value.
-    ///
-    /// # Errors
-    /// When there is no such bed.
-    pub async fn attach(dir: PathBuf) -> anyhow::Result<Self> {
-        let state = State::load(&dir)?;
-        let programs = built(&state.options).await?;
-        let pki = Pki::load(dir.join("pki"))?;
-        Self::assemble(dir, state.options, state.ports, pki, programs, false)
-    }
-
     fn prepare(dir: PathBuf, options: BedOptions, programs: Programs, keeper: bool) -> anyhow::Result<Self> {
         for name in ["logs", "kubeconfigs"] {
             fs::create_dir(dir.join(name)).context("creating the bed's directories")?;
