@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use sluice_e2e::objects::{self, TARGETED, is_held};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions};
 
 use crate::report::{self, Table, median, ms, quantile, round, say};
@@ -89,7 +89,7 @@ async fn measure(webhook_alone: bool, creations: usize) -> anyhow::Result<(Vec<f
     let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
     let bed = Bed::start(options).await?;
     let setup = Setup { webhook_alone, ..Setup::default() };
-    let (installation, controller, webhook) = Installation::running(&bed, setup).await?;
+    let Running { installation, controller, webhook, .. } = Running::on(&bed, setup).await?;
     controller.program.pause();
     if !webhook_alone {
         for program in [&webhook.program, &controller.program, installation.operator()?] {

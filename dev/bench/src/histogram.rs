@@ -2,39 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use sluice_e2e::metrics::Samples;
 
 /// Observations by upper bound (nanoseconds; `u64::MAX` is +Inf), not cumulative.
 #[derive(Debug, Default)]
 pub(super) struct Histogram(BTreeMap<u64, u64>);
 
 impl Histogram {
-    /// The sum over all label values of the histogram `name`.
-    pub(super) fn read(text: &str, name: &str) -> anyhow::Result<Self> {
-        Self::read_with(text, name, "")
-    }
-
-    /// The sum over the label values of the histogram `name` whose labels contain the text `with`.
-    pub(super) fn read_with(text: &str, name: &str, with: &str) -> anyhow::Result<Self> {
+    /// The sum over the label values of the histogram `name` with at least these labels.
+    pub(super) fn read(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Self> {
         let mut cumulative: BTreeMap<u64, u64> = BTreeMap::new();
-        for line in text.lines() {
-            let Some(rest) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix("_bucket{")) else {
-                continue;
-            };
-            let Some((labels, rest)) = rest.split_once('}').filter(|(labels, _)| labels.contains(with))
-            else {
-                continue;
-            };
-            let Some(bound) =
-                labels.split(',').find_map(|label| label.strip_prefix("le=\"")?.strip_suffix('"'))
-            else {
-                continue;
-            };
-            let count: u64 = rest.split_whitespace().next().unwrap_or("0").parse()?;
+        for bucket in samples.matching(&format!("{name}_bucket"), labels) {
+            let bound = bucket.labels.get("le").with_context(|| format!("{bucket:?} has no bound"))?;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let count = bucket.value as u64;
             *cumulative.entry(nanos(bound)?).or_default() += count;
         }
-        ensure!(!cumulative.is_empty(), "the metrics have no histogram {name} {with}");
+        ensure!(!cumulative.is_empty(), "the metrics have no histogram {name} with {labels:?}");
         let mut below = 0;
         let own = cumulative
             .into_iter()
@@ -111,7 +97,7 @@ t_bucket{endpoint="b",le="+Inf"} 10
 
     #[test]
     fn quantiles_of_all_endpoints_together() {
-        let all = Histogram::read(TEXT, "t").unwrap();
+        let all = Histogram::read(&Samples::parse(TEXT).unwrap(), "t", &[]).unwrap();
         assert_eq!(all.count(), 40);
         assert!((all.quantile_ms(0.5) - 1.0).abs() < 1e-9);
         assert!((all.quantile_ms(0.75) - 1.5).abs() < 1e-9);

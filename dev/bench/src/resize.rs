@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use sluice_e2e::objects::{self, TARGETED, is_held};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::report::ms;
@@ -26,7 +26,7 @@ const RELEASED: std::time::Duration = std::time::Duration::from_secs(60);
 pub async fn measure(resizes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
     let bed = Bed::start(options).await?;
-    let _sluice = Installation::running(&bed, Setup::default()).await?;
+    let _sluice = Running::on(&bed, Setup::default()).await?;
     let client = bed.admin()?;
     let free = bed.namespace("free", &[]).await?;
     let charged = bed.namespace("charged", TARGETED).await?;

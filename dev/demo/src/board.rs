@@ -10,6 +10,8 @@ use sluice_api::ApplicationAwareResourceQuota;
 use sluice_e2e::objects::is_held;
 use sluice_engine::{Format, Quantity};
 
+use crate::listing::Listing;
+
 /// Amounts by key of a quota.
 pub type Amounts = BTreeMap<String, Quantity>;
 
@@ -97,7 +99,7 @@ pub struct Peak {
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     /// Pods of a list that is not complete yet.
-    pub listing: Vec<Pod>,
+    pub listing: Listing<Pod>,
     rows: BTreeMap<String, Row>,
     told: BTreeMap<String, String>,
     /// The quota's `status`, as `key used/hard, …, held n`.
@@ -315,7 +317,7 @@ mod tests {
     #[test]
     fn a_reason_may_be_seen_before_its_pod() {
         let mut board = Board::default();
-        assert_eq!(board.told("uid-of-a", "because"), None, "nobody knows whose it is");
+        assert_eq!(board.told("uid-of-a", "because"), None, "its pod is not known yet");
         let line = board.pod(at(1), &pod("a", "1", true, "Pending")).unwrap();
         assert_eq!(line, "a                    Held       because");
         assert_eq!(board.pod(at(2), &pod("a", "1", true, "Pending")), None, "the same again");

@@ -17,17 +17,20 @@ const MANAGER: &str = "sluice-demo";
 /// How long one object may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Files of `examples/`: name and text.
 macro_rules! examples {
     ($($name:ident = $file:literal;)*) => {
         $(
             #[doc = concat!("`examples/", $file, "`.")]
-            pub const $name: (&str, &str) = ($file, include_str!(concat!("../../../examples/", $file)));
+            pub const $name: (&str, &str) =
+                ($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/", $file)));
         )*
-        /// All of them, in the order in which `kubectl apply -f examples/` reads them.
+        /// All of them, in the order in which `kubectl apply -f` reads them.
         #[cfg(test)]
         const ALL: &[(&str, &str)] = &[$($name),*];
     };
 }
+pub(crate) use examples;
 
 examples! {
     TEAM = "00-namespace.yaml";
@@ -103,17 +106,23 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{ALL, PRIORITY, URGENT, objects};
+
+    /// Asserts that these are the files of a folder below `examples`, which ends with a slash unless it is empty.
+    pub(crate) fn are_all_of(folder: &str, played: &[(&str, &str)]) {
+        let path = format!("{}/../../examples/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+        let files = entries.filter(|entry| entry.path().is_file() && entry.file_name() != "README.md");
+        let names = files.map(|entry| format!("{folder}{}", entry.file_name().into_string().unwrap()));
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        assert_eq!(names, played.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
 
     #[test]
     fn every_file_of_the_folder_is_played() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-        let names =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml")).collect();
-        names.sort();
-        assert_eq!(names, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        are_all_of("", ALL);
     }
 
     #[test]

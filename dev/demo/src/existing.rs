@@ -54,7 +54,7 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
         installed(&client, &place).await?;
         screen.say(&format!(
             "On {place} this creates\n  namespace {namespace} with a quota, 8 small pods that ask for up to 8 CPUs \
-             (image registry.k8s.io/pause:3.10),\n  PriorityClass {namespace}-urgent (preempts nobody)\nand \
+             (image registry.k8s.io/pause:3.10),\n  PriorityClass {namespace}-urgent (never preempts)\nand \
              {}.",
             if choice.keep { "leaves them there" } else { "removes both at the end" }
         ))?;
@@ -139,7 +139,7 @@ where
 async fn asked() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!(
-            "nobody can be asked whether to go on: standard input is no terminal; say --yes if you want it"
+            "standard input is no terminal, so there is no way to ask whether to go on: say --yes if you want it"
         );
     }
     let ask = || {

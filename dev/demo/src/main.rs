@@ -6,6 +6,7 @@ mod background;
 mod board;
 mod examples;
 mod existing;
+mod listing;
 mod migration;
 mod own;
 mod reason;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, artifacts};
 
 use crate::examples::NAMESPACE;
@@ -52,7 +52,7 @@ async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals)
     screen.say(&format!("{} answers after {seconds:.1} s; installing Sluice …", bed.server_url()))?;
     // Both acts play on them: they have what KubeVirt asks of a node.
     bed.kubevirt()?.add_nodes(2).await?;
-    let (_installation, _controller, _webhook) = Installation::running(bed, Setup::default()).await?;
+    let _sluice = Running::on(bed, Setup::default()).await?;
     let scene =
         Scene { client: bed.admin()?, namespace: NAMESPACE.to_owned(), nodes: true, pace: choice.pace };
     let updates = watches::open(&scene.client, &scene.namespace);

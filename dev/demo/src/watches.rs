@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 
 use crate::board::Board;
+use crate::listing::Change;
 use crate::stage::{Updates, View};
 use crate::table::{Style, table};
 
@@ -45,23 +46,14 @@ impl View for Board {
 
     fn take(&mut self, at: Duration, update: Update) -> Result<Vec<String>, String> {
         Ok(match update {
-            Update::Pod(Ok(Event::Init)) => {
-                self.listing.clear();
-                Vec::new()
-            }
-            Update::Pod(Ok(Event::InitApply(pod))) => {
-                self.listing.push(pod);
-                Vec::new()
-            }
-            Update::Pod(Ok(Event::InitDone)) => {
-                let pods = std::mem::take(&mut self.listing);
-                self.listed(at, &pods)
-            }
-            Update::Pod(Ok(Event::Apply(pod))) => self.pod(at, &pod).into_iter().collect(),
-            Update::Pod(Ok(Event::Delete(pod))) => {
-                let uid = pod.metadata.uid.unwrap_or_default();
-                self.gone(at, &uid).into_iter().collect()
-            }
+            Update::Pod(Ok(event)) => match self.listing.take(event) {
+                Some(Change::All(pods)) => self.listed(at, &pods),
+                Some(Change::Is(pod)) => self.pod(at, &pod).into_iter().collect(),
+                Some(Change::Gone(pod)) => {
+                    self.gone(at, &pod.metadata.uid.unwrap_or_default()).into_iter().collect()
+                }
+                None => Vec::new(),
+            },
             Update::Quota(Ok(Event::Apply(quota) | Event::InitApply(quota))) => {
                 self.quota(&quota).map(|line| format!("{:<20} {line}", "quota")).into_iter().collect()
             }

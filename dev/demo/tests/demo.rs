@@ -16,7 +16,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::api::ListParams;
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 use tokio::sync::Semaphore;
 
@@ -207,7 +207,7 @@ async fn the_story_comes_true_on_an_existing_cluster() {
     assert!(text.contains("Sluice is not installed on https://127.0.0.1:"), "{text}");
     assert!(text.contains("kubectl apply -f deploy/install.yaml"), "{text}");
 
-    let (_installation, _controller, _webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
+    let _sluice = Running::on(&bed, Setup::default()).await.unwrap();
     let unasked = output(demo(&["--kubeconfig", kubeconfig])).await;
     assert_eq!(unasked.status.code(), Some(1));
     assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));

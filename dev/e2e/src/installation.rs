@@ -15,11 +15,12 @@ use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
-use crate::probe::{get, ready};
+use crate::probe::ready;
+use crate::running::{Controller, Webhook};
 use crate::scrape::{self, Scraper};
 
 /// How long the API server may take until it enforces the admission policy.
-const LOCKING: Duration = Duration::from_secs(90);
+pub(crate) const LOCKING: Duration = Duration::from_secs(90);
 
 /// Choices for an installation on a bed.
 #[derive(Clone, Debug, Default)]
@@ -46,29 +47,6 @@ impl Setup {
     }
 }
 
-/// A running Sluice that the tests of a suite share.
-pub struct Shared {
-    /// The control plane.
-    pub bed: &'static Bed,
-    /// Sluice's objects.
-    pub installation: Installation<'static>,
-    /// The one controller.
-    pub controller: Controller,
-    /// The one webhook.
-    pub webhook: Webhook,
-}
-
-impl Shared {
-    /// As [`Installation::running`].
-    ///
-    /// # Errors
-    /// When something does not become ready.
-    pub async fn on(bed: &'static Bed, setup: Setup) -> anyhow::Result<Self> {
-        let (installation, controller, webhook) = Installation::running(bed, setup).await?;
-        Ok(Self { bed, installation, controller, webhook })
-    }
-}
-
 /// Sluice's objects on a bed.
 pub struct Installation<'b> {
     bed: &'b Bed,
@@ -77,41 +55,6 @@ pub struct Installation<'b> {
     started: AtomicU32,
     scraper: Scraper,
     operator: Option<Program>,
-}
-
-/// A running controller.
-pub struct Controller {
-    /// The process.
-    pub program: Program,
-    /// Where it answers probes and metrics.
-    pub admin: String,
-}
-
-/// A running webhook.
-pub struct Webhook {
-    /// The process.
-    pub program: Program,
-    /// Where it answers probes and metrics.
-    pub admin: String,
-}
-
-impl Webhook {
-    /// Waits until it has seen the admission policies of head-room in force at every API server: before, it makes no room.
-    ///
-    /// # Errors
-    /// When that does not happen.
-    pub async fn until_proven(&self) -> anyhow::Result<()> {
-        let proven = || async {
-            let (_, text) = get(&self.admin, names::PATH_METRICS).await.ok()?;
-            let sample = |name: &str| {
-                text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
-            };
-            let all = sample("sluice_headroom_api_servers ")?;
-            (all > 0 && sample("sluice_headroom_api_servers_proven ") == Some(all)).then_some(())
-        };
-        let what = format!("{} to have proven the admission policies", self.program.name());
-        wait::eventually(LOCKING, proven, &what).await
-    }
 }
 
 impl<'b> Installation<'b> {
@@ -169,20 +112,6 @@ impl<'b> Installation<'b> {
 
     fn gating_args(&self) -> Option<OsString> {
         (self.setup.gating() == Gating::Webhook).then(|| "--gating=webhook".into())
-    }
-
-    /// Applies, and starts one controller and one webhook; returns when both are ready and pods are gated.
-    ///
-    /// # Errors
-    /// When something does not become ready.
-    pub async fn running(bed: &'b Bed, setup: Setup) -> anyhow::Result<(Self, Controller, Webhook)> {
-        let installation = Self::apply(bed, setup).await?;
-        let controller = installation.controller().await?;
-        let webhook = installation.webhook().await?;
-        installation.until_gating().await?;
-        installation.until_guarded().await?;
-        webhook.until_proven().await?;
-        Ok((installation, controller, webhook))
     }
 
     /// Further arguments of the controllers that are started from now on.

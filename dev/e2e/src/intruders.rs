@@ -116,11 +116,6 @@ impl Tally {
     pub fn over_quota(&self) -> usize {
         self.over_quota.load(Ordering::SeqCst)
     }
-
-    /// How many pods a lock refused.
-    pub fn locked_out(&self) -> usize {
-        self.locked_out.load(Ordering::SeqCst)
-    }
 }
 
 /// Twenty loops that create pods as fast as they can.
@@ -140,14 +135,6 @@ impl Flood {
             .map(|_| tokio::spawn(create_pods(pods.clone(), Arc::clone(&over), Arc::clone(&tally))))
             .collect();
         Self { over, tally, loops }
-    }
-
-    /// Returns when a count of the tally has grown by so much.
-    pub async fn until_more(&self, count: impl Fn(&Tally) -> usize, by: usize, what: &str) {
-        let wanted = count(&self.tally) + by;
-        let reached = || async { (count(&self.tally) >= wanted).then_some(()) };
-        let waited = wait::eventually(SOON, reached, what).await;
-        waited.unwrap_or_else(|error| panic!("{error}; {:?}", self.tally));
     }
 
     pub async fn end(mut self) -> Arc<Tally> {

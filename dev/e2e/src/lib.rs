@@ -8,13 +8,16 @@ pub mod build;
 pub mod call;
 pub mod installation;
 pub mod intruders;
+pub mod metrics;
 pub mod objects;
 pub mod probe;
 pub mod random;
+pub mod running;
 pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod tenant;
 pub mod wire;
 
-pub use installation::{Controller, Installation, Setup, Shared, Webhook};
+pub use installation::{Installation, Setup};
+pub use running::{Controller, Running, Webhook};

@@ -14,7 +14,7 @@ use sluice_testbed::Bed;
 
 use crate::wire::Wire;
 
-/// QuotaEntry, in the namespace of the installation, that is bound to the shipped role of scrapers.
+/// The account, in the namespace of the installation, that is bound to the shipped role of scrapers.
 const SCRAPER: &str = "scraper";
 
 /// What it takes to read the metrics of the programs of one installation.

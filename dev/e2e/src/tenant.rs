@@ -22,19 +22,19 @@ use sluice_testbed::kubevirt::{KubeVirt, Vm};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
 use tokio::sync::OnceCell;
 
-use crate::{Setup, Shared};
+use crate::{Running, Setup};
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The shared cluster, started by the first that asks. Any number of migrations may run in it.
-pub async fn shared() -> &'static Shared {
-    static SHARED: OnceCell<Shared> = OnceCell::const_new();
+pub async fn shared() -> &'static Running<'static> {
+    static SHARED: OnceCell<Running<'static>> = OnceCell::const_new();
     SHARED
         .get_or_init(|| async {
             let bed = Bed::shared_with_kubevirt().await.unwrap();
             prepare(bed).await;
-            Shared::on(bed, Setup::default()).await.unwrap()
+            Running::on(bed, Setup::default()).await.unwrap()
         })
         .await
 }
@@ -43,6 +43,14 @@ pub async fn shared() -> &'static Shared {
 pub async fn own() -> Bed {
     let bed = Bed::start(BedOptions { kubevirt: true, ..BedOptions::default() }).await.unwrap();
     prepare(&bed).await;
+    bed
+}
+
+/// As [`own`], for several tests that take turns; it lasts as long as the process.
+pub async fn own_shared() -> &'static Bed {
+    let options = BedOptions { kubevirt: true, ..BedOptions::default() };
+    let bed = Bed::start_shared(options).await.unwrap();
+    prepare(bed).await;
     bed
 }
 

@@ -54,16 +54,6 @@ impl Pki {
         Ok(pki)
     }
 
-    /// Reads the authority of an existing bed.
-    pub(crate) fn load(dir: PathBuf) -> anyhow::Result<Self> {
-        let read = |name: &str| {
-            fs::read_to_string(dir.join(name)).with_context(|| format!("reading the bed's {name}"))
-        };
-        let (ca_pem, key) = (read("ca.crt")?, KeyPair::from_pem(&read("ca.key")?)?);
-        let issuer = Issuer::from_ca_cert_pem(&ca_pem, key)?;
-        Ok(Self { dir, ca_pem, issuer })
-    }
-
     pub(crate) fn ca_pem(&self) -> &str {
         &self.ca_pem
     }

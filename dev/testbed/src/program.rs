@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Condvar, PoisonError};
 use std::time::Duration;
@@ -226,12 +226,6 @@ impl Program {
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
-    }
-
-    /// Where its output goes.
-    #[must_use]
-    pub fn log_path(&self) -> &Path {
-        &self.log
     }
 
     /// SIGTERM, SIGKILL after the grace; returns when the program is dead.

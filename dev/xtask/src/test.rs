@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use sluice_testbed::artifacts;
 
 use crate::shell::{cargo, run as shell_run, shown, target_directory};
@@ -23,10 +23,7 @@ struct Sum {
 /// dependencies than `cargo test --workspace` gives them, and half of them would be compiled twice.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let start = Instant::now();
-    artifacts::kubernetes()?;
-    artifacts::kwok()?;
-    artifacts::kubevirt()?;
-    shell_run(cargo().args(["build", "--locked", "--package", "workspace-hack", "--package", "sluice"]))?;
+    build()?;
     let mut command = cargo();
     command.env("SLUICE_BINARY", target_directory().join("debug").join("sluice"));
     command.args(["test", "--locked", "--no-fail-fast"]);
@@ -53,6 +50,20 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     ensure!(status.success() && sum.failed == 0, "{shown} failed with {status}");
     ensure!(sum.passed > 0, "{shown} ran no test");
     Ok(())
+}
+
+/// Builds the control plane and the product at once: neither keeps all cores busy by itself.
+fn build() -> anyhow::Result<()> {
+    let control_plane = || {
+        artifacts::kubernetes()?;
+        artifacts::kwok()?;
+        artifacts::kubevirt()
+    };
+    std::thread::scope(|scope| {
+        let control_plane = scope.spawn(control_plane);
+        shell_run(cargo().args(["build", "--locked", "--package", "workspace-hack", "--package", "sluice"]))?;
+        control_plane.join().map_err(|_| anyhow!("building the control plane panicked"))?.map(drop)
+    })
 }
 
 impl Sum {

@@ -64,7 +64,7 @@ impl Site {
     pub(super) async fn start() -> anyhow::Result<Self> {
         // No scheduler and no nodes: a released pod causes no further work that would be measured too.
         let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
-        let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await?));
+        let bed = Bed::start_shared(options).await?;
         let setup = Setup { without_webhook: true, ..Setup::default() };
         let installation = Installation::apply(bed, setup).await?;
         let admin = client(bed.admin_kubeconfig()).await?;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::tenant::{Tenant, own, spec_hard, used};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::Bed;
 use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::Vm;
@@ -38,7 +38,7 @@ pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     let (migrations, drains) = if quick { (5, 1) } else { (50, 3) };
     say("headroom: starting a control plane with KubeVirt");
     let bed = own().await;
-    let _running = Installation::running(&bed, Setup::default()).await?;
+    let _sluice = Running::on(&bed, Setup::default()).await?;
     let version = bed.admin()?.apiserver_version().await.context("asking for the server's version")?;
 
     let mut figures = Figures::new(migrations);

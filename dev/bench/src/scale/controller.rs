@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use sluice_api::names;
+use sluice_e2e::metrics::Samples;
 use sluice_testbed::{Program, ports, wait};
 
 use crate::fake_api::{FakeApiServer, World};
@@ -80,11 +81,9 @@ impl Controller {
 
     /// How long the gate's state was locked so far: for decisions, and for events of watches.
     pub(super) async fn held(&self) -> anyhow::Result<[Histogram; 2]> {
-        let (_, text) = sluice_e2e::probe::get(&self.admin, names::PATH_METRICS).await?;
-        Ok([
-            Histogram::read_with(&text, HELD, "by=\"plan\"")?,
-            Histogram::read_with(&text, HELD, "by=\"watch\"")?,
-        ])
+        let samples = Samples::of(&self.admin).await?;
+        let by = |what| Histogram::read(&samples, HELD, &[("by", what)]);
+        Ok([by("plan")?, by("watch")?])
     }
 
     /// The most that it had in memory so far, in MiB.

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
+use sluice_e2e::metrics::Samples;
 
 use crate::histogram::Histogram;
 use crate::report::{self, Table, quantile, round, say, verdict};
@@ -114,7 +115,6 @@ const LATENCY: &str = "sluice_webhook_request_duration_seconds";
 
 impl Server {
     async fn histogram(&self) -> anyhow::Result<Histogram> {
-        let (_, text) = sluice_e2e::probe::get(&self.admin, sluice_api::names::PATH_METRICS).await?;
-        Histogram::read(&text, LATENCY)
+        Histogram::read(&Samples::of(&self.admin).await?, LATENCY, &[])
     }
 }

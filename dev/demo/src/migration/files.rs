@@ -9,26 +9,13 @@ use crate::examples;
 /// The namespace that the files name.
 pub const NAMESPACE: &str = "team-b";
 
-macro_rules! files {
-    ($($name:ident = $file:literal;)*) => {
-        $(
-            #[doc = concat!("`examples/migration/", $file, "`.")]
-            pub const $name: (&str, &str) =
-                (concat!("migration/", $file), include_str!(concat!("../../../../examples/migration/", $file)));
-        )*
-        /// All of them, in the order in which `kubectl apply -f examples/migration/` reads them.
-        #[cfg(test)]
-        const ALL: &[(&str, &str)] = &[$($name),*];
-    };
-}
-
-files! {
-    TEAM = "00-namespace.yaml";
-    QUOTA = "10-quota.yaml";
-    VM = "20-vm.yaml";
-    HEADROOM = "30-headroom.yaml";
-    POLICY = "31-policy.yaml";
-    MIGRATION = "40-migration.yaml";
+examples::examples! {
+    TEAM = "migration/00-namespace.yaml";
+    QUOTA = "migration/10-quota.yaml";
+    VM = "migration/20-vm.yaml";
+    HEADROOM = "migration/30-headroom.yaml";
+    POLICY = "migration/31-policy.yaml";
+    MIGRATION = "migration/40-migration.yaml";
 }
 
 /// Applies a file as it is left by KubeVirt's own webhooks, which do not run here.
@@ -75,16 +62,12 @@ mod tests {
     use serde_json::json;
 
     use super::{ALL, MIGRATION, VM, defaulted};
+    use crate::examples::tests::are_all_of;
     use crate::examples::{NAMESPACE, objects};
 
     #[test]
     fn every_file_of_the_folder_is_played() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/migration");
-        let names =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.map(|name| format!("migration/{name}")).collect();
-        names.sort();
-        assert_eq!(names, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        are_all_of("migration/", ALL);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 mod audit;
 mod files;
-mod listing;
 mod passage;
 mod story;
 mod table;

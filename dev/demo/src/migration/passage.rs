@@ -12,7 +12,7 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
-use super::listing::Change;
+use crate::listing::Change;
 
 /// Amounts as `kubectl` shows them, by key.
 pub type Amounts = BTreeMap<String, String>;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::files::NAMESPACE;
-use super::listing::{Change, Listing};
 use super::passage::Passage;
 use super::table::table;
+use crate::listing::{Change, Listing};
 use crate::stage::{Updates, View};
 use crate::table::Style;
 use futures::stream::{StreamExt as _, select_all};

@@ -6,13 +6,7 @@ mod identity;
 mod quotas;
 mod reviews;
 
-use serde_json::Value;
-
-/// Names of the gates of a pod, in order.
-fn gates(pod: &Value) -> Vec<&str> {
-    let gates = pod["spec"]["schedulingGates"].as_array();
-    gates.into_iter().flatten().filter_map(|gate| gate["name"].as_str()).collect()
-}
+use crate::context::gates;
 
 fn pods_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")

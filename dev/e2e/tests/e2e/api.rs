@@ -11,7 +11,8 @@ use sluice_e2e::call::{APPLY, JSON, MERGE, call, get, post};
 use sluice_e2e::objects::{self, TARGETED};
 use sluice_testbed::wait;
 
-use crate::context::{SOON, Team, kubectl, kubectl_tries, manifest, shared};
+use crate::context::{SOON, kubectl, kubectl_tries, manifest, shared};
+use crate::team::Team;
 
 /// kind, plural, short names, scope, printer columns.
 type Definition =

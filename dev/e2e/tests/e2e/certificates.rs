@@ -14,7 +14,7 @@ use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::wire::Wire;
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
@@ -127,7 +127,7 @@ async fn certificates_are_made_renewed_and_repaired_while_pods_are_gated() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
     // Where a policy gates, no pod would meet the webhook.
     let setup = Setup { webhook_alone: true, ..Setup::default() };
-    let (installation, controller, webhook) = Installation::running(&bed, setup).await.unwrap();
+    let Running { installation, controller, webhook, .. } = Running::on(&bed, setup).await.unwrap();
     let client = bed.admin().unwrap();
     let namespace = bed.namespace("stream", TARGETED).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace.name);
@@ -249,7 +249,7 @@ async fn a_broken_bundle_is_restored(bed: &Bed, client: &Client) {
 async fn a_foreign_webhook_is_left_alone(client: &Client) {
     let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let theirs = json!([{"op": "add", "path": "/webhooks/-", "value": {
-        "name": "somebody.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "name": "foreign.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "clientConfig": {"url": "https://127.0.0.1:1/x"}, "failurePolicy": "Ignore",
         "rules": [{"apiGroups": ["none.example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nones"]}],
     }}, {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]);
@@ -262,7 +262,7 @@ async fn a_foreign_webhook_is_left_alone(client: &Client) {
     let what = "our own bundle to be restored";
     let seen = wait::wait_for(&api, names::VALIDATING_CONFIG, SOON, what, restored).await.unwrap().unwrap();
     let hooks = seen.webhooks.unwrap();
-    assert_eq!(hooks[HOOKS - 1].name, "somebody.example.com");
+    assert_eq!(hooks[HOOKS - 1].name, "foreign.example.com");
     assert!(hooks[HOOKS - 1].client_config.ca_bundle.is_none());
     let away = json!([{"op": "remove", "path": format!("/webhooks/{}", HOOKS - 1)}]);
     let patch = Patch::<()>::Json(serde_json::from_value(away).unwrap());

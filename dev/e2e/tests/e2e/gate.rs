@@ -5,7 +5,8 @@ use serde_json::json;
 use sluice_e2e::objects::is_held;
 use sluice_testbed::wait;
 
-use crate::context::{SOON, Team, shared, used_of};
+use crate::context::{SOON, shared, used_of};
+use crate::team::Team;
 
 #[tokio::test]
 async fn a_pod_that_fits_is_charged_and_released() {

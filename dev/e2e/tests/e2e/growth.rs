@@ -14,22 +14,17 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
 use sluice_e2e::objects::{from_json, is_held};
-use sluice_e2e::{Controller, Installation, Setup, Shared};
+use sluice_e2e::{Controller, Running, Setup};
 use sluice_runtime::client::{ClientOptions, connect};
-use sluice_testbed::{Bed, BedOptions, wait};
-use tokio::sync::OnceCell;
+use sluice_testbed::{Bed, wait};
 
-use crate::context::{SOON, Team, used_of};
+use crate::context::{SOON, idle, idle_bed, used_of};
+use crate::team::Team;
 
-/// A control plane on which no pod is ever started: a node that does not report what its containers have, as the simulated
+/// Where no pod is ever started: a node that does not report what its containers have, as the simulated
 /// ones do not, may not be asked to resize them.
 pub async fn pending() -> &'static Bed {
-    static SHARED: OnceCell<Shared> = OnceCell::const_new();
-    let start = || async {
-        let bed: &'static Bed = Box::leak(Box::new(bed().await));
-        Shared::on(bed, Setup::default()).await.unwrap()
-    };
-    SHARED.get_or_init(start).await.bed
+    idle().await.bed
 }
 
 /// What a client is told; `None` if the request was done.
@@ -209,11 +204,7 @@ async fn five_hundred_resizes_at_once() {
     team.until_used("compute", "requests.cpu", "5300m").await;
 }
 
-/// A control plane, a webhook and a lease that is over soon.
-async fn bed() -> Bed {
-    Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap()
-}
-
+/// With a lease that is over soon.
 fn setup() -> Setup {
     // What was in flight is over soon too: the API server here commits a resize in milliseconds.
     let lease = [
@@ -232,8 +223,9 @@ async fn kill(controller: Controller) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_leader_clients_are_told_to_try_again() {
-    let bed = bed().await;
-    let (installation, controller, _webhook) = Installation::running(&bed, setup()).await.unwrap();
+    let bed = idle_bed().await;
+    let Running { installation, controller, webhook: _webhook, .. } =
+        Running::on(&bed, setup()).await.unwrap();
     let team = Team::plain(&bed, "leaderless").await;
     team.quota("compute", &[("requests.cpu", "1")]).await;
     team.running("a", &[("cpu", "100m")]).await;
@@ -271,8 +263,9 @@ async fn without_a_leader_clients_are_told_to_try_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_leaders_let_nothing_in_that_is_not_charged() {
     const HARD: u64 = 1000;
-    let bed = bed().await;
-    let (installation, mut leader, _webhook) = Installation::running(&bed, setup()).await.unwrap();
+    let bed = idle_bed().await;
+    let Running { installation, controller: mut leader, webhook: _webhook, .. } =
+        Running::on(&bed, setup()).await.unwrap();
     let team = Arc::new(Team::plain(&bed, "killed").await);
     team.quota("compute", &[("requests.cpu", "1")]).await;
     for n in 0..6 {

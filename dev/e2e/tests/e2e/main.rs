@@ -20,3 +20,4 @@ mod rbac;
 mod restore;
 mod survive;
 mod targeting;
+mod team;

@@ -1,12 +1,11 @@
 //! What monitoring and probes see.
 
-use std::collections::BTreeMap;
-
 use http::Method;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use sluice_api::names;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::probe::get;
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{objects, scrape};
@@ -15,50 +14,11 @@ use sluice_testbed::wait;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-use crate::context::{SOON, Team, shared};
-
-/// Samples by name and labels.
-struct Samples(Vec<(String, BTreeMap<String, String>, f64)>);
-
-impl Samples {
-    async fn of(admin: &str) -> Self {
-        let (code, text) = get(admin, names::PATH_METRICS).await.unwrap();
-        assert_eq!(code, 200, "{text}");
-        assert!(text.ends_with("# EOF\n"), "complete: {text}");
-        Self::parse(&text)
-    }
-
-    /// Values of our labels contain no quotes and no commas.
-    fn parse(text: &str) -> Self {
-        let sample = |line: &str| {
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            let pairs = labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty());
-            let labels = pairs.map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap();
-                (key.to_owned(), value.trim_matches('"').to_owned())
-            });
-            (name.to_owned(), labels.collect(), value.parse().unwrap())
-        };
-        Self(text.lines().filter(|line| !line.starts_with('#')).map(sample).collect())
-    }
-
-    /// The samples of a series with at least these labels.
-    fn matching(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&(String, BTreeMap<String, String>, f64)> {
-        let has = |all: &BTreeMap<String, String>| {
-            labels.iter().all(|(key, value)| all.get(*key).map(String::as_str) == Some(*value))
-        };
-        self.0.iter().filter(|(series, all, _)| series == name && has(all)).collect()
-    }
-
-    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let found = self.matching(name, labels);
-        (!found.is_empty()).then(|| found.iter().map(|(_, _, value)| value).sum())
-    }
-}
+use crate::context::{SOON, shared};
+use crate::team::Team;
 
 async fn until(admin: &str, what: &str, condition: impl Fn(&Samples) -> bool) -> Samples {
-    let probe = || async { Some(Samples::of(admin).await).filter(&condition) };
+    let probe = || async { Some(Samples::of(admin).await.unwrap()).filter(&condition) };
     wait::eventually(SOON, probe, what).await.unwrap()
 }
 
@@ -88,8 +48,8 @@ async fn quotas_are_shown_under_upstreams_names_labels_and_units() {
             let labels = [&ours[..], &[("resource", resource), ("type", kind), ("unit", unit)]].concat();
             let found = samples.matching(series, &labels);
             assert_eq!(found.len(), 1, "{resource} {kind}");
-            assert!((found[0].2 - value).abs() < 1e-9, "{resource} {kind}: {:?}", found[0]);
-            assert_eq!(found[0].1.len(), 5, "no further labels: {:?}", found[0]);
+            assert!((found[0].value - value).abs() < 1e-9, "{resource} {kind}: {:?}", found[0]);
+            assert_eq!(found[0].labels.len(), 5, "no further labels: {:?}", found[0]);
         }
     }
     let created = team.quotas.get("compute").await.unwrap().creation_timestamp().unwrap().0.as_second();
@@ -111,7 +71,7 @@ async fn held_and_released_pods_are_counted() {
     team.quota("one", &[("pods", "1")]).await;
     team.pod("a", &[]).await;
     team.until_released("a").await;
-    let before = Samples::of(&shared.controller.admin).await;
+    let before = Samples::of(&shared.controller.admin).await.unwrap();
     for name in ["b", "c", "d"] {
         team.pod(name, &[]).await;
     }
@@ -162,17 +122,19 @@ async fn writes_to_the_api_server_are_counted_by_kind_and_code() {
     };
     let resources = ["pods", "applicationawareresourcequotas"];
     let all = |s: &Samples| resources.iter().all(|resource| done(s, resource));
-    let probe = || async { Some(Samples::of(&shared.controller.admin).await).filter(&all) };
+    let probe = || async { Some(Samples::of(&shared.controller.admin).await.unwrap()).filter(&all) };
     let samples = match wait::eventually(SOON, probe, "writes of each kind").await {
         Ok(samples) => samples,
         Err(error) => {
-            let samples = Samples::of(&shared.controller.admin).await;
-            let found: Vec<_> = samples.0.iter().filter(|(name, ..)| name.contains("writes")).collect();
-            panic!("{error:#}: {found:#?}");
+            let samples = Samples::of(&shared.controller.admin).await.unwrap();
+            panic!("{error:#}: {:#?}", samples.matching("sluice_api_writes_total", &[]));
         }
     };
-    for (_, labels, _) in samples.matching("sluice_api_writes_total", &[]) {
-        assert!(["resource", "verb", "code"].iter().all(|key| labels.contains_key(*key)), "{labels:?}");
+    for sample in samples.matching("sluice_api_writes_total", &[]) {
+        assert!(
+            ["resource", "verb", "code"].iter().all(|key| sample.labels.contains_key(*key)),
+            "{sample:?}"
+        );
     }
     assert!(samples.sum("sluice_api_write_duration_seconds_count", &[("resource", "pods")]).unwrap() > 0.0);
 }
@@ -184,11 +146,11 @@ async fn the_webhook_counts_its_verdicts() {
     let endpoint = "quota_validate";
     let labels = [("endpoint", endpoint), ("allowed", "true"), ("code", "202")];
     let count = |s: &Samples| s.sum("sluice_webhook_requests_total", &labels).unwrap_or_default();
-    let before = count(&Samples::of(&shared.webhook.admin).await);
+    let before = count(&Samples::of(&shared.webhook.admin).await.unwrap());
     team.quota("right", &[("pods", "1")]).await;
     let wrong = objects::quota("q", &[("pods", "-1")]);
     objects::create(&team.client, &team.namespace.name, &wrong).await.unwrap_err();
-    let after = Samples::of(&shared.webhook.admin).await;
+    let after = Samples::of(&shared.webhook.admin).await.unwrap();
     assert!(count(&after) >= before + 1.0);
     let refused = [("endpoint", endpoint), ("allowed", "false"), ("code", "403")];
     assert!(after.sum("sluice_webhook_requests_total", &refused).unwrap() >= 1.0);
@@ -203,7 +165,7 @@ async fn metrics_are_for_those_whom_the_api_server_allows_to_see_them() {
     let client = shared.bed.admin().unwrap();
     let secrets: Api<Secret> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
     let bundle = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap()[names::CA_BUNDLE].0.clone();
-    let nobody = scrape::token(&client, names::INSTALL_NAMESPACE, "default").await.unwrap();
+    let unbound = scrape::token(&client, names::INSTALL_NAMESPACE, "default").await.unwrap();
     for admin in [&shared.controller.admin, &shared.webhook.admin] {
         let wire = Wire::new(&scrape::address(admin).unwrap(), &bundle).unwrap();
         for name in ["sluice-metrics.sluice-system.svc", "127.0.0.1"] {
@@ -213,9 +175,9 @@ async fn metrics_are_for_those_whom_the_api_server_allows_to_see_them() {
             (None, 401),
             (Some("made-up"), 401),
             (Some("e30.e30.e30"), 401),
-            (Some(nobody.as_str()), 403),
+            (Some(unbound.as_str()), 403),
             // Remembered, and still no.
-            (Some(nobody.as_str()), 403),
+            (Some(unbound.as_str()), 403),
         ] {
             let (status, text) = scrape::get(&wire, token).await.unwrap();
             assert_eq!(status, code, "{token:?}: {text}");

@@ -13,7 +13,8 @@ use sluice_e2e::call::{JSON, MERGE, call, get, post};
 use sluice_e2e::objects;
 use sluice_operator::{InstallOptions, mtq_cleanup_objects};
 
-use crate::context::{Team, shared};
+use crate::context::shared;
+use crate::team::Team;
 use asked::{check, granted, set, wish};
 use rights::{
     CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM,

@@ -7,11 +7,11 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Installation, Running, Setup};
 use sluice_operator::{InstallOptions, admission_policies};
-use sluice_testbed::{Bed, BedOptions, Component, wait};
+use sluice_testbed::{Bed, Component, wait};
 
-use crate::context::SOON;
+use crate::context::{SOON, idle_bed};
 
 const ROOT: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -57,10 +57,10 @@ async fn until_as(client: &Client, path: &str, before: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_deletes_or_edits_is_put_back() {
-    let bed =
-        Bed::start(BedOptions { kwok: false, scheduler: false, ..BedOptions::default() }).await.unwrap();
-    let (installation, controller, webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
+async fn what_is_deleted_or_edited_is_put_back() {
+    let bed = idle_bed().await;
+    let Running { installation, controller, webhook, .. } =
+        Running::on(&bed, Setup::default()).await.unwrap();
     let client = bed.admin().unwrap();
 
     deleted_objects_are_created_again(&client, &installation).await;

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use sluice_api::{AAQ, WebhookEntry, names};
 use sluice_e2e::call::{APPLY, Answer, JSON, JSON_PATCH, call, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
-use sluice_e2e::{Controller, Installation, Setup, Webhook};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::context::{SOON, Team};
+use crate::context::SOON;
+use crate::team::Team;
 
 struct Cluster {
-    bed: &'static Bed,
-    _running: (Installation<'static>, Controller, Webhook),
+    running: Running<'static>,
     /// One with the default label, and one with all labels that these tests select.
     labelled: TestNamespace,
     selected: TestNamespace,
@@ -31,22 +31,22 @@ struct Cluster {
 async fn cluster() -> (&'static Bed, MutexGuard<'static, ()>) {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
-        let bed: &'static Bed = Box::leak(Box::new(Bed::start(BedOptions::default()).await.unwrap()));
-        let running = Installation::running(bed, Setup::default()).await.unwrap();
+        let bed = Bed::start_shared(BedOptions::default()).await.unwrap();
+        let running = Running::on(bed, Setup::default()).await.unwrap();
         let labelled = bed.namespace("labelled", TARGETED).await.unwrap();
         let selected = bed.namespace("selected", &[("team", "a"), ("stage", "prod")]).await.unwrap();
-        Cluster { bed, _running: running, labelled, selected, turn: Mutex::new(()) }
+        Cluster { running, labelled, selected, turn: Mutex::new(()) }
     };
     let cluster = CLUSTER.get_or_init(start).await;
     let turn = cluster.turn.lock().await;
     // What a test that failed has left behind.
-    let aaqs: Api<AAQ> = Api::all(cluster.bed.admin().unwrap());
+    let aaqs: Api<AAQ> = Api::all(cluster.running.bed.admin().unwrap());
     aaqs.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
-    until_selector(cluster.bed, &default_selector()).await;
+    until_selector(cluster.running.bed, &default_selector()).await;
     // The admission policies follow a moment later.
-    until_gated(cluster.bed, &cluster.labelled.name, true).await;
-    until_gated(cluster.bed, &cluster.selected.name, false).await;
-    (cluster.bed, turn)
+    until_gated(cluster.running.bed, &cluster.labelled.name, true).await;
+    until_gated(cluster.running.bed, &cluster.selected.name, false).await;
+    (cluster.running.bed, turn)
 }
 
 fn default_selector() -> Value {

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
-use sluice_e2e::probe::get;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::tenant::{self, SOON, Tenant, shared, used};
 use sluice_e2e::{Controller, Installation, Setup, Webhook};
 use sluice_engine::{Amount, Quantity};
@@ -39,7 +39,7 @@ pub async fn alone() -> Alone {
     static TURN: Mutex<()> = Mutex::const_new(());
     let turn = TURN.lock().await;
     let start = || async {
-        let bed: &'static Bed = Box::leak(Box::new(tenant::own().await));
+        let bed = tenant::own_shared().await;
         let installation = Installation::apply(bed, Setup::default()).await.unwrap();
         let controller = installation.controller().await.unwrap();
         installation.until_guarded().await.unwrap();
@@ -61,25 +61,10 @@ impl Alone {
     }
 }
 
-impl Drop for Alone {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.bed.keep();
-        }
-    }
-}
-
 /// A sample of the metrics at this address, or the sum if it has labels.
 pub async fn metric(admin: &str, name: &str) -> f64 {
-    let (code, text) = get(admin, names::PATH_METRICS).await.unwrap();
-    assert_eq!(code, 200, "{text}");
-    let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
-        let (series, value) = line.rsplit_once(' ')?;
-        (series.split('{').next() == Some(name)).then(|| value.parse::<f64>().unwrap())
-    });
-    let samples: Vec<f64> = samples.collect();
-    assert!(!samples.is_empty(), "no {name} in {text}");
-    samples.into_iter().sum()
+    let samples = Samples::of(admin).await.unwrap();
+    samples.sum(name, &[]).unwrap_or_else(|| panic!("no {name} in {samples:#?}"))
 }
 
 /// A sample of the shared controller's metrics.

@@ -142,7 +142,7 @@ async fn the_list_names_everything_and_writes_nothing() {
 async fn a_crash_after_each_step_is_ended_and_told() {
     let aftermath = aftermath().await;
     let (code, said) = &aftermath.cleaned;
-    assert_eq!(*code, LEFT, "one is somebody else's: {said}");
+    assert_eq!(*code, LEFT, "one belongs to another installation: {said}");
     for (name, step) in STEPS.into_iter().chain([("unlocked", Step::Raised)]) {
         Left::at(&aftermath.bed, name).is_ended().await;
         let told =
@@ -179,7 +179,7 @@ async fn the_lock_of_a_namespace_that_is_gone_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_of_somebody_else_is_left_alone_and_so_is_what_it_protects() {
+async fn a_lock_of_another_owner_is_left_alone_and_so_is_what_it_protects() {
     let left = Left::at(&aftermath().await.bed, "foreign");
     left.until_enforced("6").await;
     assert!(!left.lock_is_gone().await);

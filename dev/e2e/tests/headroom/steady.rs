@@ -11,7 +11,7 @@ use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
 use sluice_e2e::tenant::{self, SOON, Tenant};
-use sluice_e2e::{Installation, Setup};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::{CONTROLLER, Migration, Vm};
 use sluice_testbed::{Bed, wait};
@@ -95,13 +95,14 @@ async fn try_again(bed: &Bed, crowds: &[Crowd<'_>]) {
 async fn nothing_is_asked_or_written_while_nothing_changes() {
     let _turn = turn().await;
     let bed = tenant::own().await;
-    let (_installation, controller, _webhook) = Installation::running(&bed, Setup::default()).await.unwrap();
+    let running = Running::on(&bed, Setup::default()).await.unwrap();
+    let admin = &running.controller.admin;
     let crowds = join_all((0..CROWDS).map(|_| Crowd::of(&bed))).await;
     join_all(crowds.iter().map(Crowd::until_all_are_told)).await;
     let blocked = (CROWDS * MACHINES) as f64;
     // The webhook may have told them before the controller has looked.
     let counted = || async {
-        let lacking = metric(&controller.admin, "sluice_headroom_lacking_migrations").await;
+        let lacking = metric(admin, "sluice_headroom_lacking_migrations").await;
         ((lacking - blocked).abs() < 0.5).then_some(())
     };
     wait::eventually(SOON, counted, "all migrations to be counted").await.unwrap();
@@ -132,7 +133,7 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     one.tenant.unlimited().await;
     try_join_all(one.migrations.iter().map(Migration::until_succeeded)).await.unwrap();
     one.tenant.until_clear().await;
-    assert!(metric(&controller.admin, "sluice_headroom_nudges_total").await >= 1.0);
+    assert!(metric(admin, "sluice_headroom_nudges_total").await >= 1.0);
     for (before, after) in before.iter().zip(&after) {
         let asked: Vec<&str> = after[before.len()..].iter().map(|event| event.uri.as_str()).collect();
         assert!(asked.is_empty(), "{asked:#?}");

@@ -42,7 +42,7 @@ pub struct BedOptions {
     /// KubeVirt: its kinds, virt-controller and simulated virt-handlers (see [`Bed::kubevirt`]).
     #[serde(default)]
     pub kubevirt: bool,
-    /// Another API server on the same etcd, with which virt-controller speaks; everybody else speaks with the first.
+    /// Another API server on the same etcd, with which virt-controller speaks; all other clients speak with the first.
     #[serde(default)]
     pub second_api_server: bool,
     /// The second API server reaches etcd through a relay (see [`Bed::hold_watches`]).

@@ -34,7 +34,7 @@ impl Bed {
         capacity: &[(&str, &str)],
         labels: &[(&str, &str)],
     ) -> anyhow::Result<Vec<String>> {
-        ensure!(self.options.kwok, "this bed was started without KWOK: nobody would make nodes ready");
+        ensure!(self.options.kwok, "this bed was started without KWOK, which makes nodes ready");
         let nodes: Api<Node> = Api::all(self.admin()?);
         let mut resources = serde_json::Map::from_iter([("pods".to_owned(), json!("10000"))]);
         resources.extend(capacity.iter().map(|&(name, amount)| (name.to_owned(), json!(amount))));

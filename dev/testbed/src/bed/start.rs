@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -21,8 +21,6 @@ use crate::{artifacts, ports, wait};
 
 /// Deadline of one start; a healthy one takes three seconds on two cores.
 pub(super) const START: Duration = Duration::from_secs(60);
-
-static SHARED: OnceCell<Bed> = OnceCell::const_new();
 
 impl Bed {
     /// Starts a control plane; returns when it answers and its service accounts exist.
@@ -43,15 +41,32 @@ impl Bed {
         bail!("four times in a row another program took a port chosen for the test bed")
     }
 
-    /// The bed that all tests of this process share, started by the first who asks.
+    /// Starts a control plane that lasts as long as this process, for tests that share it.
     ///
     /// Any panic in the process keeps its logs, for it is not known whose they are.
     ///
     /// # Errors
     /// As [`Bed::start`].
+    pub async fn start_shared(options: BedOptions) -> anyhow::Result<&'static Self> {
+        // The panic hook is taken and set again: one bed at a time.
+        static HOOK: Mutex<()> = Mutex::new(());
+        let bed: &'static Self = Box::leak(Box::new(Self::start(options).await?));
+        let _turn = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            bed.keep();
+            previous(info);
+        }));
+        Ok(bed)
+    }
+
+    /// The bed that all tests of this process share, started by the first who asks.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
     pub async fn shared() -> anyhow::Result<&'static Self> {
-        static HOOK: OnceLock<()> = OnceLock::new();
-        Self::shared_in(&SHARED, &HOOK, BedOptions::default()).await
+        static BED: OnceCell<&'static Bed> = OnceCell::const_new();
+        BED.get_or_try_init(|| Self::start_shared(BedOptions::default())).await.copied()
     }
 
     /// As [`Bed::shared`], with KubeVirt: another bed than that one.
@@ -59,26 +74,9 @@ impl Bed {
     /// # Errors
     /// As [`Bed::start`].
     pub async fn shared_with_kubevirt() -> anyhow::Result<&'static Self> {
-        static BED: OnceCell<Bed> = OnceCell::const_new();
-        static HOOK: OnceLock<()> = OnceLock::new();
+        static BED: OnceCell<&'static Bed> = OnceCell::const_new();
         let options = BedOptions { kubevirt: true, ..BedOptions::default() };
-        Self::shared_in(&BED, &HOOK, options).await
-    }
-
-    async fn shared_in(
-        cell: &'static OnceCell<Self>,
-        hook: &'static OnceLock<()>,
-        options: BedOptions,
-    ) -> anyhow::Result<&'static Self> {
-        let bed = cell.get_or_try_init(|| Self::start(options)).await?;
-        hook.get_or_init(|| {
-            let previous = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |info| {
-                bed.keep();
-                previous(info);
-            }));
-        });
-        Ok(bed)
+        BED.get_or_try_init(|| Self::start_shared(options)).await.copied()
     }
 
     /// Starts a control plane that survives this process; [`State::stop`] ends it.
@@ -101,18 +99,6 @@ impl Bed {
             launched?;
         }
         bail!("four times in a row another program took a port chosen for the test bed")
-    }
-
-    /// A bed that was started by [`Bed::start_persistent`], perhaps by another process.
-    /// Starting and stopping its components is not possible through this value.
-    ///
-    /// # Errors
-    /// When there is no such bed.
-    pub async fn attach(dir: PathBuf) -> anyhow::Result<Self> {
-        let state = State::load(&dir)?;
-        let programs = built(&state.options).await?;
-        let pki = Pki::load(dir.join("pki"))?;
-        Self::assemble(dir, state.options, state.ports, pki, programs, false)
     }
 
     fn prepare(dir: PathBuf, options: BedOptions, programs: Programs, keeper: bool) -> anyhow::Result<Self> {

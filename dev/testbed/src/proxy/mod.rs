@@ -5,13 +5,11 @@
 //! the proxy shows that certificate upstream. Watches are streamed line by line, so that they
 //! can be cut or ended with an error.
 
-mod clock;
 mod rule;
 mod serve;
 mod stream;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
@@ -44,8 +42,6 @@ struct Shared {
     watches: watch::Sender<(u64, WatchOrder)>,
     /// The end of the path of the watches whose events are held back, if any are.
     held: watch::Sender<Option<&'static str>>,
-    /// By how many seconds the API server's clock goes ahead, as the client sees it.
-    ahead: AtomicI64,
     /// Set when the proxy is dropped: connections end.
     closed: watch::Sender<bool>,
 }
@@ -96,7 +92,6 @@ impl FaultProxy {
             requests: Mutex::default(),
             watches: watch::Sender::new((0, WatchOrder::Cut)),
             held: watch::Sender::new(None),
-            ahead: AtomicI64::new(0),
             closed: watch::Sender::new(false),
         });
         let accepting = tokio::spawn(serve::accept(listener, acceptor, Arc::clone(&shared)));
@@ -149,13 +144,6 @@ impl FaultProxy {
     #[must_use]
     pub fn writes(&self) -> usize {
         lock(&self.shared.requests).iter().filter(|request| request.is_write()).count()
-    }
-
-    /// Lets the API server's clock go ahead by so many seconds (behind, if negative) of what it is: dates of answers and
-    /// all times in JSON bodies are translated, in both directions. The client's own clock is not touched, so the two
-    /// disagree. For requests and watches that begin from now on.
-    pub fn set_clock_ahead(&self, seconds: i64) {
-        self.shared.ahead.store(seconds, Ordering::SeqCst);
     }
 
     /// Cuts all running watches in the middle of the stream.

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
@@ -18,7 +17,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::clock;
 use super::rule::{Action, Recorded, Verdict};
 use super::stream::{Ending, Hold, WatchBody};
 use super::{Shared, lock};
@@ -62,7 +60,6 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared
 async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> anyhow::Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.context("reading the request")?.to_bytes();
-    let body = clock::shift(body, -shared.ahead.load(Ordering::SeqCst));
     if let Some(required) = &shared.required
         && parts.headers.remove(AUTHORIZATION).is_none_or(|shown| shown != required)
     {
@@ -130,18 +127,10 @@ async fn forward(
         parts.headers.remove(header);
     }
     parts.version = http::Version::default();
-    let ahead = shared.ahead.load(Ordering::SeqCst);
-    clock::shift_date(&mut parts.headers, ahead);
     if recorded.is_watch() && parts.status == StatusCode::OK {
         let hold = Hold { path: recorded.path.clone(), held: shared.held.subscribe() };
-        let watch = WatchBody::new(body, shared.watches.subscribe(), hold, ending, ahead);
+        let watch = WatchBody::new(body, shared.watches.subscribe(), hold, ending);
         return Ok(Response::from_parts(parts, watch.into_body()));
-    }
-    if ahead != 0 {
-        let whole = body.collect().await.map_err(|error| anyhow!("reading the answer: {error}"))?;
-        let body =
-            Full::new(clock::shift(whole.to_bytes(), ahead)).map_err(|never: Infallible| match never {});
-        return Ok(Response::from_parts(parts, body.boxed_unsync()));
     }
     let body = body.map_err(|error| anyhow!("reading the answer: {error}")).boxed_unsync();
     Ok(Response::from_parts(parts, body))

@@ -8,7 +8,6 @@ use hyper::body::Frame;
 use tokio::sync::watch;
 
 use super::WatchOrder;
-use super::clock;
 use super::serve::Body;
 
 /// How a rule ends a watch.
@@ -44,8 +43,6 @@ pub(super) struct WatchBody {
     hold: Hold,
     /// Events that may pass before the rule's ending.
     ending: Option<(usize, Ending)>,
-    /// By how many seconds times in events are moved.
-    ahead: i64,
     buffer: BytesMut,
     state: State,
 }
@@ -62,12 +59,11 @@ impl WatchBody {
         mut orders: watch::Receiver<(u64, WatchOrder)>,
         hold: Hold,
         ending: Option<(usize, Ending)>,
-        ahead: i64,
     ) -> Self {
         // Orders given before this watch began are not meant for it.
         orders.borrow_and_update();
         let (buffer, state) = (BytesMut::new(), State::Running);
-        Self { upstream, orders, hold, ending, ahead, buffer, state }
+        Self { upstream, orders, hold, ending, buffer, state }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -101,7 +97,7 @@ impl WatchBody {
                 if !matches!(line, Some(Ok(_))) {
                     self.state = State::Ended;
                 }
-                line.map(|line| line.map(|line| clock::shift(line, self.ahead)))
+                line
             }
         }
     }

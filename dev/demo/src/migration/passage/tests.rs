@@ -8,7 +8,7 @@ use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
 use super::Passage;
-use crate::migration::listing::Change;
+use crate::listing::Change;
 
 fn at(ms: u64) -> Duration {
     Duration::from_millis(ms)

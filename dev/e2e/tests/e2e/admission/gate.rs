@@ -13,7 +13,8 @@ use sluice_operator::Gating;
 use sluice_testbed::wait;
 
 use super::{gates, pods_path};
-use crate::context::{SOON, Team, shared};
+use crate::context::{SOON, shared};
+use crate::team::Team;
 
 fn pod_with(name: &str, gates: &[String]) -> Value {
     let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();

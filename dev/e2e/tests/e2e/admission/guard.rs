@@ -8,7 +8,8 @@ use sluice_e2e::call::{APPLY, Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, 
 use sluice_e2e::objects;
 
 use super::{gates, pods_path};
-use crate::context::{Team, kubectl_tries, manifest, shared};
+use crate::context::{kubectl_tries, manifest, shared};
+use crate::team::Team;
 
 /// In the words of upstream's webhook.
 const REFUSAL: &str = "ValidatingAdmissionPolicy 'sluice-guard' with binding 'sluice-guard' denied request: \

@@ -8,7 +8,8 @@ use sluice_e2e::{Setup, objects};
 use sluice_operator::Gating;
 
 use super::{gates, pods_path};
-use crate::context::{Team, shared};
+use crate::context::shared;
+use crate::team::Team;
 
 fn pod(name: &str, annotations: Value) -> Value {
     let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();

@@ -8,7 +8,8 @@ use sluice_e2e::objects;
 use sluice_testbed::wait;
 
 use super::{gates, pods_path, quotas_path};
-use crate::context::{SOON, Team, kubectl_tries, manifest, shared};
+use crate::context::{SOON, kubectl_tries, manifest, shared};
+use crate::team::Team;
 
 fn quota(name: &str, spec: &Value) -> Value {
     json!({

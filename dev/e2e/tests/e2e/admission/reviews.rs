@@ -6,11 +6,12 @@ use kube::Api;
 use serde_json::{Value, json};
 use sluice_api::{Endpoint, names};
 use sluice_e2e::wire::Wire;
-use sluice_e2e::{Shared, objects};
+use sluice_e2e::{Running, objects};
 
-use crate::context::{Team, shared};
+use crate::context::shared;
+use crate::team::Team;
 
-async fn wire(shared: &Shared) -> Wire {
+async fn wire(shared: &Running<'_>) -> Wire {
     let secrets: Api<Secret> = Api::namespaced(shared.bed.admin().unwrap(), names::INSTALL_NAMESPACE);
     let secret = secrets.get(names::CA_SECRET).await.unwrap();
     Wire::new(&shared.installation.webhook_address(), &secret.data.unwrap()[names::CA_BUNDLE].0).unwrap()

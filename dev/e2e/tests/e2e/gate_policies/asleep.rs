@@ -12,14 +12,14 @@ use kube::{Api, ResourceExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::Setup;
 use sluice_e2e::call::{APPLY, STRATEGIC, call};
 use sluice_e2e::objects::{self, is_held};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 
-use crate::gate_policies::world::{
-    SOON, Team, World, asleep, assert_gated, assert_refused, bed, gates, pod, stamp, with_gates, with_stamp,
-};
+use crate::context::{SOON, gates, idle_bed};
+use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp, with_gates, with_stamp};
+use crate::team::Team;
 
 const ADMIN: fn(&Bed) -> String = |bed| bed.admin_identity().user().to_owned();
 
@@ -57,7 +57,7 @@ async fn controllers_get_their_pods(
     #[case] count: usize,
 ) {
     let bed = asleep().await;
-    let team = Team::targeted(bed, &kind.to_lowercase()).await;
+    let team = Team::on(bed, &kind.to_lowercase()).await;
     if kind == "DaemonSet" {
         let nodes: Api<Node> = Api::all(team.client.clone());
         let node = objects::from_json(json!({ "metadata": { "name": "lonely" } }));
@@ -81,7 +81,7 @@ async fn controllers_get_their_pods(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_of_every_form_are_gated_and_stamped() {
     let bed = asleep().await;
-    let team = Team::targeted(bed, "forms").await;
+    let team = Team::on(bed, "forms").await;
     let admin = ADMIN(bed);
     assert_gated(&team.create(&pod("plain")).await, &admin);
     let tenant = bed.tenant(&team.namespace).await.unwrap();
@@ -121,7 +121,7 @@ async fn pods_of_every_form_are_gated_and_stamped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_else_of_a_pod_changes() {
     let bed = asleep().await;
-    let (team, free) = (Team::targeted(bed, "same").await, Team::with(bed, "same-free", &[]).await);
+    let (team, free) = (Team::on(bed, "same").await, Team::with(bed, "same-free", &[]).await);
     let mut rich = pod("rich");
     let spec = &mut rich["spec"];
     spec["containers"][0]["env"] = json!([{ "name": "A", "value": "1" }, { "name": "A", "value": "2" }]);
@@ -145,7 +145,7 @@ async fn nothing_else_of_a_pod_changes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_name_is_refused_in_our_words_and_a_mirror_pod_is_not() {
     let bed = asleep().await;
-    let team = Team::targeted(bed, "bound").await;
+    let team = Team::on(bed, "bound").await;
     let nodes: Api<Node> = Api::all(team.client.clone());
     let node: Node = objects::from_json(json!({ "metadata": { "name": "static-node" } }));
     let node = nodes.create(&PostParams::default(), &node).await.unwrap();
@@ -176,7 +176,7 @@ async fn a_node_name_is_refused_in_our_words_and_a_mirror_pod_is_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gates_are_bounded() {
-    let team = Team::targeted(asleep().await, "many").await;
+    let team = Team::on(asleep().await, "many").await;
     let many: Vec<String> = (0..names::MOST_GATES).map(|n| format!("example.com/g{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let fits = team.create(&with_gates(pod("fits"), &many[1..])).await;
@@ -191,7 +191,7 @@ async fn gates_are_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gated_pod_is_neither_released_nor_bound_by_others() {
     let bed = asleep().await;
-    let team = Team::targeted(bed, "guarded").await;
+    let team = Team::on(bed, "guarded").await;
     assert!(team.create(&with_gates(pod("p"), &["example.com/other"])).await.is_ok());
     let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
     let remove =
@@ -219,27 +219,27 @@ async fn a_gated_pod_is_neither_released_nor_bound_by_others() {
 /// While everything is stopped pods are created; they go when it is back, and releases need no webhook.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waited_goes_when_the_controller_is_back_without_any_webhook() {
-    let bed = bed().await;
-    let world = World::on(&bed, Setup::default()).await;
-    world.kill_all().await;
-    let team = Team::targeted(&bed, "waits").await;
+    let bed = idle_bed().await;
+    let world = Running::on(&bed, Setup::default()).await.unwrap();
+    world.kill_all().await.unwrap();
+    let team = Team::on(&bed, "waits").await;
     let admin = ADMIN(&bed);
     for n in 0..20 {
         assert_gated(&team.create(&pod(&format!("p{n}"))).await, &admin);
     }
     let _controller = world.installation.controller().await.unwrap();
-    team.until_released(20).await;
+    team.until_all_released(20).await;
     assert_gated(&team.create(&pod("later")).await, &admin);
-    team.until_released(21).await;
+    team.until_all_released(21).await;
 }
 
 /// An API server that starts applies its policies from its first answer on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_api_server_lets_no_pod_in_without_a_gate() {
-    let bed = bed().await;
-    let world = World::on(&bed, Setup::default()).await;
-    world.kill_all().await;
-    let team = Team::targeted(&bed, "killed").await;
+    let bed = idle_bed().await;
+    let world = Running::on(&bed, Setup::default()).await.unwrap();
+    world.kill_all().await.unwrap();
+    let team = Team::on(&bed, "killed").await;
     let (created, free, stop) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let creators: Vec<_> = (0..5)

@@ -1,23 +1,24 @@
 //! Policies that are gone: the webhook gates; the webhook gone too: nothing comes in ungated, and it is said.
 
 use sluice_api::{WebhookEntry, names};
-use sluice_e2e::Setup;
+use sluice_e2e::{Running, Setup};
 use sluice_operator::Gating;
 use sluice_testbed::wait;
 
+use crate::context::{SOON, gates, idle_bed};
 use crate::gate_policies::seen::Report;
 use crate::gate_policies::world::{
-    SOON, Team, World, assert_gated, assert_refused, bed, delete, delete_gate_policy, delete_last_word,
-    gates, pod, policy_path, with_stamp,
+    assert_gated, assert_refused, delete, delete_gate_policy, delete_last_word, pod, policy_path, with_stamp,
 };
+use crate::team::Team;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_webhook_gates_what_no_policy_has_gated_until_the_policy_is_back() {
-    let bed = bed().await;
-    let mut world = World::on(&bed, Setup::default()).await;
+    let bed = idle_bed().await;
+    let mut world = Running::on(&bed, Setup::default()).await.unwrap();
     let (client, admin) = (bed.admin().unwrap(), bed.admin_identity().user().to_owned());
-    let team = Team::targeted(&bed, "fallback").await;
-    world.end_operator().await;
+    let team = Team::on(&bed, "fallback").await;
+    world.end_operator().await.unwrap();
     delete_gate_policy(&client).await;
     world.installation.until_gated_by(&client, Gating::Webhook).await.unwrap();
     assert_gated(&team.create(&with_stamp(pod("by-webhook"), "forged")).await, &admin);
@@ -30,16 +31,16 @@ async fn the_webhook_gates_what_no_policy_has_gated_until_the_policy_is_back() {
     world.installation.start_operator().await.unwrap();
     world.installation.until_gated_by(&client, Gating::Policy).await.unwrap();
     assert_gated(&team.create(&pod("by-policy")).await, &admin);
-    team.until_released(2).await;
+    team.until_all_released(2).await;
 }
 
 /// Each of the two that gate is deleted, then what has the last word, and no operator puts it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_gone_is_said_and_what_has_the_last_word_refuses() {
-    let bed = bed().await;
-    let world = World::on(&bed, Setup::default()).await;
-    world.end_operator().await;
-    let (client, team) = (bed.admin().unwrap(), Team::targeted(&bed, "gone").await);
+    let bed = idle_bed().await;
+    let world = Running::on(&bed, Setup::default()).await.unwrap();
+    world.end_operator().await.unwrap();
+    let (client, team) = (bed.admin().unwrap(), Team::on(&bed, "gone").await);
     let controller = &world.controller;
     Report::until(controller, "policy", "policy").await;
 
@@ -68,12 +69,12 @@ async fn what_is_gone_is_said_and_what_has_the_last_word_refuses() {
 /// As before Kubernetes 1.36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_webhook_alone_gates_where_it_is_told_to() {
-    let bed = bed().await;
-    let world = World::on(&bed, Setup { webhook_alone: true, ..Setup::default() }).await;
-    let team = Team::targeted(&bed, "alone").await;
+    let bed = idle_bed().await;
+    let world = Running::on(&bed, Setup { webhook_alone: true, ..Setup::default() }).await.unwrap();
+    let team = Team::on(&bed, "alone").await;
     let answer = team.create(&with_stamp(pod("p"), "forged")).await;
     assert_gated(&answer, bed.admin_identity().user());
-    team.until_released(1).await;
+    team.until_all_released(1).await;
     let report = Report::until(&world.controller, "webhook", "policy").await;
     assert!(!report.ready.contains("not in force"), "as it should be: {}", report.ready);
     let policies = policy_path("mutatingadmissionpolicies", "");
@@ -83,7 +84,7 @@ async fn the_webhook_alone_gates_where_it_is_told_to() {
     bound["spec"]["nodeName"] = serde_json::json!("n");
     assert_refused(&team.create(&bound).await, &["spec.nodeName to \"n\"", names::GATED_POLICY]);
     // Nor without that policy.
-    world.end_operator().await;
+    world.end_operator().await.unwrap();
     delete_last_word(&bed.admin().unwrap()).await;
     let by_webhook = || async {
         Some(team.tries(&bound).await).filter(|answer| answer.message().contains(WebhookEntry::BOUND.name))

@@ -5,12 +5,14 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::Setup;
 use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
 use sluice_e2e::objects::TARGETED;
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
-use crate::gate_policies::world::{SOON, Team, World, bed, gates, pod};
+use crate::context::{SOON, gates, idle_bed};
+use crate::gate_policies::world::pod;
+use crate::team::Team;
 
 const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
 
@@ -85,8 +87,8 @@ async fn select(client: &Client, selector: &Value) -> Answer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_others() {
-    let bed = bed().await;
-    let _world = World::on(&bed, Setup::default()).await;
+    let bed = idle_bed().await;
+    let _world = Running::on(&bed, Setup::default()).await.unwrap();
     let client = bed.admin().unwrap();
     let mut teams = Vec::new();
     for (letter, labels) in NAMESPACES {

@@ -5,9 +5,9 @@ use sluice_api::names;
 use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, rule};
 use sluice_testbed::wait;
 
-use crate::gate_policies::world::{
-    SOON, Team, asleep, assert_gated, assert_refused, awake, gates, pod, stamp,
-};
+use crate::context::{SOON, gates, idle};
+use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp};
+use crate::team::Team;
 
 /// A mutating policy of another product for the pods of one namespace.
 fn policy(name: &str, namespace: &str, expression: &str) -> [Value; 2] {
@@ -34,8 +34,8 @@ fn policy(name: &str, namespace: &str, expression: &str) -> [Value; 2] {
 /// Whichever of the two runs last, a pod is gated or refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_that_strips_gates_lets_no_pod_in() {
-    let bed = awake().await.bed;
-    let team = Team::targeted(bed, "stripped").await;
+    let bed = idle().await.bed;
+    let team = Team::on(bed, "stripped").await;
     let name = format!("strips-{}", team.namespace);
     let strip = "has(object.spec.schedulingGates) ? \
         [JSONPatch{op: 'remove', path: '/spec/schedulingGates'}] : []";
@@ -73,7 +73,7 @@ async fn a_webhook_that_strips_gate_or_stamp_lets_no_pod_in() {
             json!([{ "op": "add", "path": "/metadata/annotations", "value": { names::CREATED_BY_ANNOTATION: "x" } }]),
         ),
     ] {
-        let team = Team::targeted(bed, &format!("webhook-{what}")).await;
+        let team = Team::on(bed, &format!("webhook-{what}")).await;
         assert!(team.tries(&pod("before")).await.is_ok());
         let rules = vec![rule(&["CREATE"], &["pods"])];
         let mut options = WebhookOptions::new("strips.simulated.test", &team.namespace.name, rules);

@@ -5,10 +5,11 @@ use kube::Api;
 use kube::api::ListParams;
 use sluice_api::names;
 use sluice_e2e::Controller;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::probe::get;
 use sluice_testbed::{Bed, wait};
 
-use crate::gate_policies::world::SOON;
+use crate::context::SOON;
 
 /// What a controller says.
 pub struct Report {
@@ -21,16 +22,13 @@ pub struct Report {
 impl Report {
     /// Waits until the one API server is counted as gated by, and its last word as had by these.
     pub async fn until(controller: &Controller, gates: &str, last_word: &str) -> Self {
-        let samples = [
-            format!("sluice_gate_api_servers{{by=\"{gates}\"}} 1"),
-            format!("sluice_gate_last_word_api_servers{{by=\"{last_word}\"}} 1"),
-        ];
+        let series = [("sluice_gate_api_servers", gates), ("sluice_gate_last_word_api_servers", last_word)];
         let said = || async {
-            let (_, text) = get(&controller.admin, names::PATH_METRICS).await.ok()?;
+            let samples = Samples::of(&controller.admin).await.ok()?;
             let (code, ready) = get(&controller.admin, names::PATH_READYZ).await.ok()?;
             assert_eq!(code, 200, "nothing that a restart would help: {ready}");
             let words = format!("gated by {gates}, the last word has {last_word}");
-            let all = samples.iter().all(|sample| text.lines().any(|line| line == sample));
+            let all = series.into_iter().all(|(name, by)| samples.sum(name, &[("by", by)]) == Some(1.0));
             (all && ready.contains(&words)).then(|| Self { ready, log: controller.program.log() })
         };
         let what = format!("the controller to say: gated by {gates}, the last word has {last_word}");

@@ -3,11 +3,13 @@
 use http::Method;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::Setup;
 use sluice_e2e::call::{JSON, JSON_PATCH, call};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
-use crate::gate_policies::world::{SOON, Team, World, bed, gates, pod};
+use crate::context::{SOON, gates, idle_bed};
+use crate::gate_policies::world::pod;
+use crate::team::Team;
 
 /// Waits until new pods of the namespace are let in with a gate, or without.
 async fn until(team: &Team, gated: bool) {
@@ -20,7 +22,7 @@ async fn until(team: &Team, gated: bool) {
 }
 
 /// Writes the `AAQ`: with a webhook that judges it and is dead before anything is looked at.
-async fn write_aaq(world: &World<'_>, method: Method, path: &str, content_type: &str, body: &Value) {
+async fn write_aaq(world: &Running<'_>, method: Method, path: &str, content_type: &str, body: &Value) {
     let webhook = world.installation.webhook().await.unwrap();
     let client = world.bed.admin().unwrap();
     let written = || async {
@@ -34,12 +36,12 @@ async fn write_aaq(world: &World<'_>, method: Method, path: &str, content_type: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_follow_labels_and_the_selector_of_the_aaq() {
-    let bed = bed().await;
-    let world = World::on(&bed, Setup::default()).await;
+    let bed = idle_bed().await;
+    let world = Running::on(&bed, Setup::default()).await.unwrap();
     world.webhook.program.kill();
     world.webhook.program.wait().await;
     let (labelled, other) =
-        (Team::targeted(&bed, "labelled").await, Team::with(&bed, "other", &[("team", "")]).await);
+        (Team::on(&bed, "labelled").await, Team::with(&bed, "other", &[("team", "")]).await);
     until(&labelled, true).await;
     until(&other, false).await;
 

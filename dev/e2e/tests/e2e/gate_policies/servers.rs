@@ -3,12 +3,14 @@
 use rstest::rstest;
 use sluice_api::{WebhookEntry, names};
 use sluice_e2e::call::post;
-use sluice_e2e::probe::get;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Installation, Setup};
 use sluice_operator::Gating;
 use sluice_testbed::{Bed, BedOptions, wait};
 
-use crate::gate_policies::world::{SOON, Team, assert_gated, pod};
+use crate::context::SOON;
+use crate::gate_policies::world::{assert_gated, pod};
+use crate::team::Team;
 
 #[rstest]
 #[case::emulates_an_older_one("--emulated-version=1.35")]
@@ -32,13 +34,13 @@ async fn pods_that_come_through_it_are_gated_by_the_webhook(#[case] flag: &str) 
     installation.until_gated_by(&bed.admin().unwrap(), Gating::Policy).await.unwrap();
     installation.until_gated_by(&second, Gating::Webhook).await.unwrap();
     let said = || async {
-        let (_, text) = get(&controller.admin, names::PATH_METRICS).await.ok()?;
-        let count = |by: &str| format!("sluice_gate_api_servers{{by=\"{by}\"}} 1");
-        ["policy", "webhook"].iter().all(|by| text.lines().any(|line| line == count(by))).then_some(())
+        let samples = Samples::of(&controller.admin).await.ok()?;
+        let count = |by| samples.sum("sluice_gate_api_servers", &[("by", by)]);
+        ["policy", "webhook"].into_iter().all(|by| count(by) == Some(1.0)).then_some(())
     };
     wait::eventually(SOON, said, "the controller to tell the two apart").await.unwrap();
 
-    let team = Team::targeted(&bed, "second").await;
+    let team = Team::on(&bed, "second").await;
     let admin = bed.admin_identity().user();
     let through = |name: &str| {
         let (pod, path, second) = (pod(name), team.path("pods"), second.clone());
@@ -47,7 +49,7 @@ async fn pods_that_come_through_it_are_gated_by_the_webhook(#[case] flag: &str) 
     // It learns of the namespace by watch.
     let gated = || async { Some(through("gated").await).filter(sluice_e2e::call::Answer::is_ok) };
     assert_gated(&wait::eventually(SOON, gated, "a pod through the second API server").await.unwrap(), admin);
-    team.until_released(1).await;
+    team.until_all_released(1).await;
     webhook.program.kill();
     webhook.program.wait().await;
     let refused = through("refused").await;

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
 use sluice_e2e::call::{APPLY, JSON, MERGE, call, get, post};
 
-use crate::gate_policies::world::{
-    Team, asleep, assert_gated, assert_refused, gates, pod, stamp, with_stamp,
-};
+use crate::context::gates;
+use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp, with_stamp};
+use crate::team::Team;
 
 const FORGED: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 
@@ -19,7 +19,7 @@ const FORGED: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stamp_is_forged_in_no_way(#[case] targeted: bool) {
     let bed = asleep().await;
-    let team = if targeted { Team::targeted(bed, "forge").await } else { Team::with(bed, "bank", &[]).await };
+    let team = if targeted { Team::on(bed, "forge").await } else { Team::with(bed, "bank", &[]).await };
     assert!(team.create(&pod("p")).await.is_ok());
     let before = get(&team.client, &team.path("pods/p")).await.unwrap().body;
     let truth = stamp(&before).map(str::to_owned);
@@ -80,13 +80,9 @@ async fn banked_does_not_count(team: &Team) {
     team.label(json!({ names::TARGET_LABEL: "true" })).await;
     let gated =
         || async { Some(team.tries(&pod("probe")).await).filter(|answer| !gates(&answer.body).is_empty()) };
-    sluice_testbed::wait::eventually(
-        crate::gate_policies::world::SOON,
-        gated,
-        "the namespace to be targeted",
-    )
-    .await
-    .unwrap();
+    sluice_testbed::wait::eventually(crate::context::SOON, gated, "the namespace to be targeted")
+        .await
+        .unwrap();
     let banked = get(&team.client, &team.path("pods/p")).await.unwrap();
     assert_eq!(stamp(&banked.body), None);
 }
@@ -95,7 +91,7 @@ async fn banked_does_not_count(team: &Team) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_that_leaves_the_stamp_out_keeps_it() {
     let bed = asleep().await;
-    let team = Team::targeted(bed, "put").await;
+    let team = Team::on(bed, "put").await;
     let tenant = bed.tenant(&team.namespace).await.unwrap();
     assert!(team.create_by(&tenant.client().unwrap(), &pod("p")).await.is_ok());
     let drop_annotations = |mut pod: Value| {
@@ -127,8 +123,7 @@ async fn an_update_that_leaves_the_stamp_out_keeps_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_from_a_backup_is_restored_with_the_stamp_of_who_restores_it(#[case] targeted: bool) {
     let bed = asleep().await;
-    let team =
-        if targeted { Team::targeted(bed, "backup").await } else { Team::with(bed, "backup", &[]).await };
+    let team = if targeted { Team::on(bed, "backup").await } else { Team::with(bed, "backup", &[]).await };
     let tenant = bed.tenant(&team.namespace).await.unwrap();
     let restored = team.create_by(&tenant.client().unwrap(), &with_stamp(pod("p"), FORGED)).await;
     assert!(restored.is_ok(), "{restored:?}");

@@ -9,7 +9,9 @@ use sluice_e2e::call::{Answer, JSON_PATCH, MERGE, STRATEGIC, call, post};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use sluice_testbed::{Bed, wait};
 
-use crate::gate_policies::world::{SOON, Team, asleep, pod};
+use crate::context::SOON;
+use crate::gate_policies::world::{asleep, pod};
+use crate::team::Team;
 
 async fn thief(bed: &Bed, account: &str) -> Client {
     bed.service_account(names::INSTALL_NAMESPACE, account).await.unwrap().client().unwrap()
@@ -44,7 +46,7 @@ fn gates_left(gates: &[&str]) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_else() {
     let bed = asleep().await;
-    let team = Team::targeted(bed, "stolen").await;
+    let team = Team::on(bed, "stolen").await;
     let (victim, thief) = (waiting(&team).await, thief(bed, names::CONTROLLER).await);
     let release = gates_left(&["example.com/other"]);
     let wrong = [

@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use sluice_api::names;
-use sluice_e2e::Setup;
 use sluice_e2e::call::{get, post};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 
-use crate::gate_policies::world::{SOON, Team, World, bed, gates, pod, policy_path};
+use crate::context::{SOON, gates, idle_bed};
+use crate::gate_policies::world::{pod, policy_path};
+use crate::team::Team;
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
 const GATE_NOTHING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/uninstall/gate-nothing.yaml");
@@ -24,9 +26,9 @@ const KINDS: [&str; 6] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind() {
-    let bed = bed().await;
-    let _world = World::on(&bed, Setup::default()).await;
-    let team = Team::targeted(&bed, "leaving").await;
+    let bed = idle_bed().await;
+    let _world = Running::on(&bed, Setup::default()).await.unwrap();
+    let team = Team::on(&bed, "leaving").await;
     let quota = serde_json::json!({
         "apiVersion": names::API_VERSION, "kind": "ApplicationAwareResourceQuota",
         "metadata": { "name": "none" }, "spec": { "hard": { "pods": "0" } },
@@ -37,7 +39,7 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
         assert_eq!(gates(&team.create(&pod(&format!("waits-{n}"))).await.body), [names::GATE]);
     }
     kubectl(&bed, &["apply", "--filename", GATE_NOTHING]).await;
-    team.until_released(3).await;
+    team.until_all_released(3).await;
     let ungated = || async {
         let answer = team.tries(&pod("probe")).await;
         (answer.is_ok() && gates(&answer.body).is_empty()).then_some(())

@@ -9,7 +9,8 @@ use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, r
 use sluice_testbed::wait;
 
 use super::{Refusal, denied, pending};
-use crate::context::{SOON, Team};
+use crate::context::SOON;
+use crate::team::Team;
 
 const OTHER: &str = "resizes.simulated.test";
 const WHY: &str = "not during office hours";

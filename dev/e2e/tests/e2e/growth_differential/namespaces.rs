@@ -15,7 +15,8 @@ use sluice_testbed::{Bed, wait};
 
 use super::quotas::{QUOTAS, Size, Used, read};
 use super::steps::Step;
-use crate::context::{SOON, Team};
+use crate::context::SOON;
+use crate::team::Team;
 
 /// A key of the native quotas that no pod takes. With another limit of it kube-controller-manager counts again.
 const UNUSED_KEY: &str = "requests.example.com/dongle";

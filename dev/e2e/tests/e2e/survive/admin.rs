@@ -13,9 +13,10 @@ use sluice_testbed::wait;
 use tokio::sync::Notify;
 
 use super::world::{
-    Overseer, bed, controller_through, delete_released, installed, proxy, released, settles_at, stop,
+    Overseer, controller_through, delete_released, installed, proxy, released, settles_at, stop,
 };
-use crate::context::{SOON, Team, used_of};
+use crate::context::{SOON, idle_bed, used_of};
+use crate::team::Team;
 
 async fn set(team: &Team, spec: serde_json::Value) {
     let patch = Patch::Merge(json!({"spec": spec}));
@@ -24,7 +25,7 @@ async fn set(team: &Team, spec: serde_json::Value) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_is_lowered_raised_deleted_recreated_and_edited_while_pods_wait() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let controller = installation.controller().await.unwrap();
     let team = Team::on(&bed, "edited").await;
@@ -70,7 +71,7 @@ async fn a_quota_is_lowered_raised_deleted_recreated_and_edited_while_pods_wait(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_is_deleted_with_waiting_pods() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let controller = installation.controller().await.unwrap();
     let team = Team::on(&bed, "doomed").await;
@@ -94,7 +95,7 @@ async fn a_namespace_is_deleted_with_waiting_pods() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_is_deleted_between_its_charge_and_its_release() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "vanishes").await;
     let overseer = Overseer::of(&team);
@@ -121,7 +122,7 @@ async fn a_pod_is_deleted_between_its_charge_and_its_release() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_status_edited_by_hand_is_restored() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let controller = installation.controller().await.unwrap();
     let team = Team::on(&bed, "scribbled").await;

@@ -8,8 +8,9 @@ use sluice_testbed::Bed;
 use sluice_testbed::proxy::{Action, Rule};
 use tokio::sync::Notify;
 
-use super::world::{Overseer, bed, controller_through, delete_released, installed, proxy, settles_at, stop};
-use crate::context::Team;
+use super::world::{Overseer, controller_through, delete_released, installed, proxy, settles_at, stop};
+use crate::context::idle_bed;
+use crate::team::Team;
 
 const CHARGE: (Method, &str) = (Method::PUT, "applicationawareresourcequotas/compute/status");
 const RELEASE: (Method, &str) = (Method::PATCH, "/pods/");
@@ -52,7 +53,7 @@ async fn killed_at(bed: &Bed, write: (Method, &str), nth: usize, when: When) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_before_and_after_the_charge() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     // One write charges all ten that fit; what comes after it are releases.
     killed_at(&bed, CHARGE, 1, When::Before).await;
     killed_at(&bed, CHARGE, 1, When::After).await;
@@ -60,7 +61,7 @@ async fn killed_before_and_after_the_charge() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_the_first_a_middle_and_the_last_release() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     for nth in [1, 5, 10] {
         killed_at(&bed, RELEASE, nth, When::Before).await;
         killed_at(&bed, RELEASE, nth, When::After).await;
@@ -69,7 +70,7 @@ async fn killed_at_the_first_a_middle_and_the_last_release() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_gracefully_in_the_middle_it_hands_over_at_once() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "handover").await;
     let overseer = Overseer::of(&team);

@@ -6,8 +6,9 @@ use hyper::Method;
 use sluice_testbed::Bed;
 use sluice_testbed::proxy::{Action, Rule};
 
-use super::world::{Overseer, bed, controller_through, installed, proxy, settles_at, stop};
-use crate::context::Team;
+use super::world::{Overseer, controller_through, installed, proxy, settles_at, stop};
+use crate::context::idle_bed;
+use crate::team::Team;
 
 /// The first three such writes go wrong in each of the ways.
 async fn every_fault(bed: &Bed, method: Method, path: &str) {
@@ -32,19 +33,19 @@ async fn every_fault(bed: &Bed, method: Method, path: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn charges_that_go_wrong() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     every_fault(&bed, Method::PUT, "applicationawareresourcequotas/compute/status").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releases_that_go_wrong() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     every_fault(&bed, Method::PATCH, "/pods/").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_that_is_missing_for_a_while_is_no_hot_loop() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "forbidden").await;
     let overseer = Overseer::of(&team);

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::world::{Overseer, bed, controller_identity, delete_released, installed, kill, settles_at, stop};
-use crate::context::Team;
+use super::world::{Overseer, controller_identity, delete_released, installed, kill, settles_at, stop};
+use crate::context::idle_bed;
+use crate::team::Team;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_takes_over_when_the_leader_is_killed() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "standby").await;
     let overseer = Overseer::of(&team);
@@ -26,7 +27,7 @@ async fn a_standby_takes_over_when_the_leader_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_was_frozen_ends_and_releases_nothing() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "frozen").await;
     let overseer = Overseer::of(&team);
@@ -51,7 +52,7 @@ async fn a_leader_that_was_frozen_ends_and_releases_nothing() {
 /// version is what keeps them from releasing more than fits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_leaders_release_no_more_than_fits() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "two").await;
     let overseer = Overseer::of(&team);

@@ -1,11 +1,12 @@
 //! The API server restarts.
 
-use super::world::{Overseer, bed, delete_released, installed, settles_at, stop};
-use crate::context::Team;
+use super::world::{Overseer, delete_released, installed, settles_at, stop};
+use crate::context::idle_bed;
+use crate::team::Team;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_server_restarts_while_pods_wait() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let mut installation = installed(&bed).await;
     // A server that restarts takes longer than a short lease lives.
     installation.add_controller_args(&["--lease-duration=20s", "--lease-renew-deadline=15s"]);

@@ -2,12 +2,13 @@
 
 use sluice_testbed::proxy::{Action, Rule};
 
-use super::world::{Overseer, bed, controller_through, delete_released, installed, proxy, settles_at, stop};
-use crate::context::Team;
+use super::world::{Overseer, controller_through, delete_released, installed, proxy, settles_at, stop};
+use crate::context::idle_bed;
+use crate::team::Team;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_that_are_cut_or_expire_lose_nothing() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "expired").await;
     let overseer = Overseer::of(&team);
@@ -33,7 +34,7 @@ async fn watches_that_are_cut_or_expire_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_watch_that_closes_with_410_at_once_still_converges() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "gone").await;
     let overseer = Overseer::of(&team);
@@ -51,7 +52,7 @@ async fn every_watch_that_closes_with_410_at_once_still_converges() {
 /// The pod watch is late: releases are not seen. No second batch is released on the same usage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_watch_releases_no_second_batch() {
-    let bed = bed().await;
+    let bed = idle_bed().await;
     let installation = installed(&bed).await;
     let team = Team::on(&bed, "late").await;
     let overseer = Overseer::of(&team);

@@ -13,18 +13,13 @@ use sluice_api::names;
 use sluice_e2e::objects::{self, is_held};
 use sluice_e2e::{Controller, Installation, Setup};
 use sluice_testbed::proxy::FaultProxy;
-use sluice_testbed::{Bed, BedOptions, Identity};
+use sluice_testbed::{Bed, Identity};
 use tokio::task::JoinHandle;
 
-use crate::context::Team;
+use crate::team::Team;
 
 /// A lease that is over soon, so that a test does not wait long for the next leader.
 const LEASE: [&str; 3] = ["--lease-duration=4s", "--lease-renew-deadline=2s", "--lease-retry-period=500ms"];
-
-pub async fn bed() -> Bed {
-    let options = BedOptions { kwok: false, scheduler: false, ..BedOptions::default() };
-    Bed::start(options).await.unwrap()
-}
 
 /// Sluice's objects on `bed`, without the webhook.
 pub async fn installed(bed: &Bed) -> Installation<'_> {

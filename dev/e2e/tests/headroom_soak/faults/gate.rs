@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
-use sluice_e2e::probe::get;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Webhook, objects};
 use sluice_operator::{InstallOptions, WebhookClient, render};
 use sluice_testbed::proxy::FaultProxy;
@@ -80,18 +80,15 @@ impl Gate {
 
     /// How many sessions ended so.
     pub async fn endings(&self, word: &str) -> u64 {
-        let (_, text) = get(&self.webhook.admin, names::PATH_METRICS).await.unwrap();
-        let start = format!("sluice_headroom_targets_total{{ending=\"{word}\"}} ");
-        text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or_default()
+        let samples = Samples::of(&self.webhook.admin).await.unwrap();
+        samples.sum("sluice_headroom_targets_total", &[("ending", word)]).unwrap_or_default() as u64
     }
 
     /// How many targets it was shown.
     async fn asked(&self) -> u64 {
-        let Ok((_, text)) = get(&self.webhook.admin, names::PATH_METRICS).await else { return 0 };
-        let counts = text.lines().filter(|line| {
-            line.starts_with("sluice_webhook_requests_total") && line.contains("endpoint=\"headroom\"")
-        });
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        let Ok(samples) = Samples::of(&self.webhook.admin).await else { return 0 };
+        let asked = samples.sum("sluice_webhook_requests_total", &[("endpoint", "headroom")]);
+        asked.unwrap_or_default() as u64
     }
 
     async fn until_asked(&self, server: &Client, namespace: &str) {

@@ -70,7 +70,7 @@ pub async fn pair() -> Turn {
             api_server_args: vec!["--audit-log-mode=blocking".to_owned()],
             ..BedOptions::default()
         };
-        let bed: &'static Bed = Box::leak(Box::new(Bed::start(options).await.unwrap()));
+        let bed = Bed::start_shared(options).await.unwrap();
         equip(bed, &both(bed)).await
     };
     Turn { world: WORLD.get_or_init(start).await, _turn: turn }
@@ -92,14 +92,6 @@ impl Deref for Turn {
 
     fn deref(&self) -> &World {
         self.world
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.world.bed.keep();
-        }
     }
 }
 

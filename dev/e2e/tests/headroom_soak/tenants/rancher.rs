@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
 use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
 use sluice_e2e::call::{self, Answer, JSON, MERGE};
-use sluice_e2e::probe::get;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::simulated_rancher::{MARKER, STATUS_IS_IMMUTABLE, SimulatedRancher, Validator};
 use sluice_e2e::tenant::{SOON, Tenant, shared, spec_hard};
 use sluice_testbed::{Bed, wait};
@@ -117,12 +117,6 @@ async fn with_the_rights_for_rancher_sluice_may_write_a_status_and_nothing_else(
     assert_eq!(scene.rancher.denials(), 0, "it was RBAC that refused");
 }
 
-/// Sum of a counter over all its labels.
-fn counter(metrics: &str, name: &str) -> f64 {
-    let lines = metrics.lines().filter(|line| line.starts_with(name));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_rights_a_denial_by_ranchers_webhook_is_told_and_only_its_namespace_suffers() {
     let cluster = shared().await;
@@ -145,8 +139,8 @@ async fn without_rights_a_denial_by_ranchers_webhook_is_told_and_only_its_namesp
         })
     };
     wait::wait_for(&vmmrqs, "grant", SOON, "the condition", not_ready).await.unwrap();
-    let (_, metrics) = get(&cluster.controller.admin, names::PATH_METRICS).await.unwrap();
-    assert!(counter(&metrics, "sluice_headroom_forbidden_total") >= 1.0, "{metrics}");
+    let samples = Samples::of(&cluster.controller.admin).await.unwrap();
+    assert!(samples.sum("sluice_headroom_forbidden_total", &[]) >= Some(1.0), "{samples:#?}");
     others_migrate(cluster.bed).await;
     assert!(migration.target_pod().await.unwrap().is_none());
     // Each attempt of virt-controller may cost one write; the controller's own pauses begin with a second and double.

@@ -1,22 +1,14 @@
 //! A second cluster, whose Sluice has the rights of `deploy/rancher.yaml`. Tests use it together, or alone when they change
 //! what all of it sees.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use sluice_e2e::tenant::{Tenant, own};
-use sluice_e2e::{Controller, Installation, Setup, Webhook};
+use sluice_e2e::tenant::{Tenant, own_shared};
+use sluice_e2e::{Installation, Running, Setup};
 use sluice_operator::{InstallOptions, rancher_objects};
 use sluice_testbed::Bed;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-struct SecondBed {
-    bed: &'static Bed,
-    _installation: Installation<'static>,
-    _controller: Controller,
-    _webhook: Webhook,
-}
 
 /// The cluster, for as long as this lives.
 pub struct BedUse {
@@ -59,18 +51,16 @@ pub async fn alone() -> BedUse {
 }
 
 async fn second_bed() -> &'static Bed {
-    static STARTED: OnceCell<SecondBed> = OnceCell::const_new();
-    static BED: OnceLock<Bed> = OnceLock::new();
+    static STARTED: OnceCell<Running<'static>> = OnceCell::const_new();
     let started = STARTED.get_or_init(|| async {
-        let fresh = own().await;
-        let bed = BED.get_or_init(|| fresh);
+        let bed = own_shared().await;
         let installation = Installation::apply(bed, Setup::default()).await.unwrap();
         bed.apply_objects(rancher_objects(&InstallOptions::default())).await.unwrap();
         let controller = installation.controller().await.unwrap();
         let webhook = installation.webhook().await.unwrap();
         installation.until_gating().await.unwrap();
         until_granting(bed).await;
-        SecondBed { bed, _installation: installation, _controller: controller, _webhook: webhook }
+        Running { bed, installation, controller, webhook }
     });
     started.await.bed
 }

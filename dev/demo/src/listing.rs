@@ -14,7 +14,7 @@ pub enum Change<K> {
 }
 
 /// A list that is not complete yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listing<K>(Vec<K>);
 
 impl<K> Default for Listing<K> {
