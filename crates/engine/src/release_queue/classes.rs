@@ -137,7 +137,7 @@ impl ReleaseQueue {
             for (id, class) in classes() {
                 match class.front() {
                     Some(front) if class.fits_when_empty => {
-                        lists.enlist(*id, &front, &class.charge, &self.classes)
+                        lists.enlist(*id, &front, &class.charge, &self.classes);
                     }
                     _ => drop(lists.never_fits.insert(*id)),
                 }
