@@ -89,7 +89,7 @@ impl State {
             (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(id) => {}
             // Another client released it: perhaps a predecessor for whose charge room is kept.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
-                self.count_foreign_release(id, &record, now)
+                self.count_foreign_release(id, &record, now);
             }
             _ => {
                 self.end_claim(id, &record);
