@@ -36,12 +36,11 @@ SKIPPED := --skip gate_policies:: --skip differential::the_engine
 .PHONY: soak
 soak: ## what `make test` leaves out: crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34
 	@echo "soak 1/4: crashes at each write, API servers that stand still ($$(date +%T))"
-	@$(BUILD)
-	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --test headroom_soak faults::
+	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@echo "soak 2/4: floods, delays, scenarios from the field ($$(date +%T))"
-	@SLUICE_BINARY=$(TARGET)/debug/sluice RUST_BACKTRACE=0 $(CARGO) test --locked --workspace --test headroom_soak tenants::
+	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
 	@echo "soak 3/4: the webhook alone gates ($$(date +%T))"
-	@SLUICE_BINARY=$(TARGET)/debug/sluice SLUICE_GATING=webhook $(CARGO) test --locked --workspace --test e2e -- $(SKIPPED)
+	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
 	@echo "soak 4/4: Kubernetes 1.34 ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e -- $(SKIPPED)
 	@echo "soak: all four parts passed ($$(date +%T))"

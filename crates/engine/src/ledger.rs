@@ -34,7 +34,7 @@ impl Line {
         self.counted.saturating_add(self.assumed).saturating_add(self.in_flight)
     }
 
-    /// The part of [`Self::used`] that is on entry of `claim`.
+    /// The part of [`Self::used`] that is taken by claims of this kind.
     #[must_use]
     pub fn claimed(&self, claim: Claim) -> Amount {
         match claim {
@@ -124,7 +124,7 @@ impl Ledger {
         });
     }
 
-    /// A pod that was not assumed here has shown up: what was in flight on its entry has arrived.
+    /// A pod that was not assumed here has shown up: what was in flight on its account has arrived.
     pub fn arrive(&mut self, charge: &Charge) {
         self.change(charge, |line, amount| {
             line.in_flight = line.in_flight.saturating_sub(amount).max(Amount::ZERO);

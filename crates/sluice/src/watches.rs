@@ -10,9 +10,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::names;
+use sluice_api::{AAQ, names};
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_index::{
@@ -212,8 +213,8 @@ impl WebhookWatches {
 }
 
 /// Keeps the endpoints told whether an `AAQ` exists.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<AaqWire>) {
-    let name = |aaq: &AaqWire| aaq.metadata.name.clone().unwrap_or_default();
+fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<PartialObjectMeta<AAQ>>) {
+    let name = |aaq: &PartialObjectMeta<AAQ>| aaq.metadata.name.clone().unwrap_or_default();
     match event {
         Event::Init => aaqs.list_started(),
         Event::InitApply(aaq) => aaqs.listed(name(aaq)),

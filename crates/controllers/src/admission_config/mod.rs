@@ -44,6 +44,9 @@ pub async fn run(
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
+    if shutdown.run_until_cancelled(secrets.read_again()).await.is_none() {
+        return Ok(());
+    }
     let (seen, world) = watch::channel(World::default());
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);

@@ -70,8 +70,12 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let api: Api<Secret> = Api::namespaced(client, &settings.namespace);
+    let keeping = async {
+        secrets.read_again().await;
+        keep(&api, &settings, secrets.ca(), secrets.serving(), may_write).await
+    };
     tokio::select! {
-        result = keep(&api, &settings, secrets.ca(), secrets.serving(), may_write) => result,
+        result = keeping => result,
         () = shutdown.cancelled() => Ok(()),
     }
 }

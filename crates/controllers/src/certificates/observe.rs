@@ -26,6 +26,18 @@ pub(crate) async fn follow_one<K>(api: Api<K>, name: &str, seen: Sender<Seen<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
+    follow_by(WatchHealth::new(K::kind(&())), api, name, seen, cancel).await;
+}
+
+async fn follow_by<K>(
+    health: WatchHealth,
+    api: Api<K>,
+    name: &str,
+    seen: Sender<Seen<K>>,
+    cancel: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
     let mut listed = None;
     let sink = |event: Event<K>| {
         let state = match event {
@@ -44,7 +56,7 @@ where
         seen.send_replace(state);
     };
     let options = WatchOptions::default().fields(format!("metadata.name={name}"));
-    watch(api, options, sink, WatchHealth::new(K::kind(&())), cancel).await;
+    watch(api, options, sink, health, cancel).await;
 }
 
 /// The Secrets with the authority and with the serving certificate: each is watched once, for all that use it. Clones share what is
@@ -53,11 +65,13 @@ where
 pub struct Secrets {
     ca: Sender<Seen<Secret>>,
     serving: Sender<Seen<Secret>>,
+    watches: [WatchHealth; 2],
 }
 
 impl Default for Secrets {
     fn default() -> Self {
-        Self { ca: Sender::new(Seen::Unknown), serving: Sender::new(Seen::Unknown) }
+        let watches = [names::CA_SECRET, names::SERVING_SECRET].map(WatchHealth::new);
+        Self { ca: Sender::new(Seen::Unknown), serving: Sender::new(Seen::Unknown), watches }
     }
 }
 
@@ -65,10 +79,17 @@ impl Secrets {
     /// Watches those in `namespace` until `cancel`.
     pub async fn observe(self, client: Client, namespace: String, cancel: CancellationToken) {
         let api: Api<Secret> = Api::namespaced(client, &namespace);
+        let [ca, serving] = self.watches;
         tokio::join!(
-            follow_one(api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
-            follow_one(api, names::SERVING_SECRET, self.serving, cancel),
+            follow_by(ca, api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
+            follow_by(serving, api, names::SERVING_SECRET, self.serving, cancel),
         );
+    }
+
+    /// Waits until both were read again. What a new leader rests on is not older than its lease: a watch may have been broken
+    /// for minutes, and the leader before has made a new authority meanwhile.
+    pub(crate) async fn read_again(&self) {
+        futures::future::join_all(self.watches.iter().map(WatchHealth::list_again)).await;
     }
 
     /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is deleted,

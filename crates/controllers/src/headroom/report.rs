@@ -187,25 +187,23 @@ impl Desk {
     /// What the policy covers. Namespaces in which nothing changed are not looked at again.
     fn covered(&mut self, name: &Arc<str>, pending: &Pending) -> Option<Covered> {
         let view = self.views.entry(Arc::clone(name)).or_default();
+        let policy = self.observed.read(|index| index.policies.get(name).cloned())?;
+        let version = policy.version.to_string();
+        let namespaces: Vec<Arc<str>> = if pending.all || version != view.version {
+            view.version = version;
+            view.over.clear();
+            self.observed.read(|index| index.namespaces.all().iter().map(|one| Arc::clone(&one.name)).collect())
+        } else {
+            pending.namespaces.iter().cloned().collect()
+        };
+        // One namespace at a time: events of pods wait while the index is read.
+        for namespace in &namespaces {
+            self.observed.read(|index| view.look(index, &policy, namespace));
+        }
+        let mut covered = view.covered(&policy);
         let state = self.state.lock();
-        self.observed.read(|index| {
-            let policy = index.policies.get(name)?;
-            let version = policy.version.to_string();
-            if pending.all || version != view.version {
-                view.version = version;
-                view.over.clear();
-                for namespace in index.namespaces.all() {
-                    view.look(index, policy, &namespace.name);
-                }
-            } else {
-                for namespace in &pending.namespaces {
-                    view.look(index, policy, namespace);
-                }
-            }
-            let mut covered = view.covered(policy);
-            covered.forbidden = view.over.keys().find_map(|namespace| state.summary(namespace).forbidden);
-            Some(covered)
-        })
+        covered.forbidden = view.over.keys().find_map(|namespace| state.summary(namespace).forbidden);
+        Some(covered)
     }
 }
 

@@ -4,6 +4,7 @@
 //! once, and the ends of locks are waited for.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -108,7 +109,8 @@ impl Sweep {
         let mut due: Option<Instant> = None;
         for (key, quota) in raised {
             let now = Instant::now();
-            let backoff = Backoff::new(RETRY.0, RETRY.1, self.seed);
+            let seed = self.seed ^ BuildHasherDefault::<DefaultHasher>::default().hash_one(&key);
+            let backoff = Backoff::new(RETRY.0, RETRY.1, seed);
             let fresh = Seen { unmarked: None, not_before: now, backoff };
             let seen = self.seen.entry(key.clone()).or_insert(fresh);
             let since = if quota.mark().is_some() { None } else { Some(*seen.unmarked.get_or_insert(now)) };

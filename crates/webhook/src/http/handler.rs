@@ -64,14 +64,15 @@ impl Handler {
     async fn answer(&self, request: Request) -> Result<HttpAnswer, RequestError> {
         let body = self.read(request).await?;
         let review = Review::decode(&body.bytes)?;
-        let (endpoint, verdict) = self.decide(&review, &body);
+        let (endpoint, is_asked, verdict) = self.decide(&review, &body);
         let Review { uid, namespace, name, user_info, dry_run, .. } = review;
         let username = user_info.username;
         // A decision may take a while; unless it needs the body, that is not kept for it.
         drop(body);
         let verdict = verdict.await;
         let Verdict { allowed, code, message, .. } = &verdict;
-        if *allowed {
+        // Who is asked tells of what is refused, if it is to be told: a client may ask for a resize again and again.
+        if *allowed || is_asked {
             tracing::debug!(endpoint, uid, namespace, name, username, dry_run, allowed, code, %message, "admission answered");
         } else {
             tracing::info!(endpoint, uid, namespace, name, username, dry_run, allowed, code, %message, "admission answered");
@@ -89,16 +90,20 @@ impl Handler {
         Ok(self.app.bodies.read(peer, request.into_body()).await?)
     }
 
-    /// The label of the endpoint that takes the review, and its verdict.
-    fn decide(&self, review: &Review<'_>, body: &HeldBody) -> (&'static str, BoxFuture<'static, Verdict>) {
+    /// The label of the endpoint that takes the review, whether it asks others, and its verdict.
+    fn decide(
+        &self,
+        review: &Review<'_>,
+        body: &HeldBody,
+    ) -> (&'static str, bool, BoxFuture<'static, Verdict>) {
         match self.endpoints.iter().find(|(endpoint, _)| takes(*endpoint, review)) {
             Some((endpoint, Decision::Pure(decide))) => {
-                (endpoint.name(), ready(decide(review, &self.app.settings.load())).boxed())
+                (endpoint.name(), false, ready(decide(review, &self.app.settings.load())).boxed())
             }
             Some((endpoint, Decision::Async(decide))) => {
-                (endpoint.name(), Arc::clone(decide).decide(review, body))
+                (endpoint.name(), true, Arc::clone(decide).decide(review, body))
             }
-            None => (UNKNOWN, ready(unknown_kind(review)).boxed()),
+            None => (UNKNOWN, false, ready(unknown_kind(review)).boxed()),
         }
     }
 }

@@ -56,7 +56,7 @@ impl AsyncEndpoint for GrowthRelay {
         async move {
             let asked = self.ask(&uid, body.bytes.clone()).await;
             asked.unwrap_or_else(|why| {
-                tracing::warn!(uid, why, "growth of a pod not decided");
+                tracing::warn!(endpoint = Endpoint::Growth.name(), uid, why, "growth of a pod not decided");
                 GrowthVerdict::Undecided(why).into()
             })
         }

@@ -1,7 +1,7 @@
 //! A second API server that lists the mutating policies and applies none: the webhook gates there.
 
 use rstest::rstest;
-use sluice_api::{WebhookEntry, names};
+use sluice_api::WebhookEntry;
 use sluice_e2e::call::post;
 use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Installation, Setup};
