@@ -16,8 +16,8 @@ use sluice_controllers::gate::{
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, Reporter, Sweep, SweepMetrics,
-    reports,
+    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, Sweep,
+    SweepMetrics, reports,
 };
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_operator::Gating;
@@ -167,7 +167,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
 
     let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
-    let reporter = Reporter::default();
+    let statuses = HeadroomStatusWriter::default();
     let recorder = events.clone();
     let write_event = move |event: GateEvent| {
         let recorder = recorder.clone();
@@ -188,9 +188,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let used = (gate.clone(), gating, Arc::clone(&observed));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let facts = (blocked.state(), observed);
-    let report = reporter.clone().run(facts, client, token.clone(), writes, cancel.clone());
+    let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
-    let waking = blocked.run((token.clone(), leadership.clone()), reporter, cancel.clone());
+    let waking = blocked.run((token.clone(), leadership.clone()), statuses, cancel.clone());
     let sweep = Sweep::new(headroom, sweep_metrics);
     let (lead, cancelled) = ((token, leadership.clone()), cancel.clone());
     let sweeping = async move { sweep.run(lead, cancelled).await };

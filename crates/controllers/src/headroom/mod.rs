@@ -1,20 +1,20 @@
 //! Head-room outside of admission: raises that were left, migrations that are blocked, and what people are told.
 //!
 //! ```text
-//!  watches ──▶ Observed ─┬─▶ sweep     restores quotas whose lock is over
-//!                        ├─▶ blocked   wakes KubeVirt's controller, tells what is missing
-//!                        └─▶ report    conditions of what grants head-room
+//!  watches ──▶ Observed ─┬─▶ sweep                restores quotas whose lock is over
+//!                        ├─▶ blocked_migrations   wakes KubeVirt's controller, tells what is missing
+//!                        └─▶ status_writer        conditions of what grants head-room
 //! ```
 
-pub mod blocked;
+pub mod blocked_migrations;
+mod events;
 mod metrics;
-mod report;
-mod status;
+mod status_patches;
+mod status_writer;
 mod sweep;
-mod tell;
 
-pub use blocked::{BlockedConfig, BlockedMigrations};
+pub use blocked_migrations::{BlockedConfig, BlockedMigrations};
+pub use events::{LEGACY_REASON, granted, reports};
 pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
-pub use report::Reporter;
+pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;
-pub use tell::{LEGACY_REASON, granted, reports};

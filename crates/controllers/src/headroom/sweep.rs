@@ -72,7 +72,7 @@ impl Sweep {
     ) {
         let headroom = Arc::clone(&self.headroom);
         let work = async {
-            if super::blocked::leads(headroom.observed(), &mut leadership).await {
+            if super::blocked_migrations::leads(headroom.observed(), &mut leadership).await {
                 self.act(&token, &leadership).await;
             }
             cancel.cancelled().await;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::{Plan, Refusal, plan as fit, sentence};
 
-use super::place::{Doing, Entry, Place};
+use super::messages::{Action, Blocked, BlockedEvent, Done, NamespaceFacts, QuotaName, Summary};
+use super::namespace_state::{Doing, Entry, NamespaceState};
 use super::state::State;
-use super::words::{Action, Blocked, Done, NamespaceFacts, QuotaName, Summary, Tell};
 use crate::gate::Moment;
 
 /// A target that is refused again and again although a pod like its source would fit is not like its source.
@@ -45,53 +45,53 @@ impl State {
     }
 
     fn look_at(&mut self, namespace: &Arc<str>, facts: &NamespaceFacts, now_ms: u64) -> Vec<Action> {
-        let mut place = self.take_place(namespace);
-        self.stats.rejected += place.see(facts, &self.config, self.seed_of(namespace));
+        let mut namespace_state = self.take_namespace(namespace);
+        self.stats.rejected += namespace_state.see(facts, &self.config, self.seed_of(namespace));
         let mut look = Look::default();
         look.summary.opted_out = facts.opted_out;
-        look.summary.forbidden = place.forbidden.clone();
+        look.summary.forbidden = namespace_state.forbidden.clone();
         for seen in &facts.blocked {
-            self.help(&seen.migration, &mut place, facts, now_ms, &mut look);
+            self.help(&seen.migration, &mut namespace_state, facts, now_ms, &mut look);
         }
-        if place.nudge {
-            self.nudge(namespace, &mut place, facts, now_ms, &mut look);
+        if namespace_state.nudge {
+            self.nudge(namespace, &mut namespace_state, facts, now_ms, &mut look);
         }
-        self.put_place(namespace, place, look.due, look.summary);
+        self.put_namespace(namespace, namespace_state, look.due, look.summary);
         look.actions
     }
 
     fn help(
         &mut self,
         blocked: &Blocked,
-        place: &mut Place,
+        namespace_state: &mut NamespaceState,
         facts: &NamespaceFacts,
         now_ms: u64,
         look: &mut Look,
     ) {
-        let Some(entry) = place.blocked.get_mut(&blocked.uid) else { return };
+        let Some(entry) = namespace_state.blocked.get_mut(&blocked.uid) else { return };
         if entry.source.is_none() && entry.look.is_waiting(now_ms) {
             return look.at(entry.look.not_before_ms());
         }
-        if entry.source.is_none() && place.doing.is_none() {
-            place.doing = Some(Doing::Look(blocked.uid.clone()));
+        if entry.source.is_none() && namespace_state.doing.is_none() {
+            namespace_state.doing = Some(Doing::Look(blocked.uid.clone()));
             look.actions.push(Action::Look(blocked.clone()));
         }
         let Some(need) = entry.source.clone().flatten() else { return };
         match fit(&need, &facts.quotas, &facts.budget) {
             Plan::Fits { .. } if entry.wakes >= MOST_WAKES => {
-                let tell = |sentence| Tell::Refused { blocked: blocked.clone(), sentence };
+                let tell = |sentence| BlockedEvent::Refused { blocked: blocked.clone(), sentence };
                 self.tell(entry, LARGER, tell, now_ms, look);
             }
             Plan::Fits { .. } => {
-                self.wake(entry, self.config.nudge_after_ms, (&mut place.nudge, now_ms), look);
+                self.wake(entry, self.config.nudge_after_ms, (&mut namespace_state.nudge, now_ms), look);
             }
             // No quota changes when something is granted.
-            Plan::Raise(_) => self.wake(entry, 0, (&mut place.nudge, now_ms), look),
+            Plan::Raise(_) => self.wake(entry, 0, (&mut namespace_state.nudge, now_ms), look),
             Plan::NotEnough(shortages) => {
                 entry.passes_since = None;
                 let text = sentence(&blocked.name, &blocked.machine, &shortages);
                 lacks(&mut look.summary, &text);
-                let tell = |sentence| Tell::NotEnough { blocked: blocked.clone(), sentence };
+                let tell = |sentence| BlockedEvent::NotEnough { blocked: blocked.clone(), sentence };
                 self.stats.not_enough += u64::from(self.tell(entry, &text, tell, now_ms, look));
             }
             Plan::Refused(refusals) => {
@@ -100,7 +100,7 @@ impl State {
                 let told: Vec<String> =
                     refusals.iter().filter(|why| lasts(why)).map(Refusal::to_string).collect();
                 if !told.is_empty() {
-                    let tell = |sentence| Tell::Refused { blocked: blocked.clone(), sentence };
+                    let tell = |sentence| BlockedEvent::Refused { blocked: blocked.clone(), sentence };
                     self.tell(entry, &told.join("; "), tell, now_ms, look);
                 }
             }
@@ -129,13 +129,13 @@ impl State {
         &self,
         entry: &mut Entry,
         text: &str,
-        tell: impl FnOnce(Arc<str>) -> Tell,
+        tell: impl FnOnce(Arc<str>) -> BlockedEvent,
         now_ms: u64,
         look: &mut Look,
     ) -> bool {
         match entry.tells(text, now_ms, self.config.tell_spacing_ms) {
             Ok(Some(sentence)) => {
-                look.actions.push(Action::Tell(tell(sentence)));
+                look.actions.push(Action::Publish(tell(sentence)));
                 return true;
             }
             Ok(None) => {}
@@ -149,7 +149,7 @@ impl State {
     fn nudge(
         &mut self,
         namespace: &Arc<str>,
-        place: &mut Place,
+        namespace_state: &mut NamespaceState,
         facts: &NamespaceFacts,
         now_ms: u64,
         look: &mut Look,
@@ -158,30 +158,30 @@ impl State {
         let is_still =
             |quota: &&sluice_engine::headroom::NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
         let Some(quota) = facts.quotas.iter().find(is_still) else {
-            place.nudge = false;
+            namespace_state.nudge = false;
             return;
         };
-        let due = place.nudge_from.max(place.forbidden_retry.not_before_ms());
+        let due = namespace_state.nudge_from.max(namespace_state.forbidden_retry.not_before_ms());
         if due > now_ms {
             return look.at(due);
         }
-        if place.doing.is_some() {
+        if namespace_state.doing.is_some() {
             return;
         }
-        place.nudge = false;
-        place.nudge_from = now_ms + self.config.nudge_spacing_ms;
+        namespace_state.nudge = false;
+        namespace_state.nudge_from = now_ms + self.config.nudge_spacing_ms;
         let quota = QuotaName {
             namespace: Arc::clone(namespace),
             name: Arc::clone(&quota.name),
             uid: quota.uid.clone(),
         };
-        place.doing = Some(Doing::Nudge(quota.clone()));
+        namespace_state.doing = Some(Doing::Nudge(quota.clone()));
         self.stats.nudges += 1;
         look.actions.push(Action::Nudge(quota));
     }
 
     /// Takes note of how an action went. `facts` is what is seen of the namespace. Returns what people are to be told.
-    pub fn settle(
+    pub fn on_done(
         &mut self,
         namespace: &Arc<str>,
         done: Done,
@@ -189,34 +189,34 @@ impl State {
         now: Moment,
     ) -> Vec<Action> {
         self.dirty.insert(Arc::clone(namespace));
-        let mut place = self.take_place(namespace);
-        let doing = place.doing.take();
+        let mut namespace_state = self.take_namespace(namespace);
+        let doing = namespace_state.doing.take();
         let mut told = Vec::new();
         match (done, doing) {
             (Done::Looked(uid, source), _) => {
-                if let Some(entry) = place.blocked.get_mut(&uid) {
+                if let Some(entry) = namespace_state.blocked.get_mut(&uid) {
                     entry.source = Some(source);
                     entry.look.reset();
                 }
             }
-            (Done::Nudged, _) => place.allowed(),
+            (Done::Nudged, _) => namespace_state.allowed(),
             (Done::Forbidden(said), Some(Doing::Nudge(quota))) => {
                 self.stats.forbidden += 1;
-                if place.forbid(&said, now.mono_ms) {
+                if namespace_state.forbid(&said, now.mono_ms) {
                     let blocked = facts.blocked.iter().map(|blocked| blocked.migration.clone()).collect();
-                    told.push(Action::Tell(Tell::Forbidden { quota, blocked, said }));
+                    told.push(Action::Publish(BlockedEvent::Forbidden { quota, blocked, said }));
                 }
             }
             (Done::Failed | Done::Forbidden(_), Some(Doing::Look(uid))) => {
-                if let Some(entry) = place.blocked.get_mut(&uid) {
+                if let Some(entry) = namespace_state.blocked.get_mut(&uid) {
                     entry.look.failed(now.mono_ms);
                 }
             }
             // The migration for which a nudge was meant has its own time to try again.
             (Done::Failed | Done::Forbidden(_), _) => {}
         }
-        let summary = place.summary.clone();
-        self.put_place(namespace, place, None, summary);
+        let summary = namespace_state.summary.clone();
+        self.put_namespace(namespace, namespace_state, None, summary);
         told
     }
 }

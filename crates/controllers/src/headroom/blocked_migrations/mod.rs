@@ -3,20 +3,20 @@
 //! The webhook makes room for the pod that is then created; here nothing is raised. Nothing is asked of the API server
 //! while nothing changes.
 
-mod place;
+mod messages;
+mod namespace_state;
 mod plan;
 mod run;
 mod state;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::time::Duration;
 
+pub use messages::{Action, Blocked, BlockedEvent, BlockedFacts, Done, NamespaceFacts, QuotaName, Summary};
 pub use run::BlockedMigrations;
 pub(super) use run::leads;
 pub use state::{State, Stats};
-pub use words::{Action, Blocked, BlockedFacts, Done, NamespaceFacts, QuotaName, Summary, Tell};
 
 /// Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::BlockedConfig;
-use super::place::Place;
-use super::words::Summary;
+use super::messages::Summary;
+use super::namespace_state::NamespaceState;
 use crate::gate::Moment;
 
 /// Counts since they were last taken.
@@ -27,7 +27,7 @@ pub struct State {
     pub(super) config: BlockedConfig,
     seed: u64,
     pub(super) leading: bool,
-    places: BTreeMap<Arc<str>, Place>,
+    namespaces: BTreeMap<Arc<str>, NamespaceState>,
     pub(super) dirty: BTreeSet<Arc<str>>,
     timers: BTreeSet<(u64, Arc<str>)>,
     /// Namespaces whose summary changed.
@@ -44,7 +44,7 @@ impl State {
             config,
             seed,
             leading: false,
-            places: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             told_anew: BTreeSet::new(),
@@ -67,7 +67,7 @@ impl State {
 
     /// The namespaces of which something is remembered.
     pub fn known(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.places.keys()
+        self.namespaces.keys()
     }
 
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
@@ -83,12 +83,14 @@ impl State {
     /// refused.
     #[must_use]
     pub fn counts(&self) -> [usize; 3] {
-        let lacking = |place: &Place| place.summary.not_enough.as_ref().map_or(0, |(_, count)| *count);
-        self.places.values().fold([0; 3], |[blocked, not_enough, forbidden], place| {
+        let lacking = |namespace_state: &NamespaceState| {
+            namespace_state.summary.not_enough.as_ref().map_or(0, |(_, count)| *count)
+        };
+        self.namespaces.values().fold([0; 3], |[blocked, not_enough, forbidden], namespace_state| {
             [
-                blocked + place.blocked.len(),
-                not_enough + lacking(place),
-                forbidden + usize::from(place.forbidden.is_some()),
+                blocked + namespace_state.blocked.len(),
+                not_enough + lacking(namespace_state),
+                forbidden + usize::from(namespace_state.forbidden.is_some()),
             ]
         })
     }
@@ -96,7 +98,10 @@ impl State {
     /// What is to be said about a namespace.
     #[must_use]
     pub fn summary(&self, namespace: &str) -> Summary {
-        self.places.get(namespace).map(|place| place.summary.clone()).unwrap_or_default()
+        self.namespaces
+            .get(namespace)
+            .map(|namespace_state| namespace_state.summary.clone())
+            .unwrap_or_default()
     }
 
     /// The namespaces about which something else is to be said than when this was last asked.
@@ -107,41 +112,42 @@ impl State {
     pub(super) fn pass_time(&mut self, now: Moment) {
         while let Some((at, namespace)) = self.timers.first().cloned().filter(|(at, _)| *at <= now.mono_ms) {
             self.timers.remove(&(at, Arc::clone(&namespace)));
-            if let Some(place) = self.places.get_mut(&namespace) {
-                place.timer = None;
+            if let Some(namespace_state) = self.namespaces.get_mut(&namespace) {
+                namespace_state.timer = None;
             }
             self.dirty.insert(namespace);
         }
     }
 
     /// Takes what is remembered of a namespace, to look at it.
-    pub(super) fn take_place(&mut self, namespace: &Arc<str>) -> Place {
-        let known = self.places.remove(namespace);
-        let mut place = known.unwrap_or_else(|| Place::new(&self.config, self.seed_of(namespace)));
-        if let Some(at) = place.timer.take() {
+    pub(super) fn take_namespace(&mut self, namespace: &Arc<str>) -> NamespaceState {
+        let known = self.namespaces.remove(namespace);
+        let mut namespace_state =
+            known.unwrap_or_else(|| NamespaceState::new(&self.config, self.seed_of(namespace)));
+        if let Some(at) = namespace_state.timer.take() {
             self.timers.remove(&(at, Arc::clone(namespace)));
         }
-        place
+        namespace_state
     }
 
     /// Puts it back. `due`: when to look again.
-    pub(super) fn put_place(
+    pub(super) fn put_namespace(
         &mut self,
         namespace: &Arc<str>,
-        mut place: Place,
+        mut namespace_state: NamespaceState,
         due: Option<u64>,
         summary: Summary,
     ) {
-        if place.summary != summary {
-            place.summary = summary;
+        if namespace_state.summary != summary {
+            namespace_state.summary = summary;
             self.told_anew.insert(Arc::clone(namespace));
         }
         if let Some(at) = due {
-            place.timer = Some(at);
+            namespace_state.timer = Some(at);
             self.timers.insert((at, Arc::clone(namespace)));
         }
-        if !place.is_idle() {
-            self.places.insert(Arc::clone(namespace), place);
+        if !namespace_state.is_idle() {
+            self.namespaces.insert(Arc::clone(namespace), namespace_state);
         }
     }
 

@@ -62,13 +62,13 @@ pub enum Action {
     Look(Blocked),
     /// Wake KubeVirt's controller: write this quota without changing what it says.
     Nudge(QuotaName),
-    /// Tell people. Not answered.
-    Tell(Tell),
+    /// BlockedEvent people. Not answered.
+    Publish(BlockedEvent),
 }
 
 /// What people are told. Each is told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum BlockedEvent {
     /// The budget is not enough for a migration.
     NotEnough {
         /// For whom.

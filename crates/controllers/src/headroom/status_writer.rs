@@ -22,8 +22,8 @@ use sluice_window::Observed;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::blocked::State;
-use super::status::{Covered, policy_patch, vmmrq_patch};
+use super::blocked_migrations::State;
+use super::status_patches::{Covered, policy_patch, vmmrq_patch};
 use crate::status_write::patch_status;
 
 /// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
@@ -32,7 +32,7 @@ const COLLECT_TIME: Duration = Duration::from_secs(1);
 
 /// Takes notes of what changed; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Reporter {
+pub struct HeadroomStatusWriter {
     pending: Arc<Mutex<Pending>>,
     news: Arc<Notify>,
 }
@@ -43,7 +43,7 @@ struct Pending {
     all: bool,
 }
 
-impl Reporter {
+impl HeadroomStatusWriter {
     /// Something that is reported may have changed in these namespaces.
     pub(super) fn changed(&self, namespaces: impl IntoIterator<Item = Arc<str>>) {
         let mut pending = self.pending.lock();
@@ -69,7 +69,7 @@ impl Reporter {
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let mut desk = Desk { state, observed, views: HashMap::new(), written: HashMap::new() };
+        let mut planner = StatusPlanner { state, observed, views: HashMap::new(), written: HashMap::new() };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
@@ -77,14 +77,14 @@ impl Reporter {
                 tokio::time::sleep(COLLECT_TIME).await;
                 let pending = std::mem::take(&mut *self.pending.lock());
                 let mut failed = false;
-                for (key, write) in desk.plan(&pending) {
+                for (key, write) in planner.plan(&pending) {
                     if !token.is_held() {
                         continue;
                     }
                     let version = write.version.clone();
                     let object = (write.plural, &write.kind, &*key.name);
                     match patch_status(&client, &writes, object, &write.patch).await {
-                        Ok(()) => _ = desk.written.insert((write.plural, key), version),
+                        Ok(()) => _ = planner.written.insert((write.plural, key), version),
                         // A watch tells of the version that is there now.
                         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
                         Err(error) => {
@@ -117,7 +117,7 @@ struct Write {
     patch: Value,
 }
 
-struct Desk {
+struct StatusPlanner {
     state: Arc<Mutex<State>>,
     observed: Arc<Observed>,
     views: HashMap<Arc<str>, View>,
@@ -132,7 +132,7 @@ struct View {
     over: BTreeMap<Arc<str>, BTreeMap<Resource, Amount>>,
 }
 
-impl Desk {
+impl StatusPlanner {
     fn plan(&mut self, pending: &Pending) -> Vec<(Key, Write)> {
         let mut writes = self.plan_vmmrqs(pending);
         writes.extend(self.plan_policies(pending));
@@ -192,7 +192,8 @@ impl Desk {
         let namespaces: Vec<Arc<str>> = if pending.all || version != view.version {
             view.version = version;
             view.over.clear();
-            self.observed.read(|index| index.namespaces.all().iter().map(|one| Arc::clone(&one.name)).collect())
+            self.observed
+                .read(|index| index.namespaces.all().iter().map(|one| Arc::clone(&one.name)).collect())
         } else {
             pending.namespaces.iter().cloned().collect()
         };

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::BlockedMetrics;
-use super::super::report::Reporter;
+use super::super::status_writer::HeadroomStatusWriter;
+use super::messages::{Action, Blocked, BlockedEvent, BlockedFacts, Done, NamespaceFacts};
 use super::state::State;
-use super::words::{Action, Blocked, BlockedFacts, Done, NamespaceFacts, Tell};
 use super::{BlockedConfig, QuotaName};
 use crate::gate::Moment;
 
@@ -30,14 +30,14 @@ pub struct BlockedMigrations {
     state: Arc<Mutex<State>>,
     headroom: Arc<Headroom>,
     rules: latest::Receiver<ChargeRules>,
-    tell: Arc<dyn Fn(Tell) + Send + Sync>,
+    publish: Arc<dyn Fn(BlockedEvent) + Send + Sync>,
     settled: Arc<Notify>,
     epoch: Instant,
     metrics: BlockedMetrics,
 }
 
 impl BlockedMigrations {
-    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `tell` hears what people are to
+    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `publish` hears what people are to
     /// be told.
     #[must_use]
     pub fn new(
@@ -45,13 +45,13 @@ impl BlockedMigrations {
         headroom: Arc<Headroom>,
         metrics: BlockedMetrics,
         rules: latest::Receiver<ChargeRules>,
-        tell: impl Fn(Tell) + Send + Sync + 'static,
+        publish: impl Fn(BlockedEvent) + Send + Sync + 'static,
     ) -> Self {
         Self {
             state: Arc::new(Mutex::new(State::new(config, process_seed()))),
             headroom,
             rules,
-            tell: Arc::new(tell),
+            publish: Arc::new(publish),
             settled: Arc::default(),
             epoch: Instant::now(),
             metrics,
@@ -79,7 +79,7 @@ impl BlockedMigrations {
     pub async fn run(
         self,
         (token, mut leadership): (WriteToken, latest::Receiver<Leadership>),
-        reporter: Reporter,
+        statuses: HeadroomStatusWriter,
         cancel: CancellationToken,
     ) {
         let work = async {
@@ -88,8 +88,8 @@ impl BlockedMigrations {
                 let all = interesting(self.observed());
                 tracing::info!(namespaces = all.len(), "watching over blocked migrations");
                 self.state.lock().lead(all);
-                reporter.everything();
-                self.act(&token, &reporter, &mut leadership).await;
+                statuses.everything();
+                self.act(&token, &statuses, &mut leadership).await;
             }
             cancel.cancelled().await;
         };
@@ -100,7 +100,7 @@ impl BlockedMigrations {
     async fn act(
         &self,
         token: &WriteToken,
-        reporter: &Reporter,
+        statuses: &HeadroomStatusWriter,
         leadership: &mut latest::Receiver<Leadership>,
     ) {
         let mut requests = JoinSet::new();
@@ -126,7 +126,7 @@ impl BlockedMigrations {
             if !leadership.borrow().is_leading() {
                 return;
             }
-            for action in self.plan(self.take_dirty(), reporter) {
+            for action in self.plan(self.take_dirty(), statuses) {
                 let (this, token) = (self.clone(), token.clone());
                 requests.spawn(async move { this.execute(action, &token).await });
             }
@@ -135,7 +135,7 @@ impl BlockedMigrations {
 
     async fn execute(&self, action: Action, token: &WriteToken) {
         let (namespace, done) = match action {
-            Action::Tell(tell) => return (self.tell)(tell),
+            Action::Publish(event) => return (self.publish)(event),
             Action::Look(blocked) => {
                 let source = self.source(&blocked).await;
                 (blocked.namespace, source.map_or(Done::Failed, |source| Done::Looked(blocked.uid, source)))
@@ -147,11 +147,11 @@ impl BlockedMigrations {
             }
         };
         let facts = self.facts(&namespace);
-        let told = self.state.lock().settle(&namespace, done, &facts, self.now());
+        let told = self.state.lock().on_done(&namespace, done, &facts, self.now());
         self.settled.notify_one();
         for action in told {
-            if let Action::Tell(tell) = action {
-                (self.tell)(tell);
+            if let Action::Publish(event) = action {
+                (self.publish)(event);
             }
         }
     }
@@ -186,21 +186,21 @@ impl BlockedMigrations {
         (!dirty.all).then_some(dirty.namespaces)
     }
 
-    fn plan(&self, dirty: Option<BTreeSet<Arc<str>>>, reporter: &Reporter) -> Vec<Action> {
+    fn plan(&self, dirty: Option<BTreeSet<Arc<str>>>, statuses: &HeadroomStatusWriter) -> Vec<Action> {
         let mut state = self.state.lock();
         match dirty {
             Some(dirty) => {
-                reporter.changed(dirty.iter().cloned());
+                statuses.changed(dirty.iter().cloned());
                 state.see(dirty);
             }
             None => {
-                reporter.everything();
+                statuses.everything();
                 let known: Vec<_> = state.known().cloned().collect();
                 state.see(known.into_iter().chain(interesting(self.observed())));
             }
         }
         let actions = state.plan(self.now(), |namespace| self.facts(namespace));
-        reporter.changed(state.take_told_anew());
+        statuses.changed(state.take_told_anew());
         let stats = std::mem::take(&mut state.stats);
         drop(state);
         self.metrics.observe(stats);

@@ -9,14 +9,14 @@ use sluice_engine::Uid;
 use sluice_engine::headroom::{MARK, NUDGE_KEY, Need};
 use sluice_runtime::backoff::{Backoff, Retry};
 
-use super::words::{NamespaceFacts, QuotaName, Summary};
+use super::messages::{NamespaceFacts, QuotaName, Summary};
 
 /// So many writes in a row have to be refused before it is taken as lasting.
 const LASTING: u32 = 3;
 
 /// A namespace with blocked migrations.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NamespaceState {
     /// What is under way.
     pub(super) doing: Option<Doing>,
     pub(super) blocked: BTreeMap<Uid, Entry>,
@@ -89,7 +89,7 @@ fn room(facts: &NamespaceFacts) -> u64 {
     hasher.finish()
 }
 
-impl Place {
+impl NamespaceState {
     pub(super) fn new(config: &super::BlockedConfig, seed: u64) -> Self {
         Self {
             doing: None,

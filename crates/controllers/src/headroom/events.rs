@@ -9,7 +9,7 @@ use sluice_runtime::events::{EventType, Report};
 use sluice_engine::headroom::{Raise, sentence};
 use sluice_window::{Ending, Outcome, Target};
 
-use super::blocked::{Blocked, QuotaName, Tell};
+use super::blocked_migrations::{Blocked, BlockedEvent, QuotaName};
 
 /// The reason that managed-tenant-quota's users look for.
 pub const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
@@ -29,9 +29,9 @@ const ACTION: &str = "MakeRoom";
 
 /// The events that tell of it.
 #[must_use]
-pub fn reports(tell: &Tell) -> Vec<Report> {
+pub fn reports(tell: &BlockedEvent) -> Vec<Report> {
     match tell {
-        Tell::NotEnough { blocked, sentence } => {
+        BlockedEvent::NotEnough { blocked, sentence } => {
             let legacy = format!(
                 "head-room of namespace {} is not enough to release blocked migration {}: {sentence}",
                 blocked.namespace, blocked.name
@@ -41,12 +41,12 @@ pub fn reports(tell: &Tell) -> Vec<Report> {
             reports.push(warning(reference("v1", "Pod", &blocked.namespace, None), LEGACY_REASON, &legacy));
             reports
         }
-        Tell::Refused { blocked, sentence } => {
+        BlockedEvent::Refused { blocked, sentence } => {
             let note =
                 format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
             about(blocked, NO_HEADROOM, &note)
         }
-        Tell::Forbidden { quota, blocked, said } => {
+        BlockedEvent::Forbidden { quota, blocked, said } => {
             let mut reports = vec![forbidden(quota, said)];
             let note = format!("no head-room: the status of quota {} cannot be written: {said}", quota.name);
             reports.extend(blocked.iter().flat_map(|blocked| about(blocked, FORBIDDEN, &note)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 
-use super::words::BlockedFacts;
+use super::messages::BlockedFacts;
 use super::*;
 use crate::gate::Moment;
 
@@ -77,15 +77,15 @@ impl Scene {
         self.state.plan(at(now), |_| self.facts.clone())
     }
 
-    fn settle(&mut self, done: Done, now: u64) -> Vec<Action> {
-        self.state.settle(&"ns".into(), done, &self.facts.clone(), at(now))
+    fn on_done(&mut self, done: Done, now: u64) -> Vec<Action> {
+        self.state.on_done(&"ns".into(), done, &self.facts.clone(), at(now))
     }
 
     /// A scene in which the source of migration `m` was looked for and takes 5.
     fn looked(facts: NamespaceFacts) -> Self {
         let mut scene = Self::new(facts);
         assert!(matches!(&scene.see(0)[..], [Action::Look(blocked)] if *blocked.name == *"m"));
-        scene.settle(Done::Looked(Uid::parse("m"), Some(need(5))), 0);
+        scene.on_done(Done::Looked(Uid::parse("m"), Some(need(5))), 0);
         scene
     }
 }
@@ -94,12 +94,12 @@ impl Scene {
 fn a_migration_that_would_be_let_in_is_woken_at_once_and_ever_more_rarely() {
     let mut scene = Scene::looked(facts(8, Some(3), &["m"]));
     assert!(matches!(&scene.plan(0)[..], [Action::Nudge(quota)] if *quota.name == *"rq"));
-    scene.settle(Done::Nudged, 5);
+    scene.on_done(Done::Nudged, 5);
     assert_eq!(scene.see(6), []);
     let due = scene.state.next_due_ms(at(6)).unwrap();
     assert!((490..=1_000).contains(&due), "{due}");
     assert!(matches!(&scene.plan(1_001)[..], [Action::Nudge(_)]));
-    scene.settle(Done::Nudged, 1_005);
+    scene.on_done(Done::Nudged, 1_005);
     scene.plan(1_006);
     let later = scene.state.next_due_ms(at(1_006)).unwrap();
     assert!(later >= 990, "{later}");
@@ -112,7 +112,7 @@ fn a_migration_that_would_be_let_in_is_woken_at_once_and_ever_more_rarely() {
 #[test]
 fn room_that_appears_is_left_to_kubevirts_controller_for_a_second() {
     let mut scene = Scene::looked(facts(8, None, &["m"]));
-    assert!(matches!(&scene.plan(0)[..], [Action::Tell(Tell::NotEnough { .. })]));
+    assert!(matches!(&scene.plan(0)[..], [Action::Publish(BlockedEvent::NotEnough { .. })]));
     scene.facts.quotas[0].used = amounts(5);
     assert_eq!(scene.see(100), []);
     assert!(matches!(&scene.plan(1_100)[..], [Action::Nudge(_)]));
@@ -121,14 +121,16 @@ fn room_that_appears_is_left_to_kubevirts_controller_for_a_second() {
 #[test]
 fn what_is_missing_is_told_once_and_then_nothing_is_done() {
     let mut scene = Scene::looked(facts(8, Some(1), &["m"]));
-    let [Action::Tell(Tell::NotEnough { sentence, .. })] = &scene.plan(0)[..] else { panic!("not told") };
+    let [Action::Publish(BlockedEvent::NotEnough { sentence, .. })] = &scene.plan(0)[..] else {
+        panic!("not told")
+    };
     assert!(sentence.ends_with("missing 2"), "{sentence}");
     assert_eq!(scene.see(10), []);
     assert_eq!(scene.state.next_due_ms(at(10)), None, "quiet until something changes");
     assert_eq!(scene.state.counts(), [1, 1, 0]);
     scene.facts.quotas[0].used = amounts(9);
     assert_eq!(scene.see(20), [], "other words of the same are told later");
-    assert!(matches!(&scene.plan(5_000)[..], [Action::Tell(_)]));
+    assert!(matches!(&scene.plan(5_000)[..], [Action::Publish(_)]));
 }
 
 #[test]
@@ -139,10 +141,10 @@ fn a_target_that_is_larger_than_its_source_is_told_and_left_alone() {
         match &scene.plan(step * 1_000)[..] {
             [Action::Nudge(_)] => {
                 nudges += 1;
-                scene.settle(Done::Nudged, step * 1_000);
+                scene.on_done(Done::Nudged, step * 1_000);
             }
             [] => {}
-            [Action::Tell(Tell::Refused { sentence, .. })] => {
+            [Action::Publish(BlockedEvent::Refused { sentence, .. })] => {
                 assert!(sentence.contains("LimitRange"), "{sentence}");
             }
             other => panic!("{other:?}"),
@@ -163,7 +165,7 @@ fn nudges_are_spaced_however_often_the_outcome_changes() {
         let actions = scene.see(step * 10);
         if actions.iter().any(|action| matches!(action, Action::Nudge(_))) {
             nudges += 1;
-            scene.settle(Done::Nudged, step * 10);
+            scene.on_done(Done::Nudged, step * 10);
         }
     }
     assert!((2..=21).contains(&nudges), "{nudges} in 10 s");
@@ -189,12 +191,12 @@ fn a_write_that_is_refused_for_a_moment_is_tried_again_soon_and_not_told() {
     let mut scene = Scene::looked(facts(8, Some(3), &["m"]));
     scene.plan(0);
     for now in [0, 1_000] {
-        assert_eq!(scene.settle(Done::Forbidden("RBAC: clusterrole not found".into()), now), []);
+        assert_eq!(scene.on_done(Done::Forbidden("RBAC: clusterrole not found".into()), now), []);
         assert_eq!(scene.plan(now + 10), []);
         let due = now + if now == 0 { 1_000 } else { 2_000 };
         assert!(matches!(&scene.plan(due)[..], [Action::Nudge(_)]), "at {due}");
     }
-    assert_eq!(scene.settle(Done::Nudged, 3_000), []);
+    assert_eq!(scene.on_done(Done::Nudged, 3_000), []);
     scene.plan(3_010);
     assert_eq!((scene.state.summary("ns").forbidden, scene.state.counts()), (None, [1, 0, 0]));
 }
@@ -205,7 +207,7 @@ fn refused_nudges_do_not_count_as_attempts_of_kubevirts_controller() {
     for now in (0..60_000).step_by(100) {
         for action in scene.plan(now) {
             assert!(matches!(action, Action::Nudge(_)), "it was never tried: {action:?}");
-            scene.settle(Done::Forbidden("no".into()), now);
+            scene.on_done(Done::Forbidden("no".into()), now);
         }
     }
 }
@@ -218,10 +220,12 @@ fn writes_that_are_refused_for_long_are_told_once_and_backed_off() {
         for action in scene.plan(now) {
             assert!(matches!(action, Action::Nudge(_)), "{action:?}");
             nudges.push(now);
-            told.extend(scene.settle(Done::Forbidden("status is immutable".into()), now));
+            told.extend(scene.on_done(Done::Forbidden("status is immutable".into()), now));
         }
     }
-    let [Action::Tell(Tell::Forbidden { quota, blocked, said })] = &told[..] else { panic!("{told:?}") };
+    let [Action::Publish(BlockedEvent::Forbidden { quota, blocked, said })] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!((&*quota.name, blocked.len(), &**said), ("rq", 1, "status is immutable"));
     assert_eq!(scene.state.summary("ns").forbidden.as_deref(), Some("status is immutable"));
     assert_eq!(scene.state.counts(), [1, 0, 1]);
@@ -232,10 +236,10 @@ fn writes_that_are_refused_for_long_are_told_once_and_backed_off() {
 fn a_source_that_cannot_be_listed_is_looked_for_later() {
     let mut scene = Scene::new(facts(8, None, &["m", "n"]));
     assert!(matches!(&scene.see(0)[..], [Action::Look(_)]), "one at a time");
-    scene.settle(Done::Failed, 0);
+    scene.on_done(Done::Failed, 0);
     let [Action::Look(next)] = &scene.plan(0)[..] else { panic!("the other one") };
     assert_eq!(&*next.name, "n");
-    scene.settle(Done::Looked(Uid::parse("n"), None), 0);
+    scene.on_done(Done::Looked(Uid::parse("n"), None), 0);
     assert_eq!(scene.plan(0), [], "a migration without a source is left alone");
     assert!(matches!(&scene.plan(1_001)[..], [Action::Look(blocked)] if *blocked.name == *"m"));
 }
