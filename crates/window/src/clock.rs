@@ -11,15 +11,15 @@ const FRESH: Duration = Duration::from_secs(60);
 /// An estimate of the API server's clock. Answers carry whole seconds, rounded down, so it is up to one second behind
 /// and never ahead, as long as the server's clock is not set back.
 #[derive(Debug, Default)]
-pub struct ServerClock(Mutex<Option<Sight>>);
+pub struct ServerClock(Mutex<Option<Snapshot>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Snapshot {
     date: Timestamp,
     at: Instant,
 }
 
-impl Sight {
+impl Snapshot {
     fn now(self, at: Instant) -> Option<Timestamp> {
         let passed = at.saturating_duration_since(self.at);
         self.date.checked_add(jiff::SignedDuration::try_from(passed).ok()?).ok()
@@ -36,12 +36,12 @@ impl ServerClock {
         let Some(date) = date else { return };
         let mut known = self.0.lock();
         // The latest of two views is the better one, unless the clock was set back by more than the rounding.
-        let better = known.and_then(|sight| sight.now(at)).is_none_or(|estimate| {
+        let better = known.and_then(|snapshot| snapshot.now(at)).is_none_or(|estimate| {
             date >= estimate || estimate.duration_since(date) > jiff::SignedDuration::from_secs(2)
         });
-        let stale = known.is_some_and(|sight| at.saturating_duration_since(sight.at) > FRESH);
+        let stale = known.is_some_and(|snapshot| at.saturating_duration_since(snapshot.at) > FRESH);
         if better || stale {
-            *known = Some(Sight { date, at });
+            *known = Some(Snapshot { date, at });
         }
     }
 
@@ -52,9 +52,9 @@ impl ServerClock {
     }
 
     fn now_at(&self, at: Instant) -> Option<Timestamp> {
-        let sight = (*self.0.lock())?;
-        let fresh = at.saturating_duration_since(sight.at) <= FRESH;
-        if fresh { sight.now(at) } else { None }
+        let snapshot = (*self.0.lock())?;
+        let fresh = at.saturating_duration_since(snapshot.at) <= FRESH;
+        if fresh { snapshot.now(at) } else { None }
     }
 }
 

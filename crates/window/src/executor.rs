@@ -123,8 +123,8 @@ impl<'h> Executor<'h> {
             },
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
-        match self.headroom.sight(namespace, &records, (look == Look::Memory, None)).await {
-            Ok(sight) => Answer::Seen(sight),
+        match self.headroom.snapshot(namespace, &records, (look == Look::Memory, None)).await {
+            Ok(snapshot) => Answer::Seen(snapshot),
             Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
         }
     }
@@ -238,8 +238,8 @@ impl<'h> Executor<'h> {
         // The first raise is the oldest: a later one of another namespace knows of it.
         let first = session.raised().first().and_then(|quota| self.records.get(&quota.name));
         let own = first.map(|record| record.version);
-        match headroom.sight(namespace, &records, (false, own)).await {
-            Ok(sight) => Answer::Settled(sight),
+        match headroom.snapshot(namespace, &records, (false, own)).await {
+            Ok(snapshot) => Answer::Settled(snapshot),
             Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
         }
     }

@@ -25,7 +25,7 @@ use crate::patches;
 use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Command, Ending, QuotaRef, Sight, WindowSession, forgetting};
+use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, forgetting};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
@@ -184,7 +184,7 @@ impl Headroom {
                     Command::Stop(ending) => break ending,
                     command => {
                         let answer = executor.carry_out(&session, command).await;
-                        session.take(answer);
+                        session.on_answer(answer);
                     }
                 }
             },
@@ -276,12 +276,12 @@ impl Headroom {
     /// What a plan takes: these quotas, the budget as it is known, the API server's clock and a mark of its own.
     /// With `guess` nothing is asked: without a clock no lock is over. `own` is the version of a raise of this session:
     /// younger ones give way to it.
-    pub(crate) async fn sight(
+    pub(crate) async fn snapshot(
         &self,
         namespace: &str,
         records: &[Arc<ResourceQuotaRecord>],
         (guess, own): (bool, Option<Version>),
-    ) -> kube::Result<Sight> {
+    ) -> kube::Result<Snapshot> {
         let now_ms = match self.requests.clock.now() {
             Some(now) => now.as_millisecond(),
             None if guess => 0,
@@ -291,7 +291,7 @@ impl Headroom {
             self.observed.read(|index| (index.budget_before(namespace, own), index.opted_out(namespace)));
         let mut quotas: Vec<_> = records.iter().map(|record| record.native()).collect();
         quotas.iter_mut().for_each(|quota| quota.opted_out |= opted_out);
-        Ok(Sight { quotas, budget, now_ms, mark: self.mark(now_ms) })
+        Ok(Snapshot { quotas, budget, now_ms, mark: self.mark(now_ms) })
     }
 
     /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do not

@@ -63,7 +63,7 @@ pub enum Command {
 
 /// Facts for a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Snapshot {
     /// All quotas of the namespace.
     pub quotas: Vec<NativeQuota>,
     /// What may be granted.
@@ -78,7 +78,7 @@ pub struct Sight {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// What was looked at.
-    Seen(Sight),
+    Seen(Snapshot),
     /// No live mark of another session is left.
     Free,
     /// There is no more time to wait.
@@ -94,7 +94,7 @@ pub enum Answer {
     /// The write was refused.
     Refused(Arc<str>),
     /// Every API server knows. What the watches have shown by then.
-    Settled(Sight),
+    Settled(Snapshot),
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
     /// The target's creation goes on.

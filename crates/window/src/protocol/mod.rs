@@ -12,7 +12,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use messages::{Answer, Command, Ending, Look, QuotaRef, Sight};
+pub use messages::{Answer, Command, Ending, Look, QuotaRef, Snapshot};
 pub use rest::Rests;
 pub(crate) use rest::forgetting;
 pub use session::{RENEWAL_MS, WindowSession, is_over};

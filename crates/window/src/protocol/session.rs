@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan, reserve};
 
-use super::messages::{Answer, Command, Ending, Look, QuotaRef, Sight};
+use super::messages::{Answer, Command, Ending, Look, QuotaRef, Snapshot};
 
 /// How often quotas are looked at again because they changed between look and write.
 const MOST_LOOKS: u32 = 8;
@@ -31,7 +31,7 @@ enum Phase {
     Done,
 }
 
-/// The machine. It is driven by [`Self::command`] and [`Self::take`] in turns.
+/// The machine. It is driven by [`Self::command`] and [`Self::on_answer`] in turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSession {
     need: Need,
@@ -119,10 +119,10 @@ impl WindowSession {
     }
 
     /// Takes note of how the last command went. An answer that does not belong to it changes nothing.
-    pub fn take(&mut self, answer: Answer) {
+    pub fn on_answer(&mut self, answer: Answer) {
         let phase = std::mem::replace(&mut self.phase, Phase::Done);
         self.phase = match (phase, answer) {
-            (Phase::Looking(look), Answer::Seen(sight)) => self.seen(look, &sight),
+            (Phase::Looking(look), Answer::Seen(snapshot)) => self.seen(look, &snapshot),
             (Phase::Looking(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
             (Phase::Looking(_) | Phase::Waiting | Phase::Clearing(_), Answer::Failed(why)) => {
                 self.give_up(Ending::Failed(why))
@@ -132,7 +132,7 @@ impl WindowSession {
             (Phase::Waiting, Answer::Resting) => self.give_up(Ending::Resting),
             (Phase::Clearing(quotas), answer) => self.cleared(quotas, answer),
             (Phase::Raising(raises), answer) => self.written(raises, answer),
-            (Phase::Settling(_), Answer::Settled(sight)) => self.settled(&sight),
+            (Phase::Settling(_), Answer::Settled(snapshot)) => self.settled(&snapshot),
             (Phase::Settling(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
             (Phase::Settling(_), Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
             (Phase::LettingIn, Answer::LetIn) => {
@@ -162,38 +162,39 @@ impl WindowSession {
         };
     }
 
-    fn seen(&mut self, look: Look, sight: &Sight) -> Phase {
-        if !sight.budget.grants.is_empty() {
+    fn seen(&mut self, look: Look, snapshot: &Snapshot) -> Phase {
+        if !snapshot.budget.grants.is_empty() {
             let foreign = |quota: &NativeQuota| quota.mark().filter(|mark| !self.is_own(*mark));
-            let live = |quota: &NativeQuota| foreign(quota).is_some_and(|mark| !is_over(mark, sight.now_ms));
-            if sight.quotas.iter().any(live) {
+            let live =
+                |quota: &NativeQuota| foreign(quota).is_some_and(|mark| !is_over(mark, snapshot.now_ms));
+            if snapshot.quotas.iter().any(live) {
                 return Phase::Waiting;
             }
-            let over = sight.quotas.iter().filter(|quota| foreign(quota).is_some());
+            let over = snapshot.quotas.iter().filter(|quota| foreign(quota).is_some());
             let over = over.map(|quota| QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() });
             let over: VecDeque<QuotaRef> = over.collect();
             if !over.is_empty() {
                 return Phase::Clearing(over);
             }
         }
-        let wanted = match self.decide(look, &sight.quotas, &sight.budget) {
+        let wanted = match self.decide(look, &snapshot.quotas, &snapshot.budget) {
             Ok(wanted) => wanted,
             Err(phase) => return phase,
         };
-        if self.raised.is_empty() && self.is_behind(sight) {
+        if self.raised.is_empty() && self.is_behind(snapshot) {
             return self.give_up(Ending::Behind);
         }
         if look == Look::Memory {
             return Phase::Looking(Look::Grants);
         }
-        self.mark.get_or_insert(sight.mark);
+        self.mark.get_or_insert(snapshot.mark);
         self.raising(wanted)
     }
 
     /// The budget is not enough for this target and for those that come before it, should they need the same.
-    fn is_behind(&self, sight: &Sight) -> bool {
+    fn is_behind(&self, snapshot: &Snapshot) -> bool {
         let all = self.need.times(self.ahead + 1);
-        self.ahead > 0 && matches!(plan(&all, &sight.quotas, &sight.budget), Plan::NotEnough(_))
+        self.ahead > 0 && matches!(plan(&all, &snapshot.quotas, &snapshot.budget), Plan::NotEnough(_))
     }
 
     /// The raises that are still to be written, or where to go on without any.
@@ -324,18 +325,18 @@ impl WindowSession {
     }
 
     /// Of sessions that share a pool the later one gives way: by now the raises of the earlier ones are known.
-    fn settled(&mut self, sight: &Sight) -> Phase {
-        if !sight.budget.grants.iter().any(is_pool) {
+    fn settled(&mut self, snapshot: &Snapshot) -> Phase {
+        if !snapshot.budget.grants.iter().any(is_pool) {
             return Phase::LettingIn;
         }
-        let mut quotas = sight.quotas.clone();
+        let mut quotas = snapshot.quotas.clone();
         for quota in &mut quotas {
             let own = quota.mark().is_some_and(|mark| self.is_own(mark));
             if own && quota.is_charged() != Some(true) {
                 quota.status_hard = quota.spec_hard.clone();
             }
         }
-        match plan(&self.need, &quotas, &sight.budget) {
+        match plan(&self.need, &quotas, &snapshot.budget) {
             Plan::NotEnough(shortages) => self.give_up(Ending::NotEnough(shortages)),
             _ => Phase::LettingIn,
         }

@@ -47,12 +47,12 @@ fn unlimited() -> Budget {
     Budget { grants: vec![Grant::Unlimited { source: "all".into() }] }
 }
 
-fn sight(quotas: &[NativeQuota], budget: Budget) -> Sight {
-    Sight { quotas: quotas.to_vec(), budget, now_ms: NOW, mark: OWN }
+fn snapshot(quotas: &[NativeQuota], budget: Budget) -> Snapshot {
+    Snapshot { quotas: quotas.to_vec(), budget, now_ms: NOW, mark: OWN }
 }
 
 fn seen(quotas: &[NativeQuota]) -> Answer {
-    Answer::Seen(sight(quotas, unlimited()))
+    Answer::Seen(snapshot(quotas, unlimited()))
 }
 
 fn word(command: &Command) -> String {
@@ -76,7 +76,7 @@ fn play(session: &mut WindowSession, answers: impl IntoIterator<Item = Answer>) 
     let mut asked = Vec::new();
     for answer in answers {
         asked.push(word(&session.command()));
-        session.take(answer);
+        session.on_answer(answer);
     }
     asked.push(word(&session.command()));
     asked
@@ -101,7 +101,7 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
             seen(&full),
             seen(&full),
             Answer::Written,
-            Answer::Settled(sight(&after, unlimited())),
+            Answer::Settled(snapshot(&after, unlimited())),
             Answer::LetIn,
             Answer::Charged,
             Answer::Written,
@@ -134,7 +134,7 @@ fn a_budget_for_one_is_left_to_the_target_that_comes_before() {
         [(5, 0, "Look Grants"), (5, 1, "LetIn"), (10, 1, "Look Grants"), (10, 2, "LetIn")]
     {
         let mut session = WindowSession::new(need(5), true).behind(ahead);
-        let asked = play(&mut session, [Answer::Seen(sight(&full, granted(additional)))]);
+        let asked = play(&mut session, [Answer::Seen(snapshot(&full, granted(additional)))]);
         assert_eq!(asked, ["Look Memory", word], "{additional} with {ahead} ahead");
     }
 }
@@ -145,7 +145,7 @@ fn nothing_is_written_where_it_does_not_help() {
         let mut session = WindowSession::new(need(5), may_list);
         play(&mut session, answers)
     };
-    let none = |quotas: &[NativeQuota]| Answer::Seen(sight(quotas, Budget::default()));
+    let none = |quotas: &[NativeQuota]| Answer::Seen(snapshot(quotas, Budget::default()));
     let (full, tight, wide) =
         ([quota("a", [10, 10, 8])], [quota("a", [10, 10, 4])], [quota("a", [10, 10, 0])]);
     assert_eq!(stop(vec![seen(&wide), Answer::LetIn], true), ["Look Memory", "LetIn", "Stop not_needed"]);
@@ -172,7 +172,7 @@ fn nothing_is_written_where_it_does_not_help() {
 #[test]
 fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
     let full = [quota("a", [10, 10, 8])];
-    let none = || Answer::Seen(sight(&full, Budget::default()));
+    let none = || Answer::Seen(snapshot(&full, Budget::default()));
     let mut session = WindowSession::new(need(5), true);
     assert_eq!(play(&mut session, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
     let mut session = WindowSession::new(need(5), true);
@@ -246,10 +246,10 @@ fn quotas_that_change_without_end_are_given_up() {
     play(&mut session, [seen(&full(8)), seen(&full(8))]);
     for round in 0.. {
         match session.command() {
-            Command::Look(_) => session.take(seen(&full(8 + round % 2))),
-            Command::Raise { .. } => session.take(Answer::Conflict),
-            Command::Restore(_) => session.take(Answer::Conflict),
-            Command::LetIn => session.take(Answer::LetIn),
+            Command::Look(_) => session.on_answer(seen(&full(8 + round % 2))),
+            Command::Raise { .. } => session.on_answer(Answer::Conflict),
+            Command::Restore(_) => session.on_answer(Answer::Conflict),
+            Command::LetIn => session.on_answer(Answer::LetIn),
             Command::Stop(ending) => {
                 assert_eq!(ending, Ending::Overtaken);
                 break;
@@ -310,9 +310,10 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
     };
     let after = [marked("a", [10, 13, 8], OWN)];
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    assert_eq!(play(&mut session, [Answer::Settled(sight(&after, pool(0)))])[1..], ["LetIn"]);
+    assert_eq!(play(&mut session, [Answer::Settled(snapshot(&after, pool(0)))])[1..], ["LetIn"]);
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Answer::Settled(sight(&after, pool(1))), Answer::Written, Answer::LetIn]);
+    let asked =
+        play(&mut session, [Answer::Settled(snapshot(&after, pool(1))), Answer::Written, Answer::LetIn]);
     assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
     let Command::Stop(Ending::NotEnough(lacking)) = session.command() else { panic!("it gave way") };
     let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
@@ -321,7 +322,7 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
 
 #[test]
 fn a_lock_is_renewed_once_while_other_webhooks_think() {
-    let settled = || Answer::Settled(sight(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    let settled = || Answer::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
@@ -339,7 +340,7 @@ fn a_lock_is_renewed_once_while_other_webhooks_think() {
 
 #[test]
 fn a_denied_target_and_a_thief_are_told_apart() {
-    let settled = || Answer::Settled(sight(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    let settled = || Answer::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     for (answers, ending) in [
         (vec![Answer::Denied, Answer::Written], "Stop denied"),
         (vec![Answer::Charged, Answer::Written, Answer::NotSeen], "Stop taken"),

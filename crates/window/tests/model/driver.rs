@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota};
-use sluice_window::protocol::{Answer, Command, Ending, Look, QuotaRef, RENEWAL_MS, Sight, WindowSession};
+use sluice_window::protocol::{Answer, Command, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
@@ -58,10 +58,10 @@ impl Rules {
         }
     }
 
-    fn sight(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>) -> Sight {
+    fn snapshot(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>) -> Snapshot {
         let target = &world.targets[run.target];
         let draw = if self.lacks(Without::UniqueMark) { 0 } else { i64::from(run.id) };
-        Sight {
+        Snapshot {
             quotas,
             budget: self.budget(world, target.process, target.namespace),
             now_ms: world.now_ms(),
@@ -214,7 +214,7 @@ impl Rules {
             Look::Quotas | Look::All => world.quotas[target.namespace].clone(),
         };
         let quotas = natives(&run.records);
-        Answer::Seen(self.sight(world, run, quotas))
+        Answer::Seen(self.snapshot(world, run, quotas))
     }
 
     /// The raise that is the next command.
@@ -225,15 +225,15 @@ impl Rules {
         Some(RaiseWrite { namespace, quota, version, to, mark, granted: run.granted })
     }
 
-    fn settled(&self, world: &World, run: &Run) -> Sight {
+    fn settled(&self, world: &World, run: &Run) -> Snapshot {
         let target = &world.targets[run.target];
         let quotas = natives(&world.processes[target.process].quotas[target.namespace]);
-        let mut sight = self.sight(world, run, quotas);
+        let mut snapshot = self.snapshot(world, run, quotas);
         if self.lacks(Without::PoolAfterRaise) {
             let (source, additional) = (Arc::from("model"), additional(self.additional));
-            sight.budget = Budget { grants: vec![Grant::Amounts { source, additional }] };
+            snapshot.budget = Budget { grants: vec![Grant::Amounts { source, additional }] };
         }
-        sight
+        snapshot
     }
 
     fn renewed(world: &mut World, run: &mut Run, quota: &QuotaRef) -> Answer {
@@ -279,7 +279,7 @@ fn newest(world: &World, run: &Run, (namespace, position): (usize, usize)) -> Qu
 
 fn take(world: &mut World, run: &mut Run, need: u8, answer: Answer) {
     let lets_in = run.machine.command() == Command::LetIn && answer == Answer::LetIn;
-    run.machine.take(answer);
+    run.machine.on_answer(answer);
     if !lets_in {
         return;
     }
