@@ -188,6 +188,12 @@ impl<'t> Pods<'t> {
             Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => {
                 &mut met.refused_by_quota
             }
+            // Quota admission gives up when the quota has changed under it three times.
+            Err(kube::Error::Api(status))
+                if status.code == 409 && status.message.contains("resourcequotas") =>
+            {
+                &mut met.refused_by_quota
+            }
             Err(_) => return created.map(|_| true).context("creating a tenant's pod"),
         };
         *count += 1;
