@@ -96,7 +96,7 @@ impl<B> Deref for Record<B> {
     }
 }
 
-/// What a sighting changed.
+/// What applying an object changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing that is kept, or it is older than what is known.
@@ -310,7 +310,7 @@ impl<B> Store<B> {
         self.groups.values().flat_map(|group| &group.records)
     }
 
-    /// Whether a sighting says nothing new; what it confirms is noted.
+    /// Whether an object says nothing new; that it was listed is noted.
     fn is_stale(&mut self, meta: &ObjectMeta, version: Version) -> bool {
         let list = self.list;
         let (namespace, name) = named(meta);

@@ -1,4 +1,4 @@
-//! Kinds of the cluster against a recomputation, over arbitrary sequences of sightings, deletions and relists.
+//! Kinds of the cluster against a recomputation, over arbitrary sequences of updates, deletions and relists.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ struct Thing {
     namespace: u8,
     name: u8,
     uid: u8,
-    /// What differs from sighting to sighting.
+    /// What differs from one version of an object to the next.
     values: (u8, u8, u8),
 }
 

@@ -1,4 +1,4 @@
-//! The index of pods against a plain map, over arbitrary sequences of sightings, deletions and relists.
+//! The index of pods against a plain map, over arbitrary sequences of updates, deletions and relists.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,8 +128,8 @@ fn run(steps: &[Step]) {
             Step::Relist { without } => {
                 pods.begin_list();
                 for (at, known) in model.iter().filter(|(at, _)| at.0 != without) {
-                    let sighting = pods.upsert(facts(*at, known), &mut namespaces);
-                    assert!(matches!(sighting, Change::Same), "what did not change wakes nobody");
+                    let change = pods.upsert(facts(*at, known), &mut namespaces);
+                    assert!(matches!(change, Change::Same), "a pod that is as it was known is no change");
                 }
                 for id in pods.end_list() {
                     pods.remove(id, &mut namespaces).unwrap();

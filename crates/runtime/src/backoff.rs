@@ -31,8 +31,7 @@ impl Backoff {
 
     /// Counts one more failure. Returns how long to wait.
     pub fn failed(&mut self) -> Duration {
-        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
-        let whole = self.first.saturating_mul(factor).min(self.longest);
+        let whole = doubled(self.first, self.longest, self.failures);
         let draw = self.seed.map(|seed| draw(seed.wrapping_add(u64::from(self.failures))));
         self.failures = self.failures.saturating_add(1);
         draw.map_or(whole, |draw| whole / 2 + (whole / 2).mul_f64(draw))
@@ -48,6 +47,13 @@ impl Backoff {
     pub const fn failures(&self) -> u32 {
         self.failures
     }
+}
+
+/// `first * 2^times`, at most `longest`: the waits of an exact [`Backoff`], for callers that count failures themselves.
+#[must_use]
+pub fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
+    let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(longest)
 }
 
 /// A [`Backoff`] and the moment to which it leads, in milliseconds of a clock that the caller reads and that is not set back.

@@ -59,7 +59,7 @@ pub struct QuotaRecord {
 /// A specification ready for use, or what is wrong with it.
 type Compiled = Result<Arc<CompiledQuota>, Arc<str>>;
 
-/// What a sighting of a quota changed.
+/// What applying a quota changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaChange {
     /// It was not known, or one of the same name with another uid was: that one has to go first.
@@ -70,7 +70,7 @@ pub enum QuotaChange {
     Meaning(QuotaId),
     /// Only its status is different.
     Status(QuotaId),
-    /// Nothing that matters changed, or the sighting is older than what is known.
+    /// Nothing that is kept, or the object is older than what is known.
     Same,
 }
 
@@ -125,7 +125,7 @@ impl Quotas {
         self.iter().filter(|(_, record)| record.list != self.list).map(|(id, _)| id).collect()
     }
 
-    /// The quota that a sighting would replace: same name, another uid.
+    /// The quota that an object would replace: same name, another uid.
     #[must_use]
     pub fn replaced_by(&self, wire: &QuotaWire, namespaces: &Namespaces) -> Option<QuotaId> {
         let namespace = namespaces.id(wire.metadata.namespace.as_deref()?)?;

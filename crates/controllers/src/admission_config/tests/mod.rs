@@ -152,8 +152,8 @@ fn what_is_not_known_is_not_touched() {
 fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     let mut world = world();
     world.bundle = Some(b"two".to_vec());
-    let theirs = json!({ "name": "somebody.else", "clientConfig": { "url": "https://x" } });
-    entries(&mut world.validating).insert(1, ("somebody.else".to_owned(), theirs));
+    let theirs = json!({ "name": "policy.example.com", "clientConfig": { "url": "https://x" } });
+    entries(&mut world.validating).insert(1, ("policy.example.com".to_owned(), theirs));
     let patches = planned(&world);
     assert_eq!(patches.len(), 2);
     let value = json!(ByteString(b"two".to_vec()));

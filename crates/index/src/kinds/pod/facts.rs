@@ -15,7 +15,7 @@ use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWi
 use crate::quantity::ResourceTexts;
 use crate::version::Version;
 
-/// What a sighting of a pod says.
+/// What an object of the watch says of a pod.
 #[derive(Clone, Debug)]
 pub struct PodFacts {
     /// `metadata.namespace`.

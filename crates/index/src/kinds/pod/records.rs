@@ -64,7 +64,7 @@ impl PodRecord {
     }
 }
 
-/// What a sighting of a pod changed.
+/// What applying a pod changed.
 #[derive(Debug)]
 pub enum PodChange {
     /// It was not known.
@@ -73,7 +73,7 @@ pub enum PodChange {
     Changed(PodId),
     /// A pod of this name with another uid was known. That one is gone, the new one is to be added: see again.
     Replaced(PodRecord, PodId),
-    /// Nothing that matters changed, or the sighting is older than what is known.
+    /// Nothing that is kept, or the object is older than what is known.
     Same,
 }
 

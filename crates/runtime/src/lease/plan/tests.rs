@@ -280,7 +280,7 @@ fn never_two_holders_among_three_candidates() {
         assert_eq!(clash, None, "seed {seed}");
         acquired += world.acquired;
     }
-    assert!(acquired > 40_000, "the simulation hardly elects anybody: {acquired} writes");
+    assert!(acquired > 40_000, "the simulation hardly elects a leader: {acquired} writes");
 }
 
 #[test]

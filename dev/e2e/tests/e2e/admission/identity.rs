@@ -46,7 +46,7 @@ fn attempts(pod: &Value) -> (Vec<Attempt>, Vec<Attempt>) {
     let token = STAMP.replace('/', "~1");
     let pointer = format!("/metadata/annotations/{token}");
     let mut changed = pod.clone();
-    changed["metadata"]["annotations"][STAMP] = json!("somebody else");
+    changed["metadata"]["annotations"][STAMP] = json!("another user");
     let mut lost = pod.clone();
     lost["metadata"].as_object_mut().unwrap().remove("annotations");
     for body in [&mut changed, &mut lost] {
