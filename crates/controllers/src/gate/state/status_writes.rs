@@ -28,13 +28,14 @@ impl State {
 
     /// The write that a quota's status needs now, if any.
     fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
+        if self.writes.is_in_flight(id) {
+            // Its answer, or the timer that a failure sets, marks the quota again.
+            return None;
+        }
         let quota = self.quotas.get(id)?;
         let namespace = Arc::clone(&self.namespaces.get(quota.namespace)?.name);
         let target = status_target(self.complete(id)?, self.queue.ledger(id)?);
         let held = self.held_by(id);
-        if self.writes.is_in_flight(id) {
-            return None;
-        }
         // Even a charge that changes no sum is written: only a write that succeeds proves that no other
         // leader has charged meanwhile.
         let is_charge = self.writes.has_pending(id);
