@@ -50,7 +50,8 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// The limits that are enforced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hard: BTreeMap<String, Quantity>,
-    /// What released pods take, for each key of `hard`.
+    /// What released pods take, for each key of `hard`; of keys of other objects what the managed ResourceQuota says, once it
+    /// says something.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, Quantity>,
     /// `used/hard` of everything but limits, for the column Request.
@@ -66,7 +67,7 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// still makes another version. The last six digits tell which process made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
-    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing counts.
+    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

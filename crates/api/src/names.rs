@@ -23,6 +23,11 @@ pub const ACRQ_LOCK: &str = "application-aware-cluster-resource-quota-lock";
 /// Conventional name of the `AAQ` singleton.
 pub const AAQ_NAME: &str = "aaq";
 
+/// End of the name of a quota's managed ResourceQuota, after the name of the quota.
+pub const MANAGED_QUOTA_SUFFIX: &str = "-non-schedulable-resources-managed-rq-x";
+/// Longest name of an object.
+const MAX_NAME: usize = 253;
+
 /// API group of the kinds that users of managed-tenant-quota know.
 pub const MTQ_GROUP: &str = "mtq.kubevirt.io";
 /// Resource name of [`crate::VirtualMachineMigrationResourceQuota`].
@@ -171,7 +176,7 @@ pub const OWN_OPT_OUT: &str = "quota.sluice.dev/skip-headroom";
 /// Finalizer that Sluice's operator puts on the `AAQ` it serves.
 pub const FINALIZER: &str = "quota.sluice.dev/installation";
 
-/// Label key on objects that belong to an installation (upstream's key).
+/// Label key on objects that belong to an installation, and on managed ResourceQuotas with the value `true` (upstream's key).
 pub const MANAGED_LABEL: &str = "aaq.kubevirt.io";
 /// `app.kubernetes.io/name` and `app.kubernetes.io/part-of` of an installation's objects.
 pub const APP: &str = "sluice";
@@ -194,4 +199,13 @@ pub fn quota_controller_username() -> String {
 /// Username the API server gives to KubeVirt's controller when KubeVirt is installed in `namespace`.
 pub fn kubevirt_controller_username(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:{KUBEVIRT_CONTROLLER_ACCOUNT}")
+}
+
+/// Longest name of a quota that can have a managed ResourceQuota.
+pub const MAX_NAME_OF_MANAGED: usize = MAX_NAME - MANAGED_QUOTA_SUFFIX.len();
+
+/// Name of the managed ResourceQuota of a quota; too long to be one if that of the quota is longer than
+/// [`MAX_NAME_OF_MANAGED`].
+pub fn managed_quota(arq: &str) -> String {
+    format!("{arq}{MANAGED_QUOTA_SUFFIX}")
 }

@@ -5,5 +5,6 @@ pub mod certificates;
 pub mod gate;
 pub mod gating;
 pub mod headroom;
+pub mod managed_quota;
 pub mod mtq_cleanup;
 mod status_write;

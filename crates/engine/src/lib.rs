@@ -3,12 +3,14 @@
 //! ```text
 //!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ ReleaseQueue (who may be released)
 //!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
+//!              managed (which keys a core ResourceQuota limits instead)
 //!              headroom::plan (what would let a migration's target into native quotas)
 //! ```
 
 pub mod charge;
 pub mod headroom;
 pub mod ledger;
+pub mod managed;
 mod namespace_pattern;
 pub mod pod;
 pub mod quantity;
@@ -22,6 +24,7 @@ mod uncounted;
 
 pub use charge::{Amount, Charge};
 pub use ledger::{Claim, Excess, Ledger};
+pub use managed::ManagedStatus;
 pub use namespace_pattern::{NamespacePattern, NotANamespace};
 pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
@@ -31,4 +34,4 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::uncounted;
+pub use uncounted::{not_enforced, uncounted};

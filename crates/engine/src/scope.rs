@@ -184,4 +184,10 @@ impl Scopes {
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Whether every condition is about `scope`; true without conditions.
+    #[must_use]
+    pub fn are_only(&self, scope: Scope) -> bool {
+        self.0.iter().all(|requirement| requirement.scope == scope)
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::charge::Amount;
 use crate::ledger::Ledger;
+use crate::managed::ManagedStatus;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
@@ -12,14 +13,14 @@ use crate::uncounted::uncounted;
 pub struct StatusTarget {
     /// `status.hard`: the limits that are enforced, that is the specification's.
     pub hard: Vec<(String, Quantity)>,
-    /// `status.used`, with the number format of the limit beside it. Keys of other objects are left out:
-    /// nothing here knows what is used of them.
+    /// `status.used`, with the number format of the limit beside it. Of keys that the managed quota limits, what it
+    /// says; those of which nothing is known are left out, for a 0 would be wrong.
     pub used: Vec<(String, Quantity)>,
     /// `status.requests`: `used/hard` of everything that is counted but limits, for people.
     pub requests: String,
     /// `status.limits`: `used/hard` of the limits, for people.
     pub limits: String,
-    /// What is to be told about keys that nothing counts; empty without such keys.
+    /// What is to be told about keys that nothing enforces; empty without such keys.
     pub uncounted: String,
 }
 
@@ -27,27 +28,28 @@ pub struct StatusTarget {
 /// and again.
 const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT);
 
-/// The status that `quota` should have while `ledger` holds its sums.
+/// The status that `quota` should have while `ledger` holds its sums and its managed quota says `managed`.
 #[must_use]
-pub fn status_target(quota: &CompiledQuota, ledger: &Ledger) -> StatusTarget {
+pub fn status_target(quota: &CompiledQuota, ledger: &Ledger, managed: &ManagedStatus) -> StatusTarget {
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
-    let used: Vec<(String, Quantity)> = quota
-        .entries
-        .iter()
-        .filter(|entry| entry.kind != KeyKind::Other)
-        .map(|entry| (entry.key.to_string(), used_quantity(entry, ledger)))
-        .collect();
+    let used_of = |entry: &HardEntry| match entry.kind {
+        KeyKind::Other => managed.used.get(&entry.key).copied(),
+        KeyKind::Pod | KeyKind::Custom => Some(used_quantity(entry, ledger)),
+    };
+    let used =
+        quota.entries.iter().filter_map(|entry| Some((entry.key.to_string(), used_of(entry)?))).collect();
     let shown = |limits: bool| {
         let parts: Vec<String> = quota
             .entries
             .iter()
-            .filter(|entry| entry.kind == KeyKind::Pod && entry.key.starts_with("limits.") == limits)
-            .map(|entry| format!("{}: {}/{}", entry.key, used_quantity(entry, ledger), entry.hard))
+            .filter(|entry| entry.kind != KeyKind::Custom && entry.key.starts_with("limits.") == limits)
+            .filter_map(|entry| Some(format!("{}: {}/{}", entry.key, used_of(entry)?, entry.hard)))
             .collect();
         parts.join(", ")
     };
-    let uncounted = uncounted(quota.entries.iter().map(|entry| &*entry.key)).join("; ");
-    StatusTarget { hard, requests: shown(false), limits: shown(true), used, uncounted }
+    let mut told = uncounted(quota);
+    told.extend(managed.trouble.clone());
+    StatusTarget { hard, requests: shown(false), limits: shown(true), used, uncounted: told.join("; ") }
 }
 
 fn used_quantity(entry: &HardEntry, ledger: &Ledger) -> Quantity {
@@ -88,6 +90,8 @@ pub fn enforced(quota: &CompiledQuota) -> impl Iterator<Item = (Resource, Amount
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::charge::Charge;
     use crate::ledger::Claim;
@@ -107,7 +111,7 @@ mod tests {
                 .map(|(key, text)| (Resource::from_quota_key(key), Quantity::parse(text).unwrap().into()));
             ledger.apply(Claim::Counted, &Charge::from_pairs(pairs));
         }
-        status_target(quota, &ledger)
+        status_target(quota, &ledger, &ManagedStatus::default())
     }
 
     fn texts(list: &[(String, Quantity)]) -> Vec<String> {
@@ -156,26 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn what_other_objects_take_is_not_reported_as_used() {
-        let quota = quota(&[("count/secrets", "5"), ("pods", "1")]);
-        let target = charged(&quota, &[]);
-        assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=1"]);
-        assert_eq!(texts(&target.used), ["pods=0"]);
+    fn of_other_objects_what_the_managed_quota_says_is_shown_and_never_a_zero_for_it() {
+        let quota = quota(&[("count/secrets", "5"), ("pods", "1"), ("services", "2")]);
+        let ledger = Ledger::new(enforced(&quota));
+        let secrets = (Arc::from("count/secrets"), Quantity::parse("3").unwrap());
+        let managed = ManagedStatus { used: [secrets].into(), trouble: Some("services: told".to_owned()) };
+        let target = status_target(&quota, &ledger, &managed);
+        assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=1", "services=2"]);
+        assert_eq!(texts(&target.used), ["count/secrets=3", "pods=0"]);
+        assert_eq!(target.requests, "count/secrets: 3/5, pods: 0/1");
+        assert_eq!(target.uncounted, "services: told");
     }
 
     #[test]
     fn keys_that_nothing_counts_have_an_entry_and_are_told_about() {
-        let hard = [
-            ("a.com/b", "1"),
-            ("limits.cpu/vmi", "2"),
-            ("memory/vmi", "1Gi"),
-            ("pods", "1"),
-            ("services", "1"),
-        ];
+        let hard = [("a.com/b", "1"), ("limits.cpu/vmi", "2"), ("memory/vmi", "1Gi"), ("pods", "1")];
         let target = charged(&quota(&hard), &[]);
         assert_eq!(texts(&target.used), ["a.com/b=0", "limits.cpu/vmi=0", "memory/vmi=0", "pods=0"]);
         assert_eq!((&*target.requests, &*target.limits), ("pods: 0/1", ""), "people are shown what holds");
-        for key in ["limits.cpu/vmi, memory/vmi: ", "services: ", "a.com/b: "] {
+        for key in ["limits.cpu/vmi, memory/vmi: ", "a.com/b: "] {
             assert!(target.uncounted.contains(key), "{}", target.uncounted);
         }
         assert_eq!(charged(&quota(&[("pods", "1")]), &[]).uncounted, "");

@@ -1,6 +1,9 @@
 //! Keys of `spec.hard` that nothing counts: what is told about them, by the webhook and in a quota's status.
 
+use crate::managed::{is_countable, is_managed};
+use crate::quota_spec::CompiledQuota;
 use crate::resource::{KeyKind, VMI_NAMES, key_kind};
+use crate::scope::Scopes;
 
 /// Most bytes of keys in one sentence: the API server may cut warnings at 256.
 const MAX_KEYS: usize = 100;
@@ -9,18 +12,21 @@ const MAX_KEYS: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Machines,
-    Objects,
+    Scopes,
     Nothing,
 }
 
 impl Cause {
-    fn of(key: &str) -> Option<Self> {
+    fn of(key: &str, scopes: &Scopes) -> Option<Self> {
         let short = key.strip_prefix("requests.").or_else(|| key.strip_prefix("limits.")).unwrap_or(key);
-        match key_kind(key) {
-            KeyKind::Pod => None,
-            _ if VMI_NAMES.contains(&short) => Some(Self::Machines),
-            KeyKind::Custom => Some(Self::Nothing),
-            KeyKind::Other => Some(Self::Objects),
+        if key_kind(key) == KeyKind::Pod || is_managed(key, scopes) {
+            None
+        } else if VMI_NAMES.contains(&short) {
+            Some(Self::Machines)
+        } else if is_countable(key) {
+            Some(Self::Scopes)
+        } else {
+            Some(Self::Nothing)
         }
     }
 
@@ -30,7 +36,7 @@ impl Cause {
                 "virtual machines are not counted as such in this version, limit their launcher pods by pods, \
                  requests.cpu and requests.memory"
             }
-            Self::Objects => "only pods are counted in this version, use a ResourceQuota",
+            Self::Scopes => "no such object has the scopes of this quota, use a quota without scopes",
             Self::Nothing => {
                 "no pod takes it, an extended resource is limited by the key requests.<its name>"
             }
@@ -38,15 +44,19 @@ impl Cause {
     }
 }
 
-/// What is to be told about those of `keys` that nothing counts: a sentence per cause, with its keys and a remedy.
+/// What is to be told about those keys of `quota` that nothing counts: a sentence per cause, with its keys and a remedy.
 #[must_use]
-pub fn uncounted<'k>(keys: impl Iterator<Item = &'k str> + Clone) -> Vec<String> {
-    let causes = [Cause::Machines, Cause::Objects, Cause::Nothing];
-    let sentences = causes.into_iter().filter_map(|cause| {
-        let listed = listed(keys.clone().filter(|key| Cause::of(key) == Some(cause)))?;
-        Some(format!("spec.hard: not enforced: {listed}: {}", cause.remedy()))
-    });
-    sentences.collect()
+pub fn uncounted(quota: &CompiledQuota) -> Vec<String> {
+    let keys = || quota.entries.iter().map(|entry| &*entry.key);
+    let causes = [Cause::Machines, Cause::Scopes, Cause::Nothing];
+    let of = |cause| keys().filter(move |key| Cause::of(key, &quota.scopes) == Some(cause));
+    causes.into_iter().filter_map(|cause| not_enforced(of(cause), cause.remedy())).collect()
+}
+
+/// The sentence about keys that are not enforced, for one reason and with what to do; `None` without any.
+#[must_use]
+pub fn not_enforced<'k>(keys: impl Iterator<Item = &'k str>, remedy: &str) -> Option<String> {
+    Some(format!("spec.hard: not enforced: {}: {remedy}", listed(keys)?))
 }
 
 /// The keys with commas between them, as many as there is room for; `None` without any.
@@ -73,10 +83,20 @@ fn listed<'k>(keys: impl Iterator<Item = &'k str>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
     use super::*;
+    use crate::quantity::Quantity;
+    use crate::quota_spec::{RawQuotaSpec, compile};
+
+    fn quota(keys: &[&str], scopes: &[&str]) -> CompiledQuota {
+        let hard = keys.iter().map(|key| ((*key).to_owned(), Quantity::ZERO)).collect();
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        compile(&RawQuotaSpec { hard, scopes, scope_selector: None }).unwrap()
+    }
 
     fn told(keys: &[&str]) -> Vec<String> {
-        uncounted(keys.iter().copied())
+        uncounted(&quota(keys, &[]))
     }
 
     #[test]
@@ -84,27 +104,20 @@ mod tests {
         let counted = ["pods", "count/pods", "cpu", "requests.memory", "limits.cpu", "hugepages-2Mi"];
         assert_eq!(told(&counted), Vec::<String>::new());
         assert_eq!(told(&["requests.nvidia.com/gpu", "limits.ephemeral-storage"]), Vec::<String>::new());
+        assert_eq!(told(&["services", "count/secrets", "requests.storage"]), Vec::<String>::new());
         assert_eq!(told(&[]), Vec::<String>::new());
     }
 
     #[test]
     fn one_sentence_per_cause_names_its_keys_and_what_to_do() {
-        let keys = [
-            "count/secrets",
-            "cpu/vmi",
-            "example.com/license",
-            "limits.cpu/vmi",
-            "pods",
-            "requests.instances/vmi",
-            "services",
-        ];
+        let keys = ["count/secrets", "cpu/vmi", "example.com/license", "limits.cpu/vmi", "pods"];
         assert_eq!(
-            told(&keys),
+            uncounted(&quota(&keys, &["Terminating"])),
             [
-                "spec.hard: not enforced: cpu/vmi, limits.cpu/vmi, requests.instances/vmi: virtual machines are not \
-                 counted as such in this version, limit their launcher pods by pods, requests.cpu and requests.memory",
-                "spec.hard: not enforced: count/secrets, services: only pods are counted in this version, use a \
-                 ResourceQuota",
+                "spec.hard: not enforced: cpu/vmi, limits.cpu/vmi: virtual machines are not counted as such in this \
+                 version, limit their launcher pods by pods, requests.cpu and requests.memory",
+                "spec.hard: not enforced: count/secrets: no such object has the scopes of this quota, use a quota \
+                 without scopes",
                 "spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the \
                  key requests.<its name>",
             ]
@@ -116,17 +129,17 @@ mod tests {
         let vmi =
             VMI_NAMES.map(|name| [name.to_owned(), format!("requests.{name}"), format!("limits.{name}")]);
         let vmi = vmi.concat();
-        let many: Vec<String> = (0..100).map(|n| format!("count/things{n}.example.com")).collect();
+        let many: Vec<String> = (0..100).map(|n| format!("things{n:02}.example.com/x")).collect();
         let long = vec![format!("{}.com/{}", "ä".repeat(200), "b".repeat(60)), "a.com/b".to_owned()];
-        for keys in [&vmi, &many, &long] {
-            let told = uncounted(keys.iter().map(String::as_str));
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told.iter().all(|sentence| sentence.len() <= 256), "{told:?}");
+        for (keys, cause) in [(&vmi, Cause::Machines), (&many, Cause::Scopes), (&long, Cause::Nothing)] {
+            let told = not_enforced(keys.iter().map(String::as_str), cause.remedy()).unwrap();
+            assert!(told.len() <= 256, "{told:?}");
         }
-        let told = uncounted(many.iter().map(String::as_str));
+        let told = told(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(told.len(), 1, "{told:?}");
         assert!(
-            told.iter().all(|sentence| sentence.contains("count/things0.example.com, ")
-                && sentence.contains(" and 97 more: ")),
+            told.iter().all(|sentence| sentence.contains("things00.example.com/x, ")
+                && sentence.contains(" and 96 more: ")),
             "{told:?}"
         );
     }

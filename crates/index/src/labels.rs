@@ -16,6 +16,12 @@ impl Labels {
         Self(labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect())
     }
 
+    /// The value of a label.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| **name == *key).map(|(_, value)| &**value)
+    }
+
     /// As selectors take them.
     #[must_use]
     pub fn map(&self) -> BTreeMap<String, String> {

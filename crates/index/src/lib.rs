@@ -38,7 +38,7 @@ pub use kinds::pod::{
     ResourcesWire, Target, TargetRecord, Targets, WeightedTermWire, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{
-    RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,
+    Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,
     ResourceQuotas,
 };
 pub use kinds::vmi::{Vmi, VmiRecord, VmiStatusWire, VmiWire, Vmis};

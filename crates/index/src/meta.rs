@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use sluice_api::names;
 
-/// `metadata`, with `L` for labels, `A` for annotations and `M` for an entry of `managedFields`.
+/// `metadata`, with `L` for labels, `A` for annotations, `M` for an entry of `managedFields` and `O` for an ownerReference.
 // Not one struct flattened into another: serde would keep a copy of all that the inner one does not name.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta<L = IgnoredAny, A = IgnoredAny, M = IgnoredAny> {
+struct Meta<L = IgnoredAny, A = IgnoredAny, M = IgnoredAny, O = IgnoredAny> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -26,11 +26,13 @@ struct Meta<L = IgnoredAny, A = IgnoredAny, M = IgnoredAny> {
     labels: Option<L>,
     annotations: Option<A>,
     managed_fields: Option<Vec<M>>,
+    owner_references: Option<Vec<O>>,
 }
 
-impl<L, A, M> Meta<L, A, M> {
-    /// The object's metadata without what is generic, and the labels, annotations and entries of `managedFields`.
-    fn split(self) -> (ObjectMeta, Option<L>, Option<A>, Option<Vec<M>>) {
+impl<L, A, M, O> Meta<L, A, M, O> {
+    /// The object's metadata without what is generic, and the labels, annotations, entries of `managedFields` and
+    /// ownerReferences.
+    fn split(self) -> (ObjectMeta, Option<L>, Option<A>, Option<Vec<M>>, Option<Vec<O>>) {
         let meta = ObjectMeta {
             name: self.name,
             namespace: self.namespace,
@@ -42,7 +44,7 @@ impl<L, A, M> Meta<L, A, M> {
             deletion_grace_period_seconds: self.deletion_grace_period_seconds,
             ..ObjectMeta::default()
         };
-        (meta, self.labels, self.annotations, self.managed_fields)
+        (meta, self.labels, self.annotations, self.managed_fields, self.owner_references)
     }
 }
 
@@ -86,9 +88,16 @@ impl KnownAnnotations {
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], with the labels and the annotations that matter for head-room.
 pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, labels, annotations, _) =
+    let (meta, labels, annotations, ..) =
         Meta::<BTreeMap<String, String>, KnownAnnotations>::deserialize(deserializer)?.split();
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
+}
+
+/// For `#[serde(deserialize_with)]`: as [`annotated`], with the ownerReferences.
+pub(crate) fn owned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, IgnoredAny, OwnerReference>;
+    let (meta, labels, annotations, _, owner_references) = Owned::deserialize(deserializer)?.split();
+    Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), owner_references, ..meta })
 }
 
 /// An entry of `managedFields` without the tree of fields.
@@ -101,7 +110,7 @@ struct Writer {
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], and who wrote which subresource when.
 pub(crate) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, .., writers) = Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
+    let (meta, _, _, writers, _) = Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
     let entry = |Writer { manager, subresource, time }| ManagedFieldsEntry {
         manager,
         subresource,

@@ -1,7 +1,8 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
-//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole. Of a pod the controller takes its gate away and
-//! nothing else (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
+//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
+//! ResourceQuotas. Of a pod it takes its gate away and nothing else, and of ResourceQuotas it writes only those that are named
+//! and owned as managed ones and limit no pods (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
 //! ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
@@ -45,7 +46,21 @@ const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE
     || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
     && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
 
+/// CEL: the name of a managed quota.
+const MANAGED_NAME: &str = "request.name.endsWith('SUFFIX')";
+/// CEL: what there was is a managed quota: it has the label or the owner of one.
+const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject.metadata.?labels.orValue({}) \
+    || oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'ApplicationAwareResourceQuota')";
+/// CEL: what is written is owned by the quota whose name it has, and limits no pods.
+const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([])\
+    .exists(o, o.kind == 'ApplicationAwareResourceQuota' && o.name + 'SUFFIX' == request.name) \
+    && object.spec.?hard.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
+    || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
+    'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
+    || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
+
 fn cel(text: &str) -> String {
+    let text = text.replace("SUFFIX", names::MANAGED_QUOTA_SUFFIX).replace("LABEL", names::MANAGED_LABEL);
     text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
 }
 
@@ -77,17 +92,41 @@ fn metadata_kept(unless: &str) -> [Value; 2] {
     ]
 }
 
-/// What the controller may change of pods.
+/// What the controller may write of ResourceQuotas. RBAC cannot limit it to a part of their names.
+fn of_managed_quotas() -> [Value; 3] {
+    let unless = unless_about("resourcequotas");
+    let validation = |expression, said| validation(&unless, expression, said);
+    [
+        validation(MANAGED_NAME, "of ResourceQuotas it writes managed ones, by their name"),
+        validation(WAS_MANAGED, "the ResourceQuota of that name is not a managed one"),
+        validation(
+            IS_MANAGED,
+            "a managed ResourceQuota is owned by the quota whose name it has, and limits no pods",
+        ),
+    ]
+}
+
+/// CEL: the request is about another resource.
+fn unless_about(resource: &str) -> String {
+    format!("request.resource.resource != '{resource}' || ")
+}
+
+/// What the controller may change of pods and ResourceQuotas.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let ours = own_accounts(options);
+    let unless = unless_about("pods");
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
     let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
     let mut validations = vec![
-        validation("", GATE_TAKEN, of_the_gate),
-        validation("", &spec.join(" && "), "the rest of a pod's spec stays as it is"),
+        validation(&unless, GATE_TAKEN, of_the_gate),
+        validation(&unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
     ];
-    validations.extend(metadata_kept(""));
-    let rules = [rule("", &["UPDATE"], &["pods"], "Namespaced")];
+    validations.extend(metadata_kept(&unless));
+    validations.extend(of_managed_quotas());
+    let rules = [
+        rule("", &["UPDATE"], &["pods"], "Namespaced"),
+        rule("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas"], "Namespaced"),
+    ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
     let by_us = format!("request.userInfo.username in {}", json!(ours));
     set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "by-sluice", "expression": by_us }]));

@@ -107,6 +107,10 @@ fn controller_cluster_rules() -> Value {
         rule(names::GROUP, &[names::AAQS, names::ARQS], &READ),
         rule(names::GROUP, &[&status(names::ARQS)], &["update", "patch"]),
         rule(names::GROUP, &[&status(names::AAQS)], &["patch"]),
+        // Managed quotas; `sluice-accounts` holds it to these. The API server asks for `finalizers` where the plugin
+        // OwnerReferencesPermissionEnforcement is enabled.
+        rule("", &["resourcequotas"], &["create", "patch", "delete"]),
+        rule(names::GROUP, &[&format!("{}/finalizers", names::ARQS)], &["update"]),
         rule("", &["limitranges"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),

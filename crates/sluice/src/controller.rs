@@ -19,6 +19,7 @@ use sluice_controllers::headroom::{
     BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, Sweep,
     SweepMetrics, reports,
 };
+use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
@@ -185,7 +186,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
-    let used = (gate.clone(), gating, Arc::clone(&observed));
+    let managed = ManagedQuotas::new(Arc::clone(&observed), gate.clone());
+    let lead = (token.clone(), leadership.clone());
+    let fed_by = watches.managed_quotas();
+    let managing = managed.clone().run((client.clone(), writes.clone()), lead, fed_by, cancel.clone());
+    tasks.spawn("managed quotas", fallible(managing));
+    let used = (gate.clone(), gating, managed, Arc::clone(&observed));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let facts = (blocked.state(), observed);
     let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use sluice_api::{AAQ, names};
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
+use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_index::{
     AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, QuotaWire,
     ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
@@ -61,13 +62,16 @@ impl HeadroomWatches {
         kubevirt.into_iter().chain(kubernetes).chain(own).cloned().collect()
     }
 
-    /// The kinds whose events go to head-room alone in every process.
-    async fn feed(&self, via: Via<'_>, observed: &Observed) {
+    /// The kinds whose events go to head-room, and those of ResourceQuotas then to `quotas`.
+    async fn feed(&self, via: Via<'_>, observed: &Observed, quotas: impl Fn(&Event<ResourceQuotaWire>)) {
         tokio::join!(
             via.watch(&self.kubevirts, if_installed(), |event| observed.apply::<KubeVirtWire>(&event)),
             via.watch(&self.vmims, if_installed(), |event| observed.apply::<VmimWire>(&event)),
             via.watch(&self.vmis, if_installed(), |event| observed.apply::<VmiWire>(&event)),
-            via.watch(&self.resource_quotas, all(), |event| observed.apply::<ResourceQuotaWire>(&event)),
+            via.watch(&self.resource_quotas, all(), |event: Event<ResourceQuotaWire>| {
+                observed.apply(&event);
+                quotas(&event);
+            }),
         );
     }
 }
@@ -102,6 +106,11 @@ impl ControllerWatches {
         [self.headroom.all(), vec![self.limit_ranges.clone()]].concat()
     }
 
+    /// Those that managed quotas are fed by.
+    pub fn managed_quotas(&self) -> [WatchHealth; 2] {
+        [self.arqs.clone(), self.headroom.resource_quotas.clone()]
+    }
+
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
         [vec![self.arqs.clone(), self.aaqs.clone()], self.headroom()].concat()
@@ -113,19 +122,19 @@ impl ControllerWatches {
         self,
         tasks: &mut Tasks,
         [client, headroom_client]: [Client; 2],
-        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        (gate, gating, managed, observed): (Gate, Arc<GatingWatch>, ManagedQuotas, Arc<Observed>),
         stopped: &CancellationToken,
     ) {
         let this = Arc::new(self);
-        let used = (gate, gating, Arc::clone(&observed));
+        let (used, beside) = ((gate, gating, managed.clone(), Arc::clone(&observed)), (managed, observed));
         tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
-        tasks.spawn("head-room watches", this.feed_headroom(headroom_client, observed, stopped.clone()));
+        tasks.spawn("head-room watches", this.feed_headroom(headroom_client, beside, stopped.clone()));
     }
 
     async fn feed(
         self: Arc<Self>,
         client: Client,
-        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        (gate, gating, managed, observed): (Gate, Arc<GatingWatch>, ManagedQuotas, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
         let via = Via { client: &client, cancel: &stopped };
@@ -138,7 +147,10 @@ impl ControllerWatches {
                 gate.on_namespaces(&event);
                 observed.apply(&event);
             }),
-            via.watch(&self.arqs, all(), |event: Event<QuotaWire>| gate.on_quotas(&event)),
+            via.watch(&self.arqs, all(), |event: Event<QuotaWire>| {
+                gate.on_quotas(&event);
+                managed.on_arqs(&event);
+            }),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
                 gating.on_aaqs(&event);
@@ -150,7 +162,7 @@ impl ControllerWatches {
     async fn feed_headroom(
         self: Arc<Self>,
         client: Client,
-        observed: Arc<Observed>,
+        (managed, observed): (ManagedQuotas, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
         let via = Via { client: &client, cancel: &stopped };
@@ -158,7 +170,7 @@ impl ControllerWatches {
             via.watch(&self.limit_ranges, all(), |event| observed.apply::<LimitRangeWire>(&event)),
             via.watch(&self.headroom.vmmrqs, all(), |event| observed.apply::<VmmrqWire>(&event)),
             via.watch(&self.headroom.policies, all(), |event| observed.apply::<HeadroomPolicyWire>(&event)),
-            self.headroom.feed(via, &observed),
+            self.headroom.feed(via, &observed, |event| managed.on_resource_quotas(event)),
         );
         Ok(())
     }
@@ -206,7 +218,7 @@ impl WebhookWatches {
             via.watch(&kinds.policies, all(), |event: Event<HeadroomPolicyWire>| {
                 observed.apply(&event.modify(|policy| policy.status = None));
             }),
-            kinds.feed(via, &observed),
+            kinds.feed(via, &observed, |_| ()),
         );
         Ok(())
     }

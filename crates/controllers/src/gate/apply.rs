@@ -341,10 +341,10 @@ mod tests {
         // Another leader does not write it again, and it keeps its time when the keys change.
         let status = &first["status"];
         assert_eq!(written(&mut leader(), 2, &["pods", "cpu/vmi"], status, LATER), None);
-        let more = written(&mut leader(), 2, &["pods", "cpu/vmi", "services"], status, LATER).unwrap();
+        let more = written(&mut leader(), 2, &["pods", "cpu/vmi", "a.com/b"], status, LATER).unwrap();
         let condition = more.pointer("/status/conditions/0").unwrap();
         assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        assert!(condition["message"].as_str().unwrap().contains("services: "), "{condition}");
+        assert!(condition["message"].as_str().unwrap().contains("a.com/b: "), "{condition}");
         let none = written(&mut leader(), 3, &["pods"], &more["status"], LATER).unwrap();
         assert_eq!(none["status"].get("conditions"), None);
         assert_eq!(written(&mut leader(), 4, &["pods"], &none["status"], LATER), None);

@@ -1,6 +1,7 @@
 //! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
 
-use sluice_index::{AaqWire, NamespaceWire, PodWire, QuotaWire, Watched as _};
+use sluice_engine::ManagedStatus;
+use sluice_index::{AaqWire, Key, NamespaceWire, PodWire, QuotaWire, Watched as _};
 use sluice_runtime::watch::Event;
 
 use super::metrics::Work;
@@ -38,6 +39,11 @@ impl Gate {
             Event::Apply(quota) => state.apply_watched_quota(quota, now),
             Event::Delete(quota) => state.delete_watched_quota(quota, now),
         });
+    }
+
+    /// The managed quota of a quota says something else; `None`: it has none.
+    pub fn on_managed_status(&self, quota: &Key, status: Option<ManagedStatus>) {
+        self.change(Work::Watch, |state, _| state.set_managed_status(quota, status));
     }
 
     /// An event of the watch of `AAQ`s. Namespaces are targeted as before until a list is complete.

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use sluice_engine::{Quantity, QuotaId, status_target};
+use sluice_engine::{Quantity, QuotaId};
 
 use super::state::State;
 use super::stats::Stats;
@@ -168,7 +168,7 @@ impl Row {
 
     fn with_amounts(state: &State, id: QuotaId) -> Option<Self> {
         let row = Self::of(state, id)?;
-        let (Some(compiled), Some(ledger)) = (state.complete(id), state.queue().ledger(id)) else {
+        let Some(target) = state.status_of(id) else {
             // As it was when its sums were complete, if they ever were.
             let recorded = &state.index().2.get(id)?.recorded;
             let readable = |(key, amount): (&str, Option<Quantity>)| Some((key.to_owned(), amount?));
@@ -176,7 +176,6 @@ impl Row {
                 [&recorded.hard, &recorded.used].map(|list| list.iter().filter_map(readable).collect());
             return Some(Self { amounts, ..row });
         };
-        let target = status_target(compiled, ledger);
         Some(Self { amounts: [target.hard, target.used], ..row })
     }
 

@@ -12,6 +12,7 @@ mod decisions;
 mod events;
 mod foreign_charges;
 mod growth;
+mod managed;
 mod namespaces;
 mod pods;
 mod quota_checks;
@@ -34,6 +35,7 @@ use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::QuotaChecks;
 use super::parts::quota_lists::QuotaLists;
@@ -52,6 +54,7 @@ pub struct State {
     pods: Pods,
     namespaces: Namespaces,
     quotas: Quotas,
+    managed: ManagedStatuses,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     queue: ReleaseQueue,
     stages: PodStages,
@@ -80,6 +83,7 @@ impl State {
             pods: Pods::default(),
             namespaces: Namespaces::new(targeting),
             quotas: Quotas::default(),
+            managed: ManagedStatuses::default(),
             queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_lists: QuotaLists::default(),

@@ -3,7 +3,7 @@
 mod recorded;
 mod shared_specs;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sluice_api::ApplicationAwareResourceQuota;
 use sluice_engine::quota_spec::compile;
 use sluice_engine::status::enforced;
-use sluice_engine::{CompiledQuota, Quantity, QuotaId, RawQuotaSpec, ScopeRequirementText, Uid};
+use sluice_engine::{CompiledQuota, QuotaId, Uid};
 
 pub use recorded::{Quantities, QuotaConditionWire, QuotaStatusWire, Recorded, Told};
 
@@ -223,7 +223,7 @@ impl Quotas {
 }
 
 fn compiled(spec: &QuotaSpecWire) -> Result<CompiledQuota, Arc<str>> {
-    compile(&raw_spec(spec)?).map_err(|errors| {
+    compile(&spec.raw()?).map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         texts.join("; ").into()
     })
@@ -233,29 +233,4 @@ fn compiled(spec: &QuotaSpecWire) -> Result<CompiledQuota, Arc<str>> {
 fn counts_the_same(old: &CompiledQuota, new: &CompiledQuota) -> bool {
     old.scopes == new.scopes
         && enforced(old).map(|(resource, _)| resource).eq(enforced(new).map(|(resource, _)| resource))
-}
-
-fn raw_spec(spec: &QuotaSpecWire) -> Result<RawQuotaSpec, Arc<str>> {
-    let mut hard = BTreeMap::new();
-    for (key, text) in &spec.hard {
-        let quantity = Quantity::parse_json_text(&text.0)
-            .map_err(|error| Arc::from(format!("spec.hard[{key}]: {error}")))?;
-        hard.insert(key.clone(), quantity);
-    }
-    Ok(RawQuotaSpec {
-        hard,
-        scopes: spec.scopes.clone().unwrap_or_default(),
-        scope_selector: spec.scope_selector.as_ref().map(|selector| {
-            selector
-                .match_expressions
-                .iter()
-                .flatten()
-                .map(|requirement| ScopeRequirementText {
-                    scope_name: requirement.scope_name.clone(),
-                    operator: requirement.operator.clone(),
-                    values: requirement.values.clone().unwrap_or_default(),
-                })
-                .collect()
-        }),
-    })
 }

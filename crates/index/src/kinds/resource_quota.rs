@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use sluice_engine::headroom::NativeQuota;
 use sluice_engine::scope::{Operator, Scope, ScopeRequirement};
-use sluice_engine::{Amount, Resource, Scopes};
+use sluice_engine::{Amount, Resource, Scopes, Uid};
 
 use crate::amounts::{Column, RawAmounts, Texts};
 use crate::labels::{Labels, opted_out};
@@ -20,8 +20,8 @@ use crate::store::{Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = ResourceQuota)]
 pub struct ResourceQuotaWire {
-    /// Name, namespace, uid, version, times, labels and the annotations that matter here.
-    #[serde(deserialize_with = "crate::meta::annotated")]
+    /// Name, namespace, uid, version, times, labels, ownerReferences and the annotations that matter here.
+    #[serde(deserialize_with = "crate::meta::owned")]
     pub metadata: ObjectMeta,
     /// What is wanted.
     #[serde(default)]
@@ -51,6 +51,37 @@ pub struct ResourceQuotaState {
     scopes: Scopes,
     /// An annotation of the quota itself excludes it from head-room.
     pub opted_out: bool,
+    /// The controller that owns it.
+    pub owner: Option<Box<Owner>>,
+}
+
+/// The controller that owns an object, as its ownerReferences say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its `apiVersion`.
+    pub api_version: Box<str>,
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its identity.
+    pub uid: Uid,
+    /// Whether a deletion of it in the foreground waits for the object.
+    pub blocks: bool,
+}
+
+impl Owner {
+    fn of(meta: &ObjectMeta) -> Option<Box<Self>> {
+        let mut references = meta.owner_references.iter().flatten();
+        let owner = references.find(|reference| reference.controller == Some(true))?;
+        Some(Box::new(Self {
+            api_version: owner.api_version.as_str().into(),
+            kind: owner.kind.as_str().into(),
+            name: owner.name.as_str().into(),
+            uid: Uid::parse(&owner.uid),
+            blocks: owner.block_owner_deletion == Some(true),
+        }))
+    }
 }
 
 /// A ResourceQuota.
@@ -74,7 +105,14 @@ impl ResourceQuotaState {
             labels: Labels::of(&wire.metadata),
             scopes: scopes(&wire.spec),
             opted_out: opted_out(&wire.metadata),
+            owner: Owner::of(&wire.metadata),
         }
+    }
+
+    /// Which objects it governs.
+    #[must_use]
+    pub const fn scopes(&self) -> &Scopes {
+        &self.scopes
     }
 }
 

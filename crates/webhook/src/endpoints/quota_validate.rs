@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sluice_api::names;
+use sluice_engine::managed::managed;
 use sluice_engine::quantity::Quantity;
-use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
-use sluice_engine::uncounted;
+use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, compile};
+use sluice_engine::{CompiledQuota, FieldError, uncounted};
 use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
@@ -46,12 +48,28 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
         None => QuotaSpecWire::default(),
     };
     let (spec, mut errors) = raw_spec(wire);
-    errors.extend(validate(&spec).iter().map(ToString::to_string));
-    if errors.is_empty() {
-        Ok(uncounted(spec.hard.keys().map(String::as_str)))
-    } else {
-        Err(Verdict::deny(aggregate(errors)))
+    match compile(&spec) {
+        Ok(compiled) => {
+            errors.extend(name_too_long(&review.name, &compiled));
+            if errors.is_empty() {
+                return Ok(uncounted(&compiled));
+            }
+        }
+        Err(broken) => errors.extend(broken.iter().map(ToString::to_string)),
     }
+    Err(Verdict::deny(aggregate(errors)))
+}
+
+/// What is wrong with the name of a quota that needs a managed ResourceQuota, whose name is longer.
+fn name_too_long(name: &str, quota: &CompiledQuota) -> Option<String> {
+    let key = &managed(quota).next()?.key;
+    let most = names::MAX_NAME_OF_MANAGED;
+    let rule = format!(
+        "must be no more than {most} characters with {key} in spec.hard, which is limited by a ResourceQuota of this \
+         name and {}; use a shorter name, or a quota of its own for such keys",
+        names::MANAGED_QUOTA_SUFFIX
+    );
+    (name.len() > most).then(|| FieldError::invalid("metadata.name", name, &rule).to_string())
 }
 
 /// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be

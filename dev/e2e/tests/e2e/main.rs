@@ -14,6 +14,7 @@ mod gate_policies;
 mod growth;
 mod growth_differential;
 mod install;
+mod managed_quota;
 mod metrics;
 mod mtq_lock;
 mod rbac;

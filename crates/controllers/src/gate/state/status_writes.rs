@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{QuotaId, StatusTarget, Uid, status_target};
+use sluice_engine::{QuotaId, StatusTarget, Uid};
 use sluice_index::QuotaWire;
 use sluice_index::Recorded;
 
@@ -34,7 +34,7 @@ impl State {
         }
         let quota = self.quotas.get(id)?;
         let namespace = Arc::clone(&self.namespaces.get(quota.namespace)?.name);
-        let target = status_target(self.complete(id)?, self.queue.ledger(id)?);
+        let target = self.status_of(id)?;
         let held = self.held_by(id);
         // Even a charge that changes no sum is written: only a write that succeeds proves that no other
         // leader has charged meanwhile.
@@ -109,8 +109,8 @@ impl State {
     /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
-        let (Some(compiled), Some(ledger)) = (self.complete(id), self.queue.ledger(id)) else { return true };
-        says(&quota.recorded, &status_target(compiled, ledger), self.held_by(id))
+        let Some(target) = self.status_of(id) else { return true };
+        says(&quota.recorded, &target, self.held_by(id))
     }
 }
 

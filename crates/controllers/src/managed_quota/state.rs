@@ -1,0 +1,187 @@
+//! What is known and what is under way; changed by events only, without any I/O.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+use sluice_engine::ManagedStatus;
+use sluice_index::{Key, QuotaWire, ResourceQuotaRecord};
+use sluice_runtime::backoff::{Backoff, Retry};
+
+use super::arqs::Arqs;
+use super::plan::{Plan, Write, plan, status};
+
+/// The wait after the first write to a ResourceQuota, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(300));
+/// Writes stop to count for the next wait when none followed for so long (milliseconds).
+const FORGOTTEN_MS: u64 = 600_000;
+
+/// The writes to one ResourceQuota.
+#[derive(Debug)]
+struct Writing {
+    retry: Retry,
+    in_flight: bool,
+    /// What the API server said when it refused the last one.
+    refusal: Option<String>,
+}
+
+/// How a write went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It was done.
+    Done,
+    /// It was refused, for this reason.
+    Refused(String),
+    /// The object is not what it was, or the outcome is not known.
+    Unsure,
+}
+
+/// All quotas with keys for a managed one, and what is done about them. ResourceQuotas are known elsewhere, and are given
+/// to each function that decides.
+///
+/// Invariant: a quota is in `due` or `later`, or has a write in flight, or nothing has changed since it was decided on.
+#[derive(Debug)]
+pub(super) struct State {
+    arqs: Arqs,
+    writing: HashMap<Key, Writing>,
+    due: BTreeSet<Key>,
+    /// When to decide on a quota again (milliseconds).
+    later: BTreeSet<(u64, Key)>,
+    told: HashMap<Key, ManagedStatus>,
+    seed: u64,
+}
+
+impl State {
+    /// Nothing is known. `seed` spreads the waits of several objects apart.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            arqs: Arqs::default(),
+            writing: HashMap::new(),
+            due: BTreeSet::new(),
+            later: BTreeSet::new(),
+            told: HashMap::new(),
+            seed,
+        }
+    }
+
+    /// A list of quotas begins.
+    pub const fn begin_list(&mut self) {
+        self.arqs.begin_list();
+    }
+
+    /// The list is complete. Returns the quotas that are gone.
+    pub fn end_list(&mut self) -> Vec<Key> {
+        let gone = self.arqs.end_list();
+        gone.iter().for_each(|key| self.wants_else(key));
+        gone
+    }
+
+    /// A quota was seen. Returns whether it wants something else than before.
+    pub fn upsert(&mut self, key: &Key, wire: &QuotaWire) -> bool {
+        let changed = self.arqs.upsert(key, wire);
+        if changed {
+            self.wants_else(key);
+        }
+        changed
+    }
+
+    /// A quota is gone. Returns whether it was known.
+    pub fn remove(&mut self, key: &Key) -> bool {
+        let known = self.arqs.remove(key);
+        if known {
+            self.wants_else(key);
+        }
+        known
+    }
+
+    /// What held up the writes for the former wish does not hold up those for the new one.
+    fn wants_else(&mut self, key: &Key) {
+        if let Some(writing) = self.writing.get_mut(key) {
+            writing.retry.reset();
+            writing.refusal = None;
+        }
+        self.due.insert(key.clone());
+    }
+
+    /// The ResourceQuota of this quota has changed.
+    pub fn touch(&mut self, key: &Key) {
+        self.due.insert(key.clone());
+    }
+
+    /// All quotas with keys for a managed one.
+    pub fn keys(&self) -> Vec<Key> {
+        self.arqs.keys().cloned().collect()
+    }
+
+    /// What is to be told of the keys of a quota, if that is something else than what was told last.
+    pub fn news(&mut self, key: &Key, quota: Option<&ResourceQuotaRecord>) -> Option<Option<ManagedStatus>> {
+        let refusal = self.writing.get(key).and_then(|writing| writing.refusal.as_deref());
+        let now = status(key, self.arqs.get(key), quota, refusal);
+        if self.told.get(key) == now.as_ref() {
+            return None;
+        }
+        match &now {
+            Some(status) => self.told.insert(key.clone(), status.clone()),
+            None => self.told.remove(key),
+        };
+        Some(now)
+    }
+
+    /// The next quota to decide on.
+    pub fn next(&mut self, now_ms: u64) -> Option<Key> {
+        while let Some((at, key)) = self.later.first().cloned().filter(|(at, _)| *at <= now_ms) {
+            self.later.remove(&(at, key.clone()));
+            self.due.insert(key);
+        }
+        self.due.pop_first()
+    }
+
+    /// When the next quota is due (milliseconds), if one waits for its time.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.later.first().map(|(at, _)| *at)
+    }
+
+    /// Decides on a quota. A write that is returned is in flight until [`Self::answered`].
+    pub fn decide(&mut self, key: &Key, quota: Option<&ResourceQuotaRecord>, now_ms: u64) -> Option<Write> {
+        let arq = self.arqs.get(key);
+        let Plan::Write(write) = plan(key, arq, quota) else {
+            if arq.is_none()
+                && quota.is_none()
+                && self.writing.get(key).is_some_and(|writing| !writing.in_flight)
+            {
+                self.writing.remove(key);
+            }
+            return None;
+        };
+        let seed = self.seed ^ BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
+        let writing = self.writing.entry(key.clone()).or_insert_with(|| Writing {
+            retry: Retry::new(Backoff::new(WAITS.0, WAITS.1, seed)).forgetting_after(FORGOTTEN_MS),
+            in_flight: false,
+            refusal: None,
+        });
+        if writing.in_flight {
+            // Its answer has the quota decided on again.
+            return None;
+        }
+        if writing.retry.is_waiting(now_ms) {
+            self.later.insert((writing.retry.not_before_ms(), key.clone()));
+            return None;
+        }
+        writing.in_flight = true;
+        Some(write)
+    }
+
+    /// A write was answered. What comes of it is on its way, so the quota is decided on again after a wait.
+    pub fn answered(&mut self, key: &Key, answer: Answer, now_ms: u64) {
+        if let Some(writing) = self.writing.get_mut(key) {
+            writing.in_flight = false;
+            writing.retry.failed(now_ms);
+            match answer {
+                Answer::Done => writing.refusal = None,
+                Answer::Refused(why) => writing.refusal = Some(why),
+                Answer::Unsure => {}
+            }
+        }
+        self.due.insert(key.clone());
+    }
+}
