@@ -23,6 +23,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, server_config, watch_files};
+use sluice_webhook::endpoints::QuotaEndpoint;
 use sluice_webhook::endpoints::growth::GrowthRelay;
 use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
 use sluice_webhook::{
@@ -138,7 +139,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         stopped: stopped.clone(),
     };
     let (headroom, servers) = args.headroom.start(setup, ours, tell).await?;
-    let used = (Arc::clone(&app), observed);
+    let (used, beside) = ((Arc::clone(&app), Arc::clone(&observed)), observed);
     tasks.spawn("watches", watches.feed(client.clone(), used, stopped.clone()));
     let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
     tasks.spawn("versions of API servers", end_with(follow_versions(servers, rules, cancel.clone())));
@@ -150,7 +151,11 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args.namespace, &cancel);
-    let asking = AsyncEndpoints { growth: Arc::new(GrowthRelay::new(leader)), headroom: Arc::new(endpoint) };
+    let asking = AsyncEndpoints {
+        quotas: Arc::new(QuotaEndpoint::new(beside)),
+        growth: Arc::new(GrowthRelay::new(leader)),
+        headroom: Arc::new(endpoint),
+    };
     let service = router(&app, decisions(&asking));
     let certs = serve_reviews(&mut tasks, &args, &mut secrets, service, &mut registry, &cancel).await?;
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);

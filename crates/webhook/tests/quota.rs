@@ -6,8 +6,8 @@ mod common;
 use common::{TENANT, judge, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::Verdict;
 use sluice_webhook::endpoints::quota_validate;
+use sluice_webhook::{Review, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -16,15 +16,16 @@ fn quota(spec: Value) -> Value {
            "metadata": {"name": "q", "namespace": "team-a"}, "spec": spec})
 }
 
+fn validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
+    quota_validate(review)
+}
+
 fn create(spec: Value) -> Verdict {
-    judge(
-        quota_validate,
-        &review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota(spec), &Value::Null),
-    )
+    judge(validate, &review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota(spec), &Value::Null))
 }
 
 fn update(old: Value, new: Value) -> Verdict {
-    judge(quota_validate, &review("ApplicationAwareResourceQuota", "UPDATE", TENANT, &new, &old))
+    judge(validate, &review("ApplicationAwareResourceQuota", "UPDATE", TENANT, &new, &old))
 }
 
 #[rstest]
@@ -83,7 +84,6 @@ fn a_megabyte_of_digits_is_cut_in_the_message() {
 }
 
 #[rstest]
-#[case::objects(json!({"services": "1", "pods": "1", "count/secrets": "1"}), "count/secrets, services: ", "ResourceQuota")]
 #[case::machines(json!({"cpu/vmi": "8", "requests.instances/vmi": "4", "cpu": "1"}), "cpu/vmi, requests.instances/vmi: ", "launcher pods")]
 #[case::custom(json!({"example.com/license": "4"}), "example.com/license: ", "requests.<its name>")]
 fn keys_that_nothing_counts_are_warned_about(#[case] hard: Value, #[case] keys: &str, #[case] remedy: &str) {
@@ -99,6 +99,35 @@ fn keys_that_nothing_counts_are_warned_about(#[case] hard: Value, #[case] keys: 
         Vec::<String>::new(),
         "a label changes nothing"
     );
+}
+
+#[test]
+fn keys_of_other_objects_are_limited_and_no_cause_for_a_warning_but_with_scopes_of_pods() {
+    let hard = json!({"services": "1", "pods": "1", "requests.storage": "1Gi", "count/secrets": "1"});
+    let verdict = create(json!({"hard": hard}));
+    assert!(verdict.allowed && verdict.warnings.is_empty(), "{verdict:?}");
+    let verdict = create(json!({"hard": {"pods": "1", "count/secrets": "1"}, "scopes": ["Terminating"]}));
+    let [warning] = verdict.warnings.as_slice() else { panic!("{verdict:?}") };
+    assert!(verdict.allowed && warning.contains("count/secrets: no such object has the scopes"), "{warning}");
+    let verdict = create(json!({"hard": {"services": "1"}, "scopes": ["Terminating"]}));
+    assert!(!verdict.allowed && verdict.message.contains("unsupported scope applied"), "{verdict:?}");
+}
+
+#[test]
+fn a_name_without_room_for_that_of_its_managed_quota_is_refused() {
+    let named = |length: usize, hard: Value| {
+        let object = quota(json!({"hard": hard}));
+        let kind = "ApplicationAwareResourceQuota";
+        let mut request = review(kind, "CREATE", TENANT, &object, &Value::Null);
+        request["request"]["name"] = json!("n".repeat(length));
+        judge(validate, &request)
+    };
+    let most = sluice_api::names::MAX_NAME_OF_MANAGED;
+    assert!(named(most, json!({"services": "1"})).allowed);
+    assert!(named(most + 1, json!({"pods": "1", "cpu/vmi": "1"})).allowed);
+    let refused = named(most + 1, json!({"pods": "1", "services": "1"}));
+    assert!(!refused.allowed && refused.message.contains("metadata.name: Invalid value"), "{refused:?}");
+    assert!(refused.message.contains("no more than 214 characters with services"), "{refused:?}");
 }
 
 #[test]
@@ -123,6 +152,6 @@ fn an_update_is_checked_for_what_it_changes() {
 #[case::spec_is_text(quota(json!("x")))]
 fn what_is_no_quota_is_refused(#[case] object: Value) {
     let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
-    let verdict = judge(quota_validate, &request);
+    let verdict = judge(validate, &request);
     assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
 }

@@ -117,7 +117,7 @@ impl ManagedQuotas {
     async fn act(&self, writer: &Writer) {
         let mut requests = JoinSet::new();
         loop {
-            while requests.len() < AT_A_TIME && writer.token.is_held() {
+            while requests.len() < AT_A_TIME {
                 let Some((key, write)) = self.shared.next() else { break };
                 let (shared, writer) = (Arc::clone(&self.shared), writer.clone());
                 requests.spawn(async move {

@@ -13,8 +13,9 @@ use super::plan::{Plan, Write, plan, status};
 
 /// The wait after the first write to a ResourceQuota, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(300));
-/// Writes stop to count for the next wait when none followed for so long (milliseconds).
-const FORGOTTEN_MS: u64 = 600_000;
+/// Writes stop to count for the next wait when none was needed for so long after the last wait (milliseconds): a client that
+/// undoes what is written does so sooner.
+const FORGOTTEN_MS: u64 = 10_000;
 
 /// The writes to one ResourceQuota.
 #[derive(Debug)]

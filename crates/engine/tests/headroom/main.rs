@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use common::{admit, amounts, need, quantity, quota, raise, restore, texts};
 use sluice_engine::headroom::{
-    Budget, Grant, NativeQuota, Need, Plan, Raise, Refusal, Shortage, need_of, plan, sentence, sum_of_vmmrqs,
+    Budget, Grant, NativeQuota, Need, Plan, Raise, Refusal, Shortage, need_of, plan, reserve, sentence,
+    sum_of_vmmrqs,
 };
 use sluice_engine::scope::{Scope, ScopeRequirement};
 use sluice_engine::{ChargeRules, Format, Quantity, ScopeFacts, Scopes};

@@ -151,3 +151,29 @@ fn a_source_that_is_still_counted_stops_no_migration() {
     let steps = migrate(&mut quotas, &vm, &unlimited());
     assert_eq!(steps[0], ["limits.cpu=6045m", "limits.memory=17047383939"]);
 }
+
+/// A managed quota has no key that pods take, so whatever it says it is neither raised nor marked, nor in the way.
+#[test]
+fn a_managed_quota_is_no_obstacle_and_is_left_alone() {
+    let keys = [
+        "services",
+        "count/secrets",
+        "persistentvolumeclaims",
+        "gold.storageclass.storage.k8s.io/requests.storage",
+    ];
+    let hard = keys.map(|key| (key, "1"));
+    assert!(keys.iter().all(|key| sluice_engine::managed::is_managed(key, &Default::default())));
+    let over = keys.map(|key| (key, "7"));
+    let full = [("requests.memory", "512Mi")];
+    // Full, overdrawn, not counted yet, and not even known to kube-controller-manager.
+    let mut unsynced = quota("d", &hard, &[]);
+    unsynced.status_hard.clear();
+    let managed = [quota("a", &hard, &hard), quota("b", &hard, &over), quota("c", &hard, &[]), unsynced];
+    let quotas = [&managed[..], &[quota("rq", &full, &full)]].concat();
+    let target = need(&full);
+    let raised = raises(plan(&target, &quotas, &vmmrq(&full)));
+    assert_eq!(raised.iter().map(|raise| &*raise.quota).collect::<Vec<_>>(), ["rq"]);
+    assert_eq!(reserve(&target, &quotas).iter().map(|raise| &*raise.quota).collect::<Vec<_>>(), ["rq"]);
+    assert_eq!(plan(&target, &managed, &Budget::default()), Plan::Fits { tight: false });
+    assert!(reserve(&target, &managed).is_empty());
+}

@@ -20,7 +20,7 @@ pub use mtq_lock::mtq_lock;
 pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
 pub use pod_identity::pod_identity;
-pub use quota_validate::quota_validate;
+pub use quota_validate::{QuotaEndpoint, quota_validate};
 
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
@@ -43,6 +43,8 @@ pub trait AsyncEndpoint: Send + Sync {
 
 /// The asynchronous endpoints as a process serves them.
 pub struct AsyncEndpoints {
+    /// That of [`Endpoint::QuotaValidate`].
+    pub quotas: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Growth`].
     pub growth: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Headroom`].
@@ -53,7 +55,7 @@ pub struct AsyncEndpoints {
 pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Decision)> {
     Endpoint::ALL.iter().map(|endpoint| {
         let decision = match endpoint {
-            Endpoint::QuotaValidate => Decision::Pure(quota_validate),
+            Endpoint::QuotaValidate => Decision::Async(Arc::clone(&asking.quotas)),
             Endpoint::PodGuard => Decision::Pure(pod_guard),
             Endpoint::AaqValidate => Decision::Pure(aaq_validate),
             Endpoint::PodIdentity => Decision::Pure(pod_identity),

@@ -5,7 +5,10 @@
 //! place, so a full quota on `resourcequotas` or a foreign webhook cannot get in the way.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
@@ -14,14 +17,19 @@ use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, compile};
 use sluice_engine::{CompiledQuota, FieldError, uncounted};
 use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
+use sluice_window::Observed;
 
+use super::AsyncEndpoint;
+use crate::http::body::HeldBody;
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
-use crate::settings::Settings;
+
+/// Longest part of a name that a warning repeats: the API server may cut warnings at 256 bytes.
+const MAX_SHOWN: usize = 100;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
 /// Decides on the creation or the change of a quota.
-pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
+pub fn quota_validate(review: &Review<'_>) -> Verdict {
     match &review.operation {
         Operation::Create | Operation::Update => {}
         Operation::Delete | Operation::Connect => return Verdict::allow(VALID),
@@ -33,6 +41,39 @@ pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
         Ok(warnings) => Verdict { warnings, ..Verdict::allow(VALID) },
         Err(refused) => refused,
     }
+}
+
+/// The endpoint, with what this process knows of ResourceQuotas.
+#[derive(Debug)]
+pub struct QuotaEndpoint(Arc<Observed>);
+
+impl QuotaEndpoint {
+    /// Warns of the ResourceQuotas that were `observed` in the namespace of a new quota.
+    pub const fn new(observed: Arc<Observed>) -> Self {
+        Self(observed)
+    }
+}
+
+impl AsyncEndpoint for QuotaEndpoint {
+    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+        let mut verdict = quota_validate(review);
+        if verdict.allowed && review.operation == Operation::Create {
+            verdict.warnings.extend(self.0.read(|index| {
+                let quotas = index.resource_quotas.records_in(&review.namespace).iter();
+                beside(quotas.map(|quota| &*quota.name))
+            }));
+        }
+        async { verdict }.boxed()
+    }
+}
+
+/// What is told of the ResourceQuotas beside a new quota, by the first of them.
+fn beside<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let name = names.find(|name| !name.ends_with(names::MANAGED_QUOTA_SUFFIX))?;
+    let shown = name.get(..name.floor_char_boundary(MAX_SHOWN)).unwrap_or_default();
+    Some(format!(
+        "the namespace has the ResourceQuota {shown}: it counts as well, and what exceeds it is refused and not held"
+    ))
 }
 
 /// The warnings about a valid quota.
@@ -128,4 +169,18 @@ struct QuotaView<'a> {
     metadata: Metadata,
     #[serde(default, borrow)]
     spec: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_quota_of_others_is_named_and_a_managed_one_is_not() {
+        assert_eq!(beside([].into_iter()), None);
+        assert_eq!(beside([&*names::managed_quota("q")].into_iter()), None);
+        let told = beside([&*names::managed_quota("q"), "rq", "other"].into_iter()).unwrap();
+        assert!(told.contains("the ResourceQuota rq:"), "{told}");
+        assert!(beside([&*"n".repeat(253)].into_iter()).unwrap().len() <= 256);
+    }
 }

@@ -10,10 +10,12 @@ use futures::future::{BoxFuture, ready};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sluice_api::Endpoint;
+use sluice_webhook::endpoints::QuotaEndpoint;
 use sluice_webhook::{
     App, AsyncEndpoint, AsyncEndpoints, BodyLimits, HeldBody, Review, Settings, Verdict, WebhookMetrics,
     decisions, router,
 };
+use sluice_window::Observed;
 use tower::ServiceExt as _;
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
@@ -102,7 +104,8 @@ impl AsyncEndpoint for Alone {
 
 /// All endpoints, of which the asynchronous ones are [`Alone`].
 pub fn serving(app: &Arc<App>) -> axum::Router {
-    router(app, decisions(&AsyncEndpoints { growth: Arc::new(Alone), headroom: Arc::new(Alone) }))
+    let quotas = Arc::new(QuotaEndpoint::new(Observed::new(Vec::new(), false)));
+    router(app, decisions(&AsyncEndpoints { quotas, growth: Arc::new(Alone), headroom: Arc::new(Alone) }))
 }
 
 pub fn service() -> axum::Router {

@@ -160,14 +160,18 @@ async fn what_upstream_accepts_is_accepted() {
 async fn who_limits_what_is_not_counted_is_warned() {
     let bed = shared().await.bed;
     let namespace = bed.namespace("warned", &[]).await.unwrap();
-    let file =
-        manifest(bed, "warned.json", &quota("q", &json!({"hard": {"services": 5, "pods": 1}})).to_string());
+    let file = manifest(
+        bed,
+        "warned.json",
+        &quota("q", &json!({"hard": {"cpu/vmi": 5, "services": 1}})).to_string(),
+    );
     let create = ["create", "--namespace", &namespace.name, "--filename", &file];
     let (done, stdout, stderr) = kubectl_tries(bed, &create).await;
     assert!(done, "{stdout}{stderr}");
     assert_eq!(
         stderr.trim_end(),
-        "Warning: spec.hard: not enforced: services: only pods are counted in this version, use a ResourceQuota"
+        "Warning: spec.hard: not enforced: cpu/vmi: virtual machines are not counted as such in this version, limit their \
+         launcher pods by pods, requests.cpu and requests.memory"
     );
 }
 
@@ -182,21 +186,21 @@ fn told(quota: Option<&ApplicationAwareResourceQuota>) -> Option<&str> {
 async fn keys_that_nothing_counts_are_a_warning_and_a_condition_until_they_are_gone() {
     let bed = shared().await.bed;
     let team = Team::on(bed, "uncounted").await;
-    let hard = json!({"requests.cpu/vmi": 8, "instances/vmi": 2, "example.com/license": 3, "services": 5, "pods": 4});
+    let hard = json!({"requests.cpu/vmi": 8, "instances/vmi": 2, "example.com/license": 3, "pods": 4});
     let file = manifest(bed, "uncounted.json", &quota("q", &json!({"hard": hard})).to_string());
     let create = ["create", "--namespace", &team.namespace.name, "--filename", &file];
     let (done, stdout, stderr) = kubectl_tries(bed, &create).await;
     assert!(done, "{stdout}{stderr}");
     let warnings: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect();
-    let [machines, objects, custom] = warnings[..] else { panic!("a warning per cause: {stderr}") };
+    let [machines, custom] = warnings[..] else { panic!("a warning per cause: {stderr}") };
     assert!(machines.contains("instances/vmi, requests.cpu/vmi: virtual machines"), "{machines}");
-    assert!(objects.contains("services: ") && custom.contains("example.com/license: "), "{stderr}");
+    assert!(custom.contains("example.com/license: "), "{stderr}");
 
     let what = "the condition to say what the warnings say";
     let said = warnings.join("; ");
     let says = |quota: Option<&ApplicationAwareResourceQuota>| told(quota) == Some(&said);
     wait::wait_for(&team.quotas, "q", SOON, what, says).await.unwrap();
-    // What pods may take is there from the start, as 0; what other objects take is not known.
+    // What pods may take is there from the start, as 0.
     let path = format!("{}/q", quotas_path(&team.namespace.name));
     let used =
         json!({"example.com/license": "0", "instances/vmi": "0", "pods": "0", "requests.cpu/vmi": "0"});
@@ -210,7 +214,7 @@ async fn keys_that_nothing_counts_are_a_warning_and_a_condition_until_they_are_g
     assert_eq!(status["requests"], "pods: 1/4", "people are shown what holds");
 
     let fewer = json!([
-        {"op": "remove", "path": "/spec/hard/services"}, {"op": "remove", "path": "/spec/hard/example.com~1license"},
+        {"op": "remove", "path": "/spec/hard/example.com~1license"},
         {"op": "remove", "path": "/spec/hard/instances~1vmi"}, {"op": "remove", "path": "/spec/hard/requests.cpu~1vmi"},
     ]);
     let answer = call(&team.client, Method::PATCH, &path, JSON_PATCH, &fewer).await.unwrap();

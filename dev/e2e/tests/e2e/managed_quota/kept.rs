@@ -25,14 +25,16 @@ async fn what_is_edited_or_deleted_is_put_back() {
         json!({ "metadata": { "labels": { "aaq.kubevirt.io": "false" } } }),
         json!({ "metadata": { "ownerReferences": null } }),
     ];
-    for edit in edits {
+    for (n, edit) in edits.into_iter().enumerate() {
         managed.tamper("q", edit).await;
         let uid = managed.until_limited("q", HARD).await.metadata.uid;
         assert_eq!(uid, first, "it is the same object");
+        managed.wish_again("q", n).await;
     }
     managed.delete_managed("q").await;
     let second = managed.until_limited("q", HARD).await.metadata.uid;
     assert_ne!(first, second);
+    managed.wish_again("q", 9).await;
     // A selector cannot be told from what kube-controller-manager has counted with it: the quota is replaced.
     let selector = json!({ "matchExpressions": [{ "scopeName": "PriorityClass", "operator": "Exists" }] });
     managed
@@ -66,13 +68,13 @@ async fn it_goes_with_its_quota() {
 #[tokio::test]
 async fn writes_are_bounded() {
     let bed = idle_bed().await;
-    let Running { controller, .. } = Running::on(&bed, Setup::default()).await.unwrap();
+    let running = Running::on(&bed, Setup::default()).await.unwrap();
     let managed = Managed::on(&bed, "writes").await;
     managed.team.quota("q", HARD).await;
     managed.until_limited("q", HARD).await;
     managed.until_used("q", &[("configmaps", Some("1")), ("services", Some("0"))]).await;
     let writes = async || -> f64 {
-        let samples = Samples::of(&controller.admin).await.unwrap();
+        let samples = Samples::of(&running.controller.admin).await.unwrap();
         let of = |resource: &str| samples.sum("sluice_api_writes_total", &[("resource", resource)]);
         of("resourcequotas").unwrap() + of(names::ARQS).unwrap()
     };

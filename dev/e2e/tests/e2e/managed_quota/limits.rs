@@ -5,12 +5,12 @@ use serde_json::json;
 use sluice_e2e::call::{JSON, call};
 use sluice_e2e::objects;
 
-use super::team::{ARQ_COUNT, Managed};
+use super::team::{ARQ_COUNT, Managed, counting};
 use crate::context::idle;
 
 #[tokio::test]
 async fn objects_are_counted_in_the_status_of_the_quota_and_refused_by_the_managed_one() {
-    let managed = Managed::on(idle().await.bed, "objects").await;
+    let managed = Managed::on(counting().await.bed, "objects").await;
     let (team, gold) = (&managed.team, "gold.storageclass.storage.k8s.io");
     let (claims, storage) = (format!("{gold}/persistentvolumeclaims"), format!("{gold}/requests.storage"));
     let hard = [

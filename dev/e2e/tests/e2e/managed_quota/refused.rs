@@ -4,9 +4,10 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::objects;
+use sluice_testbed::wait;
 
 use super::team::Managed;
-use crate::context::idle;
+use crate::context::{SOON, idle, kubectl_tries, manifest};
 
 #[tokio::test]
 async fn a_resource_quota_of_that_name_that_is_not_ours_is_left_alone_and_told_of() {
@@ -63,7 +64,7 @@ async fn a_kind_that_does_not_exist_is_told_of_and_not_shown_as_zero() {
 
 #[tokio::test]
 async fn a_refused_managed_quota_is_told_of_until_there_is_room() {
-    let managed = Managed::on(idle().await.bed, "norole").await;
+    let managed = Managed::on(idle().await.bed, "noroom").await;
     let full = objects::from_json(
         json!({ "metadata": { "name": "full" }, "spec": { "hard": { "resourcequotas": "1" } } }),
     );
@@ -71,8 +72,7 @@ async fn a_refused_managed_quota_is_told_of_until_there_is_room() {
     let counted = |quota: Option<&k8s_openapi::api::core::v1::ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| !used.is_empty())
     };
-    let soon = crate::context::SOON;
-    sluice_testbed::wait::wait_for(&managed.quotas, "full", soon, "its usage", counted).await.unwrap();
+    wait::wait_for(&managed.quotas, "full", SOON, "its usage", counted).await.unwrap();
     managed.team.quota("q", &[("services", "2")]).await;
     managed.until_told("q", &["services: ", "cannot be written", "exceeded quota: full"]).await;
     managed.until_used("q", &[("services", None)]).await;
@@ -92,4 +92,32 @@ async fn a_name_that_is_too_long_for_a_managed_quota_is_refused_only_with_such_k
     let edit = kube::api::Patch::Merge(json!({ "spec": { "hard": { "services": "1" } } }));
     let refused = managed.team.quotas.patch(&long, &Default::default(), &edit).await.unwrap_err().to_string();
     assert!(refused.contains("no more than 214 characters") && refused.contains("services"), "{refused}");
+}
+
+#[tokio::test]
+async fn who_creates_a_quota_beside_a_resource_quota_is_told() {
+    let managed = Managed::on(idle().await.bed, "beside").await;
+    let (bed, namespace) = (idle().await.bed, &managed.team.namespace.name);
+    let own = objects::from_json(
+        json!({ "metadata": { "name": "mine" }, "spec": { "hard": { "services": "7" } } }),
+    );
+    managed.quotas.create(&PostParams::default(), &own).await.unwrap();
+    let quota = serde_json::to_string(&objects::quota("q", &[("pods", "1"), ("services", "1")])).unwrap();
+    let file = manifest(bed, "beside.json", &quota);
+    let create = ["create", "--dry-run=server", "--namespace", namespace, "--filename", &file];
+    // As soon as the webhook has seen it.
+    let told = || async {
+        let (done, _, said) = kubectl_tries(bed, &create).await;
+        (done && said.contains("the namespace has the ResourceQuota mine: it counts as well")).then_some(())
+    };
+    wait::eventually(SOON, told, "the warning").await.unwrap();
+    // Its own managed one is none of others.
+    managed.quotas.delete("mine", &DeleteParams::default()).await.unwrap();
+    managed.team.quota("first", &[("services", "1")]).await;
+    managed.until_limited("first", &[("services", "1")]).await;
+    let silent = || async {
+        let (done, _, said) = kubectl_tries(bed, &create).await;
+        (done && said.is_empty()).then_some(())
+    };
+    wait::eventually(SOON, silent, "no warning").await.unwrap();
 }

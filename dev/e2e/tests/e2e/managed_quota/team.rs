@@ -11,12 +11,26 @@ use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
 use sluice_e2e::call::{Answer, post};
-use sluice_testbed::{Bed, wait};
+use sluice_e2e::{Running, Setup};
+use sluice_testbed::{Bed, BedOptions, wait};
+use tokio::sync::OnceCell;
 
-use crate::context::SOON;
+use crate::context::{SOON, idle_options};
 use crate::team::Team;
 
 pub const ARQ_COUNT: &str = "count/applicationawareresourcequotas.aaq.kubevirt.io";
+
+/// Sluice beside a kube-controller-manager that counts again every few seconds: it knows kinds that are younger than itself, as
+/// those of Sluice here, only half a minute later, and counts them at its next round.
+pub async fn counting() -> &'static Running<'static> {
+    static SHARED: OnceCell<Running<'static>> = OnceCell::const_new();
+    let start = || async {
+        let controller_manager_args = vec!["--resource-quota-sync-period=3s".to_owned()];
+        let bed = Bed::start_shared(BedOptions { controller_manager_args, ..idle_options() }).await.unwrap();
+        Running::on(bed, Setup::default()).await.unwrap()
+    };
+    SHARED.get_or_init(start).await
+}
 
 /// A namespace, and what there is of managed quotas.
 pub struct Managed {
@@ -50,6 +64,16 @@ impl Managed {
     pub async fn edit(&self, name: &str, spec: Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         self.team.quotas.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// The quota wants something else and then the same again: what was repaired before does not put off what follows.
+    pub async fn wish_again(&self, name: &str, n: usize) {
+        let hard = [("configmaps", "5"), ("services", "2")];
+        let other = (100 + n).to_string();
+        self.edit(name, json!({ "hard": { "services": other } })).await;
+        self.until_limited(name, &[hard[0], ("services", &other)]).await;
+        self.edit(name, json!({ "hard": { "services": "2" } })).await;
+        self.until_limited(name, &hard).await;
     }
 
     /// Changes the managed quota as an administrator could.
