@@ -32,6 +32,9 @@ async fn the_controller_has_exactly_these_rights() {
     let own = [&everywhere[..], &["create coordination.k8s.io:leases"]].concat();
     assert_eq!(granted(bed, &identity, OWN).await, set(&own));
     check(&identity, READ_ELSEWHERE, true).await;
+    // Nothing is served there; a plugin asks for it where an object is to block the deletion of its owner.
+    check(&identity, &["update aaq.kubevirt.io:applicationawareresourcequotas/finalizers default q"], true)
+        .await;
     check(&identity, NOT_FOR_HEADROOM, false).await;
 }
 

@@ -44,3 +44,78 @@ impl State {
         status
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test stops at the first thing that is not as it must be"
+    )]
+
+    use serde_json::{Value, json};
+    use sluice_api::names;
+    use sluice_engine::{ChargeRules, Quantity};
+    use sluice_index::Targeting;
+
+    use super::*;
+    use crate::gate::{Action, GateConfig, Moment};
+
+    const AT: Moment = Moment { mono_ms: 0, unix_ms: 1_767_225_600_000 };
+
+    fn key() -> Key {
+        Key { namespace: "team".into(), name: "q".into() }
+    }
+
+    /// A new leader that sees a quota of these keys with this usage in its status.
+    fn leader(keys: &[&str], used: &Value) -> State {
+        let config = GateConfig::new(names::GATE, ChargeRules::for_minor(36));
+        let mut state = State::new(config, Targeting::new(kube::core::Selector::default(), [].into()));
+        state.lead(AT);
+        let hard: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), json!("9"))).collect();
+        let quota = json!({
+            "metadata": { "name": "q", "namespace": "team", "uid": "1", "resourceVersion": "1" },
+            "spec": { "hard": hard }, "status": { "used": used },
+        });
+        state.apply_quota(&serde_json::from_value(quota).unwrap(), AT);
+        state
+    }
+
+    /// What is written as used.
+    fn used(state: &mut State) -> Vec<String> {
+        match state.plan(AT).as_slice() {
+            [Action::Record(record)] => {
+                record.target.used.iter().map(|(key, used)| format!("{key}={used}")).collect()
+            }
+            other => panic!("one write: {other:?}"),
+        }
+    }
+
+    fn says(used: &[(&str, &str)], trouble: Option<&str>) -> Option<ManagedStatus> {
+        let used = used.iter().map(|(key, text)| (Arc::from(*key), Quantity::parse(text).unwrap()));
+        Some(ManagedStatus { used: used.collect(), trouble: trouble.map(str::to_owned) })
+    }
+
+    #[test]
+    fn a_new_leader_keeps_what_is_recorded_until_the_managed_quota_says_something() {
+        let keys = ["pods", "services", "secrets"];
+        let recorded = json!({ "pods": "0", "services": "4" });
+        assert_eq!(used(&mut leader(&keys, &recorded)), ["pods=0", "services=4"], "and makes nothing up");
+        let mut state = leader(&keys, &recorded);
+        state.set_managed_status(&key(), says(&[("services", "5"), ("secrets", "0")], None));
+        assert_eq!(used(&mut state), ["pods=0", "secrets=0", "services=5"]);
+        let mut state = leader(&keys, &recorded);
+        state.set_managed_status(&key(), says(&[("secrets", "1")], None));
+        assert_eq!(used(&mut state), ["pods=0", "secrets=1", "services=4"]);
+        let mut state = leader(&keys, &recorded);
+        state.set_managed_status(&key(), says(&[("secrets", "1")], Some("services: not counted")));
+        assert_eq!(used(&mut state), ["pods=0", "secrets=1"], "nothing old beside the trouble");
+    }
+
+    #[test]
+    fn keys_that_the_managed_quota_does_not_limit_are_the_gates() {
+        let mut state = leader(&["pods", "cpu/vmi"], &json!({ "pods": "7", "cpu/vmi": "7" }));
+        state.set_managed_status(&key(), says(&[("pods", "3")], None));
+        assert_eq!(used(&mut state), ["cpu/vmi=0", "pods=0"]);
+    }
+}

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON_PATCH, MERGE, STRATEGIC, call, post};
+use sluice_e2e::call::{Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, post};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use sluice_testbed::{Bed, wait};
 
@@ -141,4 +141,63 @@ async fn stolen_tokens_raise_no_quota_for_longer_than_a_mark_and_forge_no_usage(
         let answer = tries(&thief, &team.path("resourcequotas/rq"), MERGE, &spec).await;
         assert_eq!(answer.code, 403, "{account}: {answer:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controllers_token_writes_no_resource_quota_but_managed_ones() {
+    let bed = asleep().await;
+    let team = Team::with(bed, "quotas", &[]).await;
+    let thief = thief(bed, names::CONTROLLER).await;
+    let (all, suffix) = (team.path("resourcequotas?dryRun=All"), names::MANAGED_QUOTA_SUFFIX);
+    let quota = |name: &str, owner: &str, hard: Value| {
+        let owner = json!({ "apiVersion": names::API_VERSION, "kind": "ApplicationAwareResourceQuota", "name": owner,
+            "uid": "11111111-1111-1111-1111-111111111111", "controller": true, "blockOwnerDeletion": true });
+        json!({ "apiVersion": "v1", "kind": "ResourceQuota", "spec": { "hard": hard },
+            "metadata": { "name": name, "labels": { "aaq.kubevirt.io": "true" }, "ownerReferences": [owner] } })
+    };
+    let (right, services) = (format!("q{suffix}"), json!({ "services": "1", "count/deployments.apps": "1" }));
+    let mut unowned = quota(&right, "q", services.clone());
+    unowned["metadata"]["ownerReferences"] = json!([]);
+    let wrong = [
+        quota("rq", "q", services.clone()),
+        quota(&right, "other", services.clone()),
+        quota(&right, "q", json!({ "services": "1", "pods": "0" })),
+        quota(&right, "q", json!({ "count/pods": "0" })),
+        quota(&right, "q", json!({ "requests.cpu": "0" })),
+        unowned,
+    ];
+    for object in &wrong {
+        assert_denied(&post(&thief, &all, object).await.unwrap(), object);
+        assert!(post(&team.client, &all, object).await.unwrap().is_ok(), "it is this policy that refuses");
+    }
+    let answer = post(&thief, &all, &quota(&right, "q", services.clone())).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+
+    // What there is: one of others by that name, one of others, and a managed one.
+    let mut foreign = quota(&right, "q", services.clone());
+    foreign["metadata"] = json!({ "name": right });
+    let ours = quota(&format!("mine{suffix}"), "mine", services.clone());
+    let other = json!({ "metadata": { "name": "rq" }, "spec": { "hard": { "pods": "1" } } });
+    for object in [&foreign, &ours, &other] {
+        assert!(post(&team.client, &team.path("resourcequotas"), object).await.unwrap().is_ok(), "{object}");
+    }
+    let path = |name: &str| team.path(&format!("resourcequotas/{name}"));
+    for name in [&*right, "rq"] {
+        let patch = quota(name, "q", services.clone());
+        assert_denied(&tries(&thief, &path(name), MERGE, &patch).await, &patch);
+        let uri = format!("{}?dryRun=All", path(name));
+        assert_denied(&call(&thief, Method::DELETE, &uri, JSON, &json!({})).await.unwrap(), &json!(name));
+    }
+    let mine = path(&format!("mine{suffix}"));
+    let pods = json!({ "spec": { "hard": { "pods": "0" } } });
+    assert_denied(&tries(&thief, &mine, MERGE, &pods).await, &pods);
+    let more = tries(&thief, &mine, MERGE, &json!({ "spec": { "hard": { "services": "2" } } })).await;
+    assert!(more.is_ok(), "{more:?}");
+    let uri = format!("{mine}?dryRun=All");
+    let deleted = call(&thief, Method::DELETE, &uri, JSON, &json!({})).await.unwrap();
+    assert!(deleted.is_ok(), "{deleted:?}");
+    // RBAC gives the webhook none of this.
+    let webhook =
+        bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await.unwrap().client().unwrap();
+    assert_eq!(post(&webhook, &all, &quota(&right, "q", services)).await.unwrap().code, 403);
 }

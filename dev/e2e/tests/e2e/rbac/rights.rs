@@ -20,7 +20,6 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "create :resourcequotas",
     "patch :resourcequotas",
     "delete :resourcequotas",
-    "update aaq.kubevirt.io:applicationawareresourcequotas/finalizers",
     "get :limitranges",
     "list :limitranges",
     "watch :limitranges",
