@@ -29,10 +29,12 @@ struct Meta<L = IgnoredAny, A = IgnoredAny, M = IgnoredAny, O = IgnoredAny> {
     owner_references: Option<Vec<O>>,
 }
 
+/// Labels, annotations, entries of `managedFields` and ownerReferences.
+type Generic<L, A, M, O> = (Option<L>, Option<A>, Option<Vec<M>>, Option<Vec<O>>);
+
 impl<L, A, M, O> Meta<L, A, M, O> {
-    /// The object's metadata without what is generic, and the labels, annotations, entries of `managedFields` and
-    /// ownerReferences.
-    fn split(self) -> (ObjectMeta, Option<L>, Option<A>, Option<Vec<M>>, Option<Vec<O>>) {
+    /// The object's metadata without what is generic, and that.
+    fn split(self) -> (ObjectMeta, Generic<L, A, M, O>) {
         let meta = ObjectMeta {
             name: self.name,
             namespace: self.namespace,
@@ -44,7 +46,7 @@ impl<L, A, M, O> Meta<L, A, M, O> {
             deletion_grace_period_seconds: self.deletion_grace_period_seconds,
             ..ObjectMeta::default()
         };
-        (meta, self.labels, self.annotations, self.managed_fields, self.owner_references)
+        (meta, (self.labels, self.annotations, self.managed_fields, self.owner_references))
     }
 }
 
@@ -63,7 +65,7 @@ struct MigrationLabel {
 /// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration. There
 /// is no map of labels in a pod without it.
 pub(crate) fn migrating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, label, ..) = Meta::<MigrationLabel>::deserialize(deserializer)?.split();
+    let (meta, (label, ..)) = Meta::<MigrationLabel>::deserialize(deserializer)?.split();
     let uid = label.and_then(|label| label.migration);
     let labels = uid.map(|uid| BTreeMap::from([(names::MIGRATION_JOB_LABEL.to_owned(), uid)]));
     Ok(ObjectMeta { labels, ..meta })
@@ -88,7 +90,7 @@ impl KnownAnnotations {
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], with the labels and the annotations that matter for head-room.
 pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, labels, annotations, ..) =
+    let (meta, (labels, annotations, ..)) =
         Meta::<BTreeMap<String, String>, KnownAnnotations>::deserialize(deserializer)?.split();
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
 }
@@ -96,7 +98,7 @@ pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ob
 /// For `#[serde(deserialize_with)]`: as [`annotated`], with the ownerReferences.
 pub(crate) fn owned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, IgnoredAny, OwnerReference>;
-    let (meta, labels, annotations, _, owner_references) = Owned::deserialize(deserializer)?.split();
+    let (meta, (labels, annotations, _, owner_references)) = Owned::deserialize(deserializer)?.split();
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), owner_references, ..meta })
 }
 
@@ -110,7 +112,8 @@ struct Writer {
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], and who wrote which subresource when.
 pub(crate) fn managed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, _, _, writers, _) = Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
+    let (meta, (_, _, writers, _)) =
+        Meta::<IgnoredAny, IgnoredAny, Writer>::deserialize(deserializer)?.split();
     let entry = |Writer { manager, subresource, time }| ManagedFieldsEntry {
         manager,
         subresource,

@@ -65,14 +65,13 @@ fn created(arq: &Arq) -> Value {
 
 #[test]
 fn what_is_created_has_the_keys_the_scopes_and_the_owner_and_needs_no_repair() {
-    let spec = json!({
+    let mut spec = json!({
         "hard": { "pods": "2", "cpu/vmi": "1", "persistentvolumeclaims": "3", "requests.storage": "1Gi" },
         "scopes": ["VolumeAttributesClass"],
         "scopeSelector": { "matchExpressions": [
             { "scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"] }] },
     });
-    assert_eq!(wants(spec.clone()), None, "core refuses pods with this scope");
-    let mut spec = spec;
+    assert_eq!(wants(spec.clone()).unwrap().limits, None, "core refuses pods with this scope");
     spec["hard"] = json!({ "persistentvolumeclaims": "3", "cpu/vmi": "1", "requests.storage": "1Gi" });
     let arq = wants(spec.clone()).unwrap();
     let object = created(&arq);
