@@ -43,35 +43,29 @@ pub(super) enum Write {
 /// other scopes the managed quota is replaced.
 pub(super) fn plan(key: &Key, arq: Option<&Arq>, quota: Option<&ResourceQuotaRecord>) -> Plan {
     let ours = quota.is_some_and(|quota| is_ours(quota, &key.name));
-    let limits = match arq {
+    let (arq, limits) = match arq {
         None => match quota {
             Some(quota) if ours && !quota.deleting => return Plan::Write(Write::Delete(quota.uid.clone())),
             _ => return Plan::Leave,
         },
         // Of a quota that is being deleted the garbage collector deletes the managed one.
         Some(Arq { deleting: true, .. } | Arq { limits: None, .. }) => return Plan::Leave,
-        Some(Arq { limits: Some(limits), .. }) => limits,
+        Some(arq @ Arq { limits: Some(limits), .. }) => (arq, limits),
     };
-    match (arq, quota) {
-        (Some(arq), None) if key.name.len() <= names::MAX_NAME_OF_MANAGED => {
-            Plan::Write(Write::Create(object(key, arq, limits)))
-        }
-        (Some(_), None) => Plan::NameTooLong,
-        (Some(_), Some(_)) if !ours => Plan::Foreign,
-        (Some(_), Some(quota)) if quota.deleting => Plan::Leave,
-        (Some(_), Some(quota)) if *quota.scopes() != limits.scopes => {
-            Plan::Write(Write::Delete(quota.uid.clone()))
-        }
-        (Some(arq), Some(quota)) if !is_limited(quota, limits) || !is_marked(quota, &arq.uid) => {
-            Plan::Write(Write::Update(patch(key, arq, limits, quota)))
-        }
-        _ => Plan::Leave,
+    match quota {
+        None if key.name.len() > names::MAX_NAME_OF_MANAGED => Plan::NameTooLong,
+        None => Plan::Write(Write::Create(object(key, arq, limits))),
+        Some(_) if !ours => Plan::Foreign,
+        Some(quota) if quota.deleting => Plan::Leave,
+        Some(quota) if *quota.scopes() != limits.scopes => Plan::Write(Write::Delete(quota.uid.clone())),
+        Some(quota) if is_limited(quota, limits) && is_marked(quota, &arq.uid) => Plan::Leave,
+        Some(quota) => Plan::Write(Write::Update(patch(key, arq, limits, quota))),
     }
 }
 
 fn is_limited(quota: &ResourceQuotaRecord, limits: &Limits) -> bool {
-    let quota = quota.native();
-    quota.unreadable.is_empty() && quota.spec_hard == limits.hard
+    // Also a key whose amount cannot be read is one too many.
+    quota.raw().spec_hard.len() == limits.hard.len() && quota.native().spec_hard == limits.hard
 }
 
 /// What the managed quota says of the keys of its quota; `None` if it has no such keys. `refusal` is what the API server said
