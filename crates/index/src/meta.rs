@@ -91,6 +91,13 @@ pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ob
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
 }
 
+/// For `#[serde(deserialize_with)]`: as [`bare`], with all labels and annotations.
+pub(crate) fn labelled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, labels, annotations, _) =
+        Meta::<BTreeMap<String, String>, BTreeMap<String, String>>::deserialize(deserializer)?.split();
+    Ok(ObjectMeta { labels, annotations, ..meta })
+}
+
 /// An entry of `managedFields` without the tree of fields.
 #[derive(Deserialize)]
 struct Writer {

@@ -173,8 +173,15 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         let recorder = recorder.clone();
         async move { recorder.write(report(event)).await }.boxed()
     };
-    let apply =
-        Apply::new(client.clone(), token.clone(), writes.clone(), write_event, concurrency, request_deadline);
+    let apply = Apply::new(
+        client.clone(),
+        token.clone(),
+        writes.clone(),
+        &args.namespace,
+        write_event,
+        concurrency,
+        request_deadline,
+    );
 
     let load = move |secret: &Secret| {
         path.set(growth::segment(secret));

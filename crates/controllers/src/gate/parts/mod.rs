@@ -8,7 +8,7 @@ pub mod events;
 pub mod foreign_charges;
 pub mod pod_stages;
 pub mod quota_checks;
-pub mod quota_lists;
+pub mod quota_sets;
 pub mod reclassification;
 pub mod releases;
 pub mod stamp;
