@@ -17,7 +17,7 @@ mod version;
 
 pub use amounts::RawAmounts;
 pub use cluster::{Cluster, Kind};
-pub use kinds::aaq::{Aaq, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
+pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
 pub use kinds::arq::{
     Quantities, QuotaChange, QuotaConditionWire, QuotaRecord, QuotaStatusWire, QuotaWire, Quotas, Recorded,
     Told,

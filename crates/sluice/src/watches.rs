@@ -10,10 +10,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::{AAQ, names};
+use sluice_api::names;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_index::{
@@ -212,14 +211,14 @@ impl WebhookWatches {
     }
 }
 
-/// Keeps the endpoints told whether an `AAQ` exists.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<PartialObjectMeta<AAQ>>) {
-    let name = |aaq: &PartialObjectMeta<AAQ>| aaq.metadata.name.clone().unwrap_or_default();
+/// Keeps the endpoints told whether an `AAQ` exists, and what it allows.
+fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<AaqWire>) {
+    let name = |aaq: &AaqWire| aaq.metadata.name.clone().unwrap_or_default();
     match event {
         Event::Init => aaqs.list_started(),
-        Event::InitApply(aaq) => aaqs.listed(name(aaq)),
+        Event::InitApply(aaq) => aaqs.listed(name(aaq), aaq.spec.cluster_quotas()),
         Event::InitDone => aaqs.list_finished(),
-        Event::Apply(aaq) => aaqs.seen(name(aaq)),
+        Event::Apply(aaq) => aaqs.seen(name(aaq), aaq.spec.cluster_quotas()),
         Event::Delete(aaq) => aaqs.gone(&name(aaq)),
     }
     app.set_aaq(aaqs.presence());
