@@ -18,8 +18,7 @@ pub struct ClusterQuotaSelector {
     pub labels: Option<LabelSelector>,
 }
 
-/// `status` of a cluster quota and of its mirrors: upstream's `total` and `namespaces`, and more that is there to be read by
-/// people.
+/// `status`: what the namespaces take together and one by one, and more that is there to be read by people.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterQuotaStatus {

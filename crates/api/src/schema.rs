@@ -148,9 +148,10 @@ fn list_type(node: &mut JSONSchemaProps, place: Place<'_>) {
         return;
     }
     // Lists of upstream's own types have no list type; lists of the types it borrows do.
-    let own = ["conditions", "ciphers", "namespaces", "podsInJobQueue", "sidecarEvaluators"];
+    let own = ["conditions", "ciphers", "podsInJobQueue", "sidecarEvaluators"];
     if own.contains(&place.field)
         || (place.field == "tolerations" && ["infra", "workload"].contains(&place.parent))
+        || (place.field, place.parent) == ("namespaces", "status")
     {
         return;
     }

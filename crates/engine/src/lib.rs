@@ -34,4 +34,4 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::uncounted;
+pub use uncounted::{uncounted, uncounted_of_cluster};

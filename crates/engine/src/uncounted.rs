@@ -24,13 +24,19 @@ impl Cause {
         }
     }
 
-    const fn remedy(self) -> &'static str {
+    const fn remedy(self, of: Quota) -> &'static str {
         match self {
             Self::Machines => {
                 "virtual machines are not counted as such in this version, limit their launcher pods by pods, \
                  requests.cpu and requests.memory"
             }
-            Self::Objects => "only pods are counted in this version, use a ResourceQuota",
+            Self::Objects => match of {
+                Quota::Namespace => "only pods are counted in this version, use a ResourceQuota",
+                Quota::Cluster => {
+                    "only pods are counted in this version, use a ResourceQuota in each namespace, or OpenShift's \
+                     ClusterResourceQuota"
+                }
+            },
             Self::Nothing => {
                 "no pod takes it, an extended resource is limited by the key requests.<its name>"
             }
@@ -38,13 +44,39 @@ impl Cause {
     }
 }
 
+/// The kind of quota that has the keys.
+#[derive(Clone, Copy)]
+enum Quota {
+    Namespace,
+    Cluster,
+}
+
+impl Quota {
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Namespace => "spec.hard",
+            Self::Cluster => "spec.quota.hard",
+        }
+    }
+}
+
 /// What is to be told about those of `keys` that nothing counts: a sentence per cause, with its keys and a remedy.
 #[must_use]
 pub fn uncounted<'k>(keys: impl Iterator<Item = &'k str> + Clone) -> Vec<String> {
+    sentences(Quota::Namespace, keys)
+}
+
+/// As [`uncounted`], for the keys of a cluster quota.
+#[must_use]
+pub fn uncounted_of_cluster<'k>(keys: impl Iterator<Item = &'k str> + Clone) -> Vec<String> {
+    sentences(Quota::Cluster, keys)
+}
+
+fn sentences<'k>(of: Quota, keys: impl Iterator<Item = &'k str> + Clone) -> Vec<String> {
     let causes = [Cause::Machines, Cause::Objects, Cause::Nothing];
     let sentences = causes.into_iter().filter_map(|cause| {
         let listed = listed(keys.clone().filter(|key| Cause::of(key) == Some(cause)))?;
-        Some(format!("spec.hard: not enforced: {listed}: {}", cause.remedy()))
+        Some(format!("{}: not enforced: {listed}: {}", of.field(), cause.remedy(of)))
     });
     sentences.collect()
 }
@@ -112,6 +144,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_quota_is_told_of_its_own_field_and_kind() {
+        assert_eq!(
+            uncounted_of_cluster(["pods", "services", "count/secrets"].into_iter()),
+            [
+                "spec.quota.hard: not enforced: services, count/secrets: only pods are counted in this version, use a \
+              ResourceQuota in each namespace, or OpenShift's ClusterResourceQuota"
+            ]
+        );
+        assert_eq!(uncounted_of_cluster(["cpu", "count/pods"].into_iter()), Vec::<String>::new());
+    }
+
+    #[test]
     fn sentences_are_short_enough_to_arrive_whole() {
         let vmi =
             VMI_NAMES.map(|name| [name.to_owned(), format!("requests.{name}"), format!("limits.{name}")]);
@@ -119,9 +163,11 @@ mod tests {
         let many: Vec<String> = (0..100).map(|n| format!("count/things{n}.example.com")).collect();
         let long = vec![format!("{}.com/{}", "ä".repeat(200), "b".repeat(60)), "a.com/b".to_owned()];
         for keys in [&vmi, &many, &long] {
-            let told = uncounted(keys.iter().map(String::as_str));
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told.iter().all(|sentence| sentence.len() <= 256), "{told:?}");
+            let keys = keys.iter().map(String::as_str);
+            for told in [uncounted(keys.clone()), uncounted_of_cluster(keys)] {
+                assert_eq!(told.len(), 1, "{told:?}");
+                assert!(told.iter().all(|sentence| sentence.len() <= 256), "{told:?}");
+            }
         }
         let told = uncounted(many.iter().map(String::as_str));
         assert!(

@@ -1,7 +1,7 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole. Of a pod the controller takes its gate away and
-//! nothing else (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
+//! nothing else, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
 //! ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
@@ -45,6 +45,14 @@ const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE
     || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
     && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
 
+/// CEL, for `unless` of [`validation`].
+const NOT_A_POD: &str = "request.resource.resource != 'pods' || ";
+/// CEL, for `unless` of [`validation`].
+const A_POD: &str = "request.resource.resource == 'pods' || ";
+/// CEL: finalizers of others are left, and none is added.
+const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
+    == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
+
 fn cel(text: &str) -> String {
     text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
 }
@@ -77,17 +85,23 @@ fn metadata_kept(unless: &str) -> [Value; 2] {
     ]
 }
 
-/// What the controller may change of pods.
+/// What the controller may change of pods, and of the objects that it makes itself: with a finalizer these would keep any
+/// namespace from being deleted.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let ours = own_accounts(options);
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
     let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
     let mut validations = vec![
-        validation("", GATE_TAKEN, of_the_gate),
-        validation("", &spec.join(" && "), "the rest of a pod's spec stays as it is"),
+        validation(NOT_A_POD, GATE_TAKEN, of_the_gate),
+        validation(NOT_A_POD, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
     ];
-    validations.extend(metadata_kept(""));
-    let rules = [rule("", &["UPDATE"], &["pods"], "Namespaced")];
+    validations.extend(metadata_kept(NOT_A_POD));
+    validations.push(validation(A_POD, FINALIZERS_KEPT, "metadata.finalizers stay as they are"));
+    let rules = [
+        rule("", &["UPDATE"], &["pods"], "Namespaced"),
+        rule(names::GROUP, &["CREATE", "UPDATE"], &[names::AACRQS], "Namespaced"),
+        rule(names::OWN_GROUP, &["CREATE"], &[names::CLUSTER_QUOTA_CHARGES], "Namespaced"),
+    ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
     let by_us = format!("request.userInfo.username in {}", json!(ours));
     set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "by-sluice", "expression": by_us }]));

@@ -123,7 +123,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let config = args.gate_config(*charged_by.borrow());
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
-    let watches = ControllerWatches::new();
+    let watches = ControllerWatches::new(&args.namespace);
     let gate = Gate::new(config, &exempt, metrics, watches.gate());
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 

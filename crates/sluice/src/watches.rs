@@ -10,15 +10,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::{AAQ, names};
+use sluice_api::names;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_index::{
-    AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, QuotaWire,
-    ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    AaqWire, AcrqWire, ClusterQuotaChargeWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire,
+    NamespaceWire, PodWire, QuotaWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -74,17 +73,24 @@ impl HeadroomWatches {
 
 /// The watches of `sluice controller`.
 pub struct ControllerWatches {
+    /// Of the installation.
+    namespace: String,
     arqs: WatchHealth,
+    acrqs: WatchHealth,
+    charges: WatchHealth,
     aaqs: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
 }
 
 impl ControllerWatches {
-    /// Nothing is watched yet.
-    pub fn new() -> Self {
+    /// Nothing is watched yet. The installation is in `namespace`.
+    pub fn new(namespace: &str) -> Self {
         Self {
-            arqs: WatchHealth::new("applicationawareresourcequotas"),
+            namespace: namespace.to_owned(),
+            arqs: WatchHealth::new(names::ARQS),
+            acrqs: WatchHealth::new(names::ACRQS),
+            charges: WatchHealth::new(names::CLUSTER_QUOTA_CHARGES),
             aaqs: WatchHealth::new(names::AAQS),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
@@ -94,7 +100,14 @@ impl ControllerWatches {
     /// Those that the gate is fed by.
     pub fn gate(&self) -> GateWatches {
         let (pods, namespaces) = (self.headroom.pods.clone(), self.headroom.namespaces.clone());
-        GateWatches { pods, namespaces, quotas: self.arqs.clone(), aaqs: self.aaqs.clone() }
+        GateWatches {
+            pods,
+            namespaces,
+            quotas: self.arqs.clone(),
+            cluster_quotas: self.acrqs.clone(),
+            charges: self.charges.clone(),
+            aaqs: self.aaqs.clone(),
+        }
     }
 
     /// Those that head-room is fed by.
@@ -104,7 +117,8 @@ impl ControllerWatches {
 
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
-        [vec![self.arqs.clone(), self.aaqs.clone()], self.headroom()].concat()
+        let gate = [&self.arqs, &self.acrqs, &self.charges, &self.aaqs].map(WatchHealth::clone);
+        [gate.to_vec(), self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
@@ -139,12 +153,21 @@ impl ControllerWatches {
                 observed.apply(&event);
             }),
             via.watch(&self.arqs, all(), |event: Event<QuotaWire>| gate.on_quotas(&event)),
+            via.watch(&self.acrqs, if_installed(), |event: Event<AcrqWire>| gate.on_cluster_quotas(&event)),
+            self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
                 gating.on_aaqs(&event);
             }),
         );
         Ok(())
+    }
+
+    /// They are in the namespace of the installation; in others they are none of ours.
+    async fn watch_charges(&self, via: Via<'_>, gate: &Gate) {
+        let charges = Api::<ClusterQuotaChargeWire>::namespaced(via.client.clone(), &self.namespace);
+        let sink = |event: Event<ClusterQuotaChargeWire>| gate.on_charges(&event);
+        watch(charges, if_installed(), sink, self.charges.clone(), via.cancel.clone()).await;
     }
 
     async fn feed_headroom(
@@ -212,14 +235,14 @@ impl WebhookWatches {
     }
 }
 
-/// Keeps the endpoints told whether an `AAQ` exists.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<PartialObjectMeta<AAQ>>) {
-    let name = |aaq: &PartialObjectMeta<AAQ>| aaq.metadata.name.clone().unwrap_or_default();
+/// Keeps the endpoints told whether an `AAQ` exists, and what it allows.
+fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<AaqWire>) {
+    let name = |aaq: &AaqWire| aaq.metadata.name.clone().unwrap_or_default();
     match event {
         Event::Init => aaqs.list_started(),
-        Event::InitApply(aaq) => aaqs.listed(name(aaq)),
+        Event::InitApply(aaq) => aaqs.listed(name(aaq), aaq.spec.cluster_quotas()),
         Event::InitDone => aaqs.list_finished(),
-        Event::Apply(aaq) => aaqs.seen(name(aaq)),
+        Event::Apply(aaq) => aaqs.seen(name(aaq), aaq.spec.cluster_quotas()),
         Event::Delete(aaq) => aaqs.gone(&name(aaq)),
     }
     app.set_aaq(aaqs.presence());

@@ -13,6 +13,8 @@ fn aaq(spec: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "aaq"}, "spec": spec})
 }
 
+const PRESENT: AaqPresence = AaqPresence::Present { cluster_quotas: false };
+
 fn selecting(selector: Value) -> Value {
     aaq(json!({"namespaceSelector": selector}))
 }
@@ -27,20 +29,20 @@ fn create(object: &Value) -> Verdict {
 
 /// While it exists, or nothing is known: only a creation asks.
 fn update(old: &Value, new: &Value) -> Verdict {
-    let present = judged("UPDATE", AaqPresence::Present, new, old);
+    let present = judged("UPDATE", PRESENT, new, old);
     assert_eq!(present, judged("UPDATE", AaqPresence::Unknown, new, old));
     present
 }
 
 #[rstest]
 #[case(AaqPresence::Absent, true, 202)]
-#[case(AaqPresence::Present, false, 403)]
+#[case(PRESENT, false, 403)]
 #[case(AaqPresence::Unknown, false, 503)]
 fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {
     let object = self::aaq(json!({}));
     let verdict = judged("CREATE", aaq, &object, &Value::Null);
     assert_eq!((verdict.allowed, verdict.code), (allowed, code));
-    if aaq == AaqPresence::Present {
+    if aaq == PRESENT {
         assert_eq!(verdict.message, "only a single AAQ CR instance is allowed");
     }
     assert!(update(&object, &self::aaq(json!({"priorityClass": "high"}))).allowed);

@@ -72,6 +72,22 @@ pub async fn post(client: &Client, path: &str, body: &Value) -> anyhow::Result<A
     call(client, Method::POST, path, JSON, body).await
 }
 
+/// As [`call`], and the answer is the table that kubectl prints.
+///
+/// # Errors
+/// As [`call`].
+pub async fn call_for_table(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> anyhow::Result<Answer> {
+    let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
+    let request = request.header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    answer(client, request.body(kube::client::Body::from(serde_json::to_vec(body)?))?).await
+}
+
 async fn answer(client: &Client, request: Request<kube::client::Body>) -> anyhow::Result<Answer> {
     let what = format!("{} {}", request.method(), request.uri());
     let response = client.send(request).await.with_context(|| what.clone())?;

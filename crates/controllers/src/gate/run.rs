@@ -69,6 +69,10 @@ pub struct GateWatches {
     pub namespaces: WatchHealth,
     /// Of `ApplicationAwareResourceQuota`s.
     pub quotas: WatchHealth,
+    /// Of `ApplicationAwareClusterResourceQuota`s.
+    pub cluster_quotas: WatchHealth,
+    /// Of `ClusterQuotaCharge`s.
+    pub charges: WatchHealth,
     /// Of `AAQ`s.
     pub aaqs: WatchHealth,
 }
@@ -270,13 +274,18 @@ impl Gate {
             watch.synced().await;
             let _ = timeout(OTHERS_CATCH_UP, watch.list_again()).await;
         });
-        let all =
-            async { tokio::join!(self.pods_catch_up(apply), watches.quotas.list_again(), join_all(others)) };
+        let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges];
+        let quotas = join_all(quotas.map(WatchHealth::list_again));
+        let all = async { tokio::join!(self.pods_catch_up(apply), quotas, join_all(others)) };
         tokio::pin!(all);
         while timeout(TOLD_EVERY, &mut all).await.is_err() {
             let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
             let (pods, quotas) = (missing(&watches.pods), missing(&watches.quotas));
-            tracing::warn!(%pods, %quotas, "leading, but not deciding before pods and quotas are listed");
+            let (cluster_quotas, charges) = (missing(&watches.cluster_quotas), missing(&watches.charges));
+            tracing::warn!(
+                %pods, %quotas, %cluster_quotas, %charges,
+                "leading, but not deciding before pods and quotas are listed"
+            );
         }
     }
 

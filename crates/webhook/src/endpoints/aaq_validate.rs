@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_index::{AaqSpecWire, read_selector};
 
-use super::quota_validate::aggregate;
+use super::quota_rules::aggregate;
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::{AaqPresence, Settings};
 
@@ -34,7 +34,7 @@ pub fn aaq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
 fn single(settings: &Settings) -> Result<(), Verdict> {
     match settings.aaq {
         AaqPresence::Absent => Ok(()),
-        AaqPresence::Present => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
+        AaqPresence::Present { .. } => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
         AaqPresence::Unknown => Err(Verdict::refuse(
             503,
             "it is not known yet whether an AAQ CR instance exists: try again, and if this stays, look at the \

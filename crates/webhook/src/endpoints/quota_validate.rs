@@ -1,113 +1,21 @@
-//! ApplicationAwareResourceQuota CREATE and UPDATE: the rules of core ResourceQuota (`docs/quota-semantics.md`,
-//! *Validation*).
-//!
-//! Upstream asks the API server with a dry-run create of a ResourceQuota; here the same rules are applied in
-//! place, so a full quota on `resourcequotas` or a foreign webhook cannot get in the way.
+//! ApplicationAwareResourceQuota CREATE and UPDATE.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use sluice_engine::quantity::Quantity;
-use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, validate};
 use sluice_engine::uncounted;
-use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
+use sluice_index::QuotaSpecWire;
 
-use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
+use super::quota_rules::{judge, read_quota, refuse};
+use crate::review::{Review, Verdict};
 use crate::settings::Settings;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
 /// Decides on the creation or the change of a quota.
 pub fn quota_validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
-    match &review.operation {
-        Operation::Create | Operation::Update => {}
-        Operation::Delete | Operation::Connect => return Verdict::allow(VALID),
-        Operation::Unknown(operation) => {
-            return Verdict::malformed(format!("operation \"{operation}\" on a quota is not known"));
-        }
-    }
-    match check(review) {
-        Ok(warnings) => Verdict { warnings, ..Verdict::allow(VALID) },
-        Err(refused) => refused,
-    }
+    judge(review, VALID, check)
 }
 
-/// The warnings about a valid quota.
-fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
-    let quota = review.read_object::<QuotaView<'_>>("a quota")?;
-    if review.operation == Operation::Update && is_left_alone(&quota, review)? {
-        return Ok(Vec::new());
-    }
-    let wire: QuotaSpecWire = match quota.spec {
-        Some(raw) => {
-            serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", "a quota", &error))?
-        }
-        None => QuotaSpecWire::default(),
-    };
-    let (spec, mut errors) = raw_spec(wire);
-    errors.extend(validate(&spec).iter().map(ToString::to_string));
-    if errors.is_empty() {
-        Ok(uncounted(spec.hard.keys().map(String::as_str)))
-    } else {
-        Err(Verdict::deny(aggregate(errors)))
-    }
-}
-
-/// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
-/// labelled, and loses its finalizers.
-fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Verdict> {
-    let old = review.read_old_object::<QuotaView<'_>>("a quota")?;
-    let deleting = quota.metadata.deletion_timestamp.is_some();
-    Ok(deleting || quota.spec.map(RawValue::get) == old.spec.map(RawValue::get))
-}
-
-/// One error as it is, several as core joins them: `[a, b]`, without repetitions.
-pub(crate) fn aggregate(errors: Vec<String>) -> String {
-    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
-    match distinct.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
-/// The engine's form of a spec, and an error for each amount that is no quantity.
-fn raw_spec(wire: QuotaSpecWire) -> (RawQuotaSpec, Vec<String>) {
-    let mut hard = BTreeMap::new();
-    let mut errors = Vec::new();
-    for (key, QuantityText(text)) in wire.hard.into_iter().collect::<BTreeMap<_, _>>() {
-        match Quantity::parse_json_text(&text) {
-            Ok(quantity) => {
-                hard.insert(key, quantity);
-            }
-            Err(error) => {
-                let shown: String = text.chars().take(64).collect();
-                errors.push(format!("spec.hard[{key}]: Invalid value: {shown:?}: {error}"));
-            }
-        }
-    }
-    let requirement = |wire: ScopeRequirementWire| ScopeRequirementText {
-        scope_name: wire.scope_name,
-        operator: wire.operator,
-        values: wire.values.unwrap_or_default(),
-    };
-    let requirements = |selector: ScopeSelectorWire| {
-        selector.match_expressions.into_iter().flatten().map(requirement).collect()
-    };
-    let scope_selector = wire.scope_selector.map(requirements);
-    (RawQuotaSpec { hard, scopes: wire.scopes.unwrap_or_default(), scope_selector }, errors)
-}
-
-/// A quota, narrowed.
-#[derive(Deserialize)]
-struct QuotaView<'a> {
-    #[serde(default, deserialize_with = "nullable")]
-    metadata: Metadata,
-    #[serde(default, borrow)]
-    spec: Option<&'a RawValue>,
+fn check(spec: QuotaSpecWire) -> Result<Vec<String>, Verdict> {
+    let (spec, errors) = read_quota("spec", spec);
+    refuse(errors)?;
+    Ok(uncounted(spec.hard.keys().map(String::as_str)))
 }

@@ -1,6 +1,7 @@
 //! Which namespaces are gated. What the `AAQ` says holds for the whole cluster, so these tests have one of their
 //! own and take turns.
 
+mod cluster_quotas;
 mod refused;
 
 use http::Method;

@@ -87,6 +87,43 @@ async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_els
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controllers_token_keeps_no_namespace_from_being_deleted() {
+    let bed = asleep().await;
+    let team = Team::on(bed, "kept").await;
+    let thief = thief(bed, names::CONTROLLER).await;
+    let stay = json!({ "name": "q", "finalizers": ["example.com/stay"] });
+    let mut mirror = json!({
+        "apiVersion": names::API_VERSION, "kind": "ApplicationAwareAppliedClusterResourceQuota", "metadata": stay,
+        "spec": { "quota": { "hard": { "pods": "1" } }, "selector": { "labels": {} } },
+    });
+    let mut charge = json!({
+        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "ClusterQuotaCharge", "metadata": stay,
+        "spec": { "quota": "q" },
+    });
+    let mirrors = format!("/apis/{}/namespaces/{}/{}", names::API_VERSION, team.namespace, names::AACRQS);
+    let (group, version) = (names::OWN_GROUP, names::OWN_VERSION);
+    let (home, kind) = (names::INSTALL_NAMESPACE, names::CLUSTER_QUOTA_CHARGES);
+    let charges = format!("/apis/{group}/{version}/namespaces/{home}/{kind}");
+    for (path, object) in [(&mirrors, &mut mirror), (&charges, &mut charge)] {
+        assert_denied(&post(&thief, &format!("{path}?dryRun=All"), object).await.unwrap(), object);
+        object["metadata"] = json!({ "name": "q", "labels": { "a": "b" } });
+        let answer = post(&thief, path, object).await.unwrap();
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    let one = format!("{mirrors}/q");
+    let patch = json!({ "metadata": { "finalizers": ["example.com/stay"] } });
+    assert_denied(&tries(&thief, &one, MERGE, &patch).await, &patch);
+    let answer = call(&team.client, Method::PATCH, &one, MERGE, &patch).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    // What others have put there is theirs to take away.
+    let without = json!({ "metadata": { "finalizers": null } });
+    assert_denied(&tries(&thief, &one, MERGE, &without).await, &without);
+    let status = json!({ "status": { "total": { "used": { "pods": "1" } } } });
+    assert!(tries(&thief, &one, MERGE, &status).await.is_ok(), "the mirror can still be kept");
+    assert!(call(&team.client, Method::PATCH, &one, MERGE, &without).await.unwrap().is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stolen_tokens_raise_no_quota_for_longer_than_a_mark_and_forge_no_usage() {
     let bed = asleep().await;
     let team = Team::with(bed, "raised", &[]).await;
