@@ -59,6 +59,8 @@ pub struct ReleaseQueue {
     fresh: BTreeSet<ClassId>,
     /// Classes of quotas that rested, to be looked at; perhaps gone by now.
     rested: Vec<ClassId>,
+    /// Shared quotas of which something may be shown otherwise than when they were asked for last.
+    changed: BTreeSet<QuotaId>,
     /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
     reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
 }
@@ -73,6 +75,7 @@ impl ReleaseQueue {
     /// As [`Self::open`], for a quota of which is known what each share takes.
     pub fn open_shared(&mut self, quota: QuotaId, ledger: Ledger) {
         self.entries.insert(quota, QuotaEntry::new(ledger, Some(Shares::default())));
+        self.changed.insert(quota);
         self.wake(quota);
     }
 
@@ -80,6 +83,7 @@ impl ReleaseQueue {
     pub fn close(&mut self, quota: QuotaId) {
         self.end_reservation(quota);
         self.entries.remove(&quota);
+        self.changed.remove(&quota);
         self.reviews.retain(|(other, _)| *other != quota);
         if self.sweeps.remove(&quota).is_some() {
             self.turns.retain(|other| *other != quota);
@@ -125,6 +129,28 @@ impl ReleaseQueue {
     #[must_use]
     pub fn shares(&self, quota: QuotaId) -> Option<&Shares> {
         self.entries.get(&quota)?.shares()
+    }
+
+    /// Whether [`Self::take_changed`] has any.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// The shared quotas whose sums, or the number of pods that wait for them, may have changed since this was asked last.
+    pub fn take_changed(&mut self) -> BTreeSet<QuotaId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The shares of a quota that may take something else than when this was asked last.
+    pub fn take_changed_shares(&mut self, quota: QuotaId) -> BTreeSet<ShareId> {
+        self.entries.get_mut(&quota).map(QuotaEntry::take_changed_shares).unwrap_or_default()
+    }
+
+    fn note_change(&mut self, quota: QuotaId) {
+        if self.shares(quota).is_some() {
+            self.changed.insert(quota);
+        }
     }
 
     /// How many pods wait for this quota.
@@ -181,6 +207,7 @@ impl ReleaseQueue {
             if let Some(entry) = self.entries.get_mut(quota) {
                 entry.held += 1;
             }
+            self.note_change(*quota);
         }
         self.move_front(id, old.as_ref());
         id
@@ -214,6 +241,7 @@ impl ReleaseQueue {
             if let Some(entry) = self.entries.get_mut(quota) {
                 entry.held = entry.held.saturating_sub(1);
             }
+            self.note_change(*quota);
         }
         self.move_front(id, old.as_ref());
         Some(pod)

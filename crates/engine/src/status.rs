@@ -31,27 +31,40 @@ const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT)
 #[must_use]
 pub fn status_target(quota: &CompiledQuota, ledger: &Ledger) -> StatusTarget {
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
-    let used: Vec<(String, Quantity)> = quota
-        .entries
-        .iter()
-        .filter(|entry| entry.kind != KeyKind::Other)
-        .map(|entry| (entry.key.to_string(), used_quantity(entry, ledger)))
-        .collect();
-    let shown = |limits: bool| {
+    let used = used_by(quota, |entry| total_of(entry, ledger));
+    let text = |limits: bool| {
         let parts: Vec<String> = quota
             .entries
             .iter()
             .filter(|entry| entry.kind == KeyKind::Pod && entry.key.starts_with("limits.") == limits)
-            .map(|entry| format!("{}: {}/{}", entry.key, used_quantity(entry, ledger), entry.hard))
+            .map(|entry| format!("{}: {}/{}", entry.key, shown(entry, total_of(entry, ledger)), entry.hard))
             .collect();
         parts.join(", ")
     };
     let uncounted = uncounted(quota.entries.iter().map(|entry| &*entry.key)).join("; ");
-    StatusTarget { hard, requests: shown(false), limits: shown(true), used, uncounted }
+    StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted }
 }
 
-fn used_quantity(entry: &HardEntry, ledger: &Ledger) -> Quantity {
-    let used = ledger.line(&entry.resource).map_or(Amount::ZERO, crate::ledger::Line::used);
+/// `used` of one share, which takes these amounts of the lines of `ledger`; nothing of those that are left out.
+#[must_use]
+pub fn share_used(quota: &CompiledQuota, ledger: &Ledger, share: &[Amount]) -> Vec<(String, Quantity)> {
+    used_by(quota, |entry| {
+        let of_lines = ledger.lines().iter().zip(share);
+        let mut of_entry = of_lines.filter(|(line, _)| line.resource == entry.resource);
+        of_entry.next().map_or(Amount::ZERO, |(_, amount)| *amount)
+    })
+}
+
+fn used_by(quota: &CompiledQuota, used: impl Fn(&HardEntry) -> Amount) -> Vec<(String, Quantity)> {
+    let counted = quota.entries.iter().filter(|entry| entry.kind != KeyKind::Other);
+    counted.map(|entry| (entry.key.to_string(), shown(entry, used(entry)))).collect()
+}
+
+fn total_of(entry: &HardEntry, ledger: &Ledger) -> Amount {
+    ledger.line(&entry.resource).map_or(Amount::ZERO, crate::ledger::Line::used)
+}
+
+fn shown(entry: &HardEntry, used: Amount) -> Quantity {
     match shown_format(entry) {
         Format::BinarySi => used.min(BINARY_CAP).quantity(Format::BinarySi),
         format => used.quantity(format),

@@ -18,8 +18,9 @@ mod version;
 
 pub use amounts::RawAmounts;
 pub use cluster::{Cluster, Kind};
+pub use kinds::aacrq::AacrqWire;
 pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
-pub use kinds::acrq::{AcrqSpecWire, AcrqStatusWire, AcrqTotalWire, AcrqWire, SelectorWire};
+pub use kinds::acrq::{AcrqSpecWire, AcrqWire, SelectorWire};
 pub use kinds::arq::{QuotaConditionWire, QuotaStatusWire, QuotaWire};
 pub use kinds::cluster_quota_charge::ClusterQuotaChargeWire;
 pub use kinds::headroom_policy::{

@@ -35,5 +35,5 @@ pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
 pub use metrics::{GateMetrics, QuotaCollector};
 pub use run::{Gate, GateWatches};
-pub use state::{AuditCursor, AuditFinding, State};
+pub use state::{AuditCursor, AuditFinding, ClusterView, State};
 pub use stats::Stats;

@@ -58,6 +58,8 @@ pub struct Gate {
     watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
+    /// Told when there is something else to show of cluster quotas.
+    clusters_changed: Arc<Notify>,
 }
 
 /// The health of the watches that feed the gate.
@@ -100,6 +102,7 @@ impl Gate {
             aaqs: Arc::default(),
             watches,
             asking: Arc::default(),
+            clusters_changed: Arc::default(),
         }
     }
 
@@ -107,6 +110,11 @@ impl Gate {
     #[must_use]
     pub fn state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
+    }
+
+    /// Waits until there is something else to show of cluster quotas.
+    pub(crate) async fn clusters_changed(&self) {
+        self.clusters_changed.notified().await;
     }
 
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
@@ -169,7 +177,11 @@ impl Gate {
         let mut state = self.state.lock();
         let begin = Instant::now();
         let made = run(&mut state, self.now());
+        let have_clusters_changed = state.have_clusters_changed();
         drop(state);
+        if have_clusters_changed {
+            self.clusters_changed.notify_one();
+        }
         self.metrics.observe_held(work, begin.elapsed());
         made
     }

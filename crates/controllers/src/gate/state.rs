@@ -8,6 +8,7 @@ mod admissions;
 mod audit;
 mod classify;
 mod cluster_quotas;
+mod cluster_views;
 mod contests;
 mod decisions;
 mod events;
@@ -24,6 +25,7 @@ mod status_writes;
 mod testing;
 
 pub use audit::{AuditCursor, AuditFinding};
+pub use cluster_views::ClusterView;
 
 use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};

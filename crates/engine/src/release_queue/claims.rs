@@ -20,6 +20,7 @@ impl ReleaseQueue {
         if let Some(entry) = self.entries.get_mut(&quota) {
             entry.apply(claim, share, charge);
         }
+        self.note_change(quota);
         self.room_shrank(quota);
     }
 
@@ -36,6 +37,7 @@ impl ReleaseQueue {
             entry.revert(claim, share, charge);
             self.wake(quota);
         }
+        self.note_change(quota);
     }
 
     /// A pod that was, or may have been, released has ended: its claim is taken back, unless the entry is
@@ -46,6 +48,7 @@ impl ReleaseQueue {
             if entry.is_some_and(|entry| entry.end(claim, quotas.share(), charge)) {
                 self.wake(*quota);
             }
+            self.note_change(*quota);
         }
     }
 
@@ -65,6 +68,7 @@ impl ReleaseQueue {
                 entry.arrive(quotas.share(), charge);
                 self.wake(*quota);
             }
+            self.note_change(*quota);
             self.room_shrank(*quota);
         }
     }
@@ -78,6 +82,7 @@ impl ReleaseQueue {
     ) -> bool {
         let entry = self.entries.get_mut(&quota);
         let added = entry.is_some_and(|entry| entry.reserve_in_flight(recorded, unrecorded));
+        self.note_change(quota);
         self.room_shrank(quota);
         added
     }
@@ -102,6 +107,7 @@ impl ReleaseQueue {
         if any {
             self.wake(quota);
         }
+        self.note_change(quota);
         any
     }
 }

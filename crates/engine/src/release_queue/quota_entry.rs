@@ -68,6 +68,10 @@ impl QuotaEntry {
         self.shares.as_ref()
     }
 
+    pub(super) fn take_changed_shares(&mut self) -> BTreeSet<ShareId> {
+        self.shares.as_mut().map(Shares::take_changed).unwrap_or_default()
+    }
+
     /// Adds a charge of this share.
     pub(super) fn apply(&mut self, claim: Claim, share: ShareId, charge: &Charge) {
         self.ledger.apply(claim, charge);

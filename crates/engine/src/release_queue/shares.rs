@@ -1,6 +1,6 @@
 //! What each share of a quota takes: for a quota over several namespaces, what each of them does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::quota_set::ShareId;
 use crate::charge::{Amount, Charge};
@@ -15,6 +15,8 @@ use crate::ledger::Ledger;
 pub struct Shares {
     /// One amount for each line of the ledger, in the order of the lines.
     sums: HashMap<ShareId, Box<[Amount]>>,
+    /// Shares that may take something else than when they were asked for last.
+    changed: BTreeSet<ShareId>,
 }
 
 impl Shares {
@@ -41,6 +43,11 @@ impl Shares {
         self.sums.is_empty()
     }
 
+    /// The shares that may take something else than when this was asked last.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<ShareId> {
+        std::mem::take(&mut self.changed)
+    }
+
     pub(super) fn add(&mut self, ledger: &Ledger, share: ShareId, charge: &Charge) {
         self.change(ledger, share, charge, Amount::saturating_add);
     }
@@ -56,6 +63,7 @@ impl Shares {
         charge: &Charge,
         change: impl Fn(Amount, Amount) -> Amount,
     ) {
+        self.changed.insert(share);
         let lines = ledger.lines();
         let sums = self.sums.entry(share).or_insert_with(|| vec![Amount::ZERO; lines.len()].into());
         for (line, sum) in lines.iter().zip(sums.iter_mut()) {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_api::ApplicationAwareClusterResourceQuota;
 
-use crate::quantity::{ResourceTexts, resource_list};
 use crate::quota_spec::QuotaSpecWire;
 
 /// A cluster quota with its texts as the user wrote them.
@@ -16,12 +16,28 @@ pub struct AcrqWire {
     /// Name, uid and version; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::bare")]
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// What is wanted, as it is written: it is copied to where it applies.
     #[serde(default)]
-    pub spec: AcrqSpecWire,
+    pub spec: Value,
     /// What is shown.
     #[serde(default)]
-    pub status: Option<AcrqStatusWire>,
+    pub status: Value,
+}
+
+impl AcrqWire {
+    /// What is wanted.
+    ///
+    /// # Errors
+    /// What of it cannot be read.
+    pub fn read_spec(&self) -> Result<AcrqSpecWire, String> {
+        AcrqSpecWire::deserialize(&self.spec).map_err(|error| format!("spec: {error}"))
+    }
+
+    /// Whether the status shows limits.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.status.pointer("/total/hard").and_then(Value::as_object).is_some_and(|hard| !hard.is_empty())
+    }
 }
 
 /// `spec` of a cluster quota.
@@ -44,20 +60,4 @@ pub struct SelectorWire {
     /// Annotations that the namespace has with exactly these values.
     #[serde(default)]
     pub annotations: Option<BTreeMap<String, String>>,
-}
-
-/// The part of a cluster quota's status that matters here.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct AcrqStatusWire {
-    /// Over all namespaces.
-    #[serde(default)]
-    pub total: AcrqTotalWire,
-}
-
-/// `status.total` of a cluster quota.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct AcrqTotalWire {
-    /// Limits that were last enforced.
-    #[serde(default, deserialize_with = "resource_list")]
-    pub hard: ResourceTexts,
 }

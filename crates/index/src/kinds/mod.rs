@@ -3,6 +3,7 @@
 //!
 //! Decoding never fails because of a field that is not read.
 
+pub(crate) mod aacrq;
 pub(crate) mod aaq;
 pub(crate) mod acrq;
 pub(crate) mod arq;

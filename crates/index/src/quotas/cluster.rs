@@ -22,6 +22,8 @@ pub(super) struct ClusterQuotas {
     /// Whether there may be any: if not, those that there are select no namespace.
     are_allowed: bool,
     list: ListNumber,
+    /// Quotas that are specified otherwise, or select other namespaces, than when they were asked for last.
+    changed: BTreeSet<QuotaId>,
     /// By the uid of the quota, known or not: both come by watches of their own.
     charges: HashMap<Uid, Charge>,
     charge_list: ListNumber,
@@ -105,15 +107,23 @@ impl Quotas {
 
     /// A cluster quota was seen. [`Self::replaced_by_cluster`] has to be asked and obeyed before.
     pub fn upsert_cluster(&mut self, wire: &AcrqWire, namespaces: &mut Namespaces) -> ClusterChange {
-        let selector = NamespaceSelector::read(wire.spec.selector.clone());
-        let fresh = match &selector {
-            Ok(_) => compiled(&wire.spec.quota).map(|spec| self.shared.spec(spec)),
-            Err(error) => Err(Arc::clone(error)),
+        let spec = wire.read_spec().map_err(Arc::from);
+        let selector =
+            spec.as_ref().map_err(Arc::clone).and_then(|spec| NamespaceSelector::read(spec.selector.clone()));
+        let fresh = match (&spec, &selector) {
+            (Ok(spec), Ok(_)) => compiled(&spec.quota).map(|spec| self.shared.spec(spec)),
+            (Err(wrong), _) | (_, Err(wrong)) => Err(Arc::clone(wrong)),
         };
-        let is_shown = wire.status.as_ref().is_some_and(|status| !status.total.hard.is_empty());
+        let is_shown = wire.is_shown();
         let Some(id) = self.find_cluster(wire.metadata.name.as_deref().unwrap_or_default()) else {
             let selector = selector.unwrap_or_else(|_| NamespaceSelector::nothing());
-            let scope = ClusterScope { selector, namespaces: BTreeSet::new(), charge: None, is_shown };
+            let scope = ClusterScope {
+                selector,
+                namespaces: BTreeSet::new(),
+                moved: BTreeSet::new(),
+                charge: None,
+                is_shown,
+            };
             let scope = QuotaScope::Cluster(Box::new(scope));
             let record = QuotaRecord::new(&wire.metadata, scope, fresh, self.cluster.list);
             let id = self.enter(record, namespaces);
@@ -133,6 +143,9 @@ impl Quotas {
             cluster.selector = selector;
         }
         let quota = known.respecify(id, fresh);
+        if quota != QuotaChange::Same {
+            self.cluster.changed.insert(id);
+        }
         ClusterChange { quota, moved: self.select(id, namespaces) }
     }
 
@@ -179,10 +192,31 @@ impl Quotas {
         };
         let has_changed =
             if is_selected { cluster.namespaces.insert(id) } else { cluster.namespaces.remove(&id) };
-        if has_changed && let Some(namespace) = namespaces.get_mut(id) {
-            namespace.set_quota(quota, is_selected);
+        if has_changed {
+            self.cluster.changed.insert(quota);
+            if let Some(namespace) = namespaces.get_mut(id) {
+                cluster.moved.insert(Arc::clone(&namespace.name));
+                namespace.set_quota(quota, is_selected);
+            }
         }
         has_changed
+    }
+
+    /// Whether [`Self::take_changed_clusters`] has any.
+    #[must_use]
+    pub fn have_clusters_changed(&self) -> bool {
+        !self.cluster.changed.is_empty()
+    }
+
+    /// The cluster quotas that are specified otherwise, or select other namespaces, than when this was asked last.
+    pub fn take_changed_clusters(&mut self) -> BTreeSet<QuotaId> {
+        std::mem::take(&mut self.cluster.changed)
+    }
+
+    /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last.
+    pub fn take_moved(&mut self, id: QuotaId) -> BTreeSet<Arc<str>> {
+        let cluster = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut);
+        cluster.map(|cluster| std::mem::take(&mut cluster.moved)).unwrap_or_default()
     }
 
     /// A list of charges begins.
@@ -251,6 +285,8 @@ impl Quotas {
     pub(super) fn move_cluster(&mut self, old: QuotaId, new: Option<QuotaId>) {
         if self.cluster.ids.remove(&old) {
             self.cluster.ids.extend(new);
+            self.cluster.changed.remove(&old);
+            self.cluster.changed.extend(new);
         }
     }
 }

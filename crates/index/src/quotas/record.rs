@@ -52,6 +52,8 @@ pub enum QuotaScope {
 pub struct ClusterScope {
     pub(super) selector: NamespaceSelector,
     pub(super) namespaces: BTreeSet<NamespaceId>,
+    /// Names of namespaces that it selects now and did not, or the other way round, when this was asked last.
+    pub(super) moved: BTreeSet<Arc<str>>,
     /// The object that records its charges.
     pub charge: Option<ChargeObject>,
     /// Whether its status shows limits: charges may have been recorded, even if no object says so any more.
@@ -104,6 +106,13 @@ impl QuotaRecord {
             QuotaScope::Namespace(_) => None,
             QuotaScope::Cluster(cluster) => Some(cluster),
         }
+    }
+
+    /// Whether it is about the pods of a namespace.
+    #[must_use]
+    pub fn is_about(&self, namespace: NamespaceId) -> bool {
+        self.namespace() == Some(namespace)
+            || self.cluster().is_some_and(|cluster| cluster.namespaces.contains(&namespace))
     }
 
     /// The namespaces whose pods it is about.
