@@ -1,8 +1,9 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole. Of a pod the controller takes its gate away and
-//! nothing else, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
-//! ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
+//! nothing else, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status, limits are above those of
+//! its specification only under a mark, which ends by itself, and usage stays as quota admission has counted it
+//! (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names;

@@ -255,8 +255,8 @@ pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     vec![role("ClusterRole", metadata, rules), bound]
 }
 
-/// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there. `edit` and `admin` contain `view` and get
-/// nothing more: a tenant must not change what limits it.
+/// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there. `edit` and `admin` contain
+/// `view` and get nothing more: a tenant must not change what limits it.
 fn tenant_view() -> Value {
     let mut labels = labels(None);
     set(&mut labels, &format!("{GROUP}/aggregate-to-view"), json!("true"));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sluice_engine::FieldError;
 use sluice_engine::quantity::Quantity;
@@ -15,7 +16,7 @@ use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelec
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 
 /// Decides on the creation or the change of a quota. `check` gives the warnings about its specification.
-pub(super) fn judge<S: for<'de> Deserialize<'de>>(
+pub(super) fn judge<S: DeserializeOwned>(
     review: &Review<'_>,
     valid: &'static str,
     check: impl FnOnce(S) -> Result<Vec<String>, Verdict>,
