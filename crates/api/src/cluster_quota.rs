@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,10 @@ pub struct ClusterQuotaStatus {
     /// The selected namespaces one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<NamespaceAmounts>>,
+    /// When `total` was so. Only in mirrors, which are brought up to date one after another; what the own namespace takes is
+    /// shown at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_as_of: Option<Time>,
     /// How many selected namespaces `namespaces` leaves out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted_namespaces: Option<i64>,

@@ -213,6 +213,11 @@ impl Quotas {
         std::mem::take(&mut self.cluster.changed)
     }
 
+    /// [`Self::take_changed_clusters`] returns the quota again.
+    pub fn note_changed_cluster(&mut self, id: QuotaId) {
+        self.cluster.changed.insert(id);
+    }
+
     /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last.
     pub fn take_moved(&mut self, id: QuotaId) -> BTreeSet<Arc<str>> {
         let cluster = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::status::share_used;
-use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid, status_target};
+use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid, status_target, uncounted_of_cluster};
 use sluice_index::{NamespaceId, QuotaRecord};
 
 use super::State;
@@ -42,33 +42,43 @@ impl State {
         changed
     }
 
-    /// What there is to show of a cluster quota: the total, and the namespaces that have changed since this was asked last, or
-    /// `all`. None while its sums are not complete.
-    pub fn cluster_view(&mut self, id: QuotaId, all: bool) -> Option<ClusterView> {
+    /// What there is to show of the quota could not be: [`Self::take_changed_clusters`] returns it again.
+    pub fn note_changed_cluster(&mut self, id: QuotaId) {
+        self.quotas.note_changed_cluster(id);
+    }
+
+    /// The names of a quota's namespaces that there is something else to show of than when this was asked last, or `all` of
+    /// them; those that it does not select any more too. None while its sums are not complete.
+    pub fn take_changed_namespaces(&mut self, id: QuotaId, all: bool) -> Option<BTreeSet<Arc<str>>> {
         if self.reclassification.is_quota_paused(id) {
             return None;
         }
-        let moved = self.quotas.take_moved(id);
-        let shares = self.queue.take_changed_shares(id);
+        let mut names = self.quotas.take_moved(id);
+        let shares = self.queue.take_changed_shares(id).into_iter().map(NamespaceId::of_share);
         let quota = self.quotas.get(id)?;
-        let names = |id: NamespaceId| Some(Arc::clone(&self.namespaces.get(id)?.name));
-        let names: BTreeSet<Arc<str>> = if all {
-            quota.namespaces().filter_map(names).collect()
-        } else {
-            moved
-                .into_iter()
-                .chain(shares.into_iter().filter_map(|share| names(NamespaceId::of_share(share))))
-                .collect()
-        };
-        let ledger = self.queue.ledger(id)?;
+        let selected = quota.namespaces().filter(|_| all);
+        let changed =
+            shares.chain(selected).filter_map(|id| Some(Arc::clone(&self.namespaces.get(id)?.name)));
+        names.extend(changed);
+        Some(names)
+    }
+
+    /// What there is to show of a cluster quota: the total, and these namespaces. None while its sums are not complete.
+    #[must_use]
+    pub fn cluster_view(&self, id: QuotaId, names: &[Arc<str>]) -> Option<ClusterView> {
+        if self.reclassification.is_quota_paused(id) {
+            return None;
+        }
+        let quota = self.quotas.get(id)?;
         let total = match &quota.compiled {
-            Ok(compiled) => Ok(status_target(compiled, ledger)),
+            Ok(compiled) => {
+                let uncounted =
+                    uncounted_of_cluster(compiled.entries.iter().map(|entry| &*entry.key)).join("; ");
+                Ok(StatusTarget { uncounted, ..status_target(compiled, self.queue.ledger(id)?) })
+            }
             Err(wrong) => Err(Arc::clone(wrong)),
         };
-        let namespaces = names.into_iter().map(|name| {
-            let used = self.used_by(id, quota, &name);
-            (name, used)
-        });
+        let namespaces = names.iter().map(|name| (Arc::clone(name), self.used_by(id, quota, name)));
         Some(ClusterView {
             id,
             uid: quota.uid.clone(),
