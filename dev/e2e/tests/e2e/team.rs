@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::ApplicationAwareResourceQuota;
 use sluice_e2e::call::{Answer, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
+use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, TestNamespace, wait};
 
 use crate::context::{SOON, used_of};
@@ -24,6 +25,15 @@ impl Team {
     /// A fresh targeted namespace on `bed`.
     pub async fn on(bed: &Bed, prefix: &str) -> Self {
         Self::with(bed, prefix, TARGETED).await
+    }
+
+    /// As [`Self::on`], with a client that tries nothing again by itself.
+    pub async fn plain(bed: &Bed, prefix: &str) -> Self {
+        let mut team = Self::on(bed, prefix).await;
+        let kubeconfig = Some(bed.admin_kubeconfig().to_owned());
+        team.client = connect(&ClientOptions { kubeconfig, ..ClientOptions::default() }).await.unwrap();
+        team.pods = Api::namespaced(team.client.clone(), &team.namespace.name);
+        team
     }
 
     /// A fresh namespace with these labels.
