@@ -10,10 +10,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::{AAQ, names};
+use sluice_api::names;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_index::{
@@ -196,7 +195,7 @@ impl WebhookWatches {
         let targets = all().labels(names::MIGRATION_JOB_LABEL);
         let mut aaqs = AaqSightings::default();
         tokio::join!(
-            via.watch(&self.aaqs, all(), |event| on_aaqs(&mut aaqs, &app, &event)),
+            via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
             via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
             // No conditions are written here, so no status is kept.
@@ -210,19 +209,6 @@ impl WebhookWatches {
         );
         Ok(())
     }
-}
-
-/// Keeps the endpoints told whether an `AAQ` exists.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<PartialObjectMeta<AAQ>>) {
-    let name = |aaq: &PartialObjectMeta<AAQ>| aaq.metadata.name.clone().unwrap_or_default();
-    match event {
-        Event::Init => aaqs.list_started(),
-        Event::InitApply(aaq) => aaqs.listed(name(aaq)),
-        Event::InitDone => aaqs.list_finished(),
-        Event::Apply(aaq) => aaqs.seen(name(aaq)),
-        Event::Delete(aaq) => aaqs.gone(&name(aaq)),
-    }
-    app.set_aaq(aaqs.presence());
 }
 
 /// By which connection, and until when.
