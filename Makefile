@@ -32,6 +32,8 @@ test: ## run every test; the last line is the sum
 
 # What needs policies that gate, and what has no Sluice in it.
 SKIPPED := --skip gate_policies:: --skip differential::the_engine
+# Kubernetes 1.31 has no pods/resize, and checks on a write of the status what is stored in the spec.
+SKIPPED_1.31 := $(SKIPPED) --skip growth --skip api::headroom::a_negative_amount
 
 .PHONY: soak
 soak: ## what `make test` leaves out: crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31
@@ -43,8 +45,8 @@ soak: ## what `make test` leaves out: crashes at each write, faults, floods, sce
 	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
 	@echo "soak 4/5: Kubernetes 1.34 ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e -- $(SKIPPED)
-	@echo "soak 5/5: Kubernetes 1.31, resizes by plain updates ($$(date +%T))"
-	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test resize_by_update
+	@echo "soak 5/5: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
+	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test resize_by_update -- $(SKIPPED_1.31)
 	@echo "soak: all five parts passed ($$(date +%T))"
 
 .PHONY: lint
