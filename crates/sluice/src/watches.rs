@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
+use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_index::{
@@ -78,6 +79,7 @@ pub struct ControllerWatches {
     arqs: WatchHealth,
     acrqs: WatchHealth,
     charges: WatchHealth,
+    aacrqs: WatchHealth,
     aaqs: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
@@ -91,6 +93,7 @@ impl ControllerWatches {
             arqs: WatchHealth::new(names::ARQS),
             acrqs: WatchHealth::new(names::ACRQS),
             charges: WatchHealth::new(names::CLUSTER_QUOTA_CHARGES),
+            aacrqs: WatchHealth::new(names::AACRQS),
             aaqs: WatchHealth::new(names::AAQS),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
@@ -117,7 +120,7 @@ impl ControllerWatches {
 
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
-        let gate = [&self.arqs, &self.acrqs, &self.charges, &self.aaqs].map(WatchHealth::clone);
+        let gate = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.aaqs].map(WatchHealth::clone);
         [gate.to_vec(), self.headroom()].concat()
     }
 
@@ -127,11 +130,11 @@ impl ControllerWatches {
         self,
         tasks: &mut Tasks,
         [client, headroom_client]: [Client; 2],
-        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        (gate, gating, cluster_quotas, observed): (Gate, Arc<GatingWatch>, ClusterQuotaStatus, Arc<Observed>),
         stopped: &CancellationToken,
     ) {
         let this = Arc::new(self);
-        let used = (gate, gating, Arc::clone(&observed));
+        let used = (gate, gating, cluster_quotas, Arc::clone(&observed));
         tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
         tasks.spawn("head-room watches", this.feed_headroom(headroom_client, observed, stopped.clone()));
     }
@@ -139,7 +142,7 @@ impl ControllerWatches {
     async fn feed(
         self: Arc<Self>,
         client: Client,
-        (gate, gating, observed): (Gate, Arc<GatingWatch>, Arc<Observed>),
+        (gate, gating, cluster_quotas, observed): (Gate, Arc<GatingWatch>, ClusterQuotaStatus, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
         let via = Via { client: &client, cancel: &stopped };
@@ -153,7 +156,11 @@ impl ControllerWatches {
                 observed.apply(&event);
             }),
             via.watch(&self.arqs, all(), |event: Event<QuotaWire>| gate.on_quotas(&event)),
-            via.watch(&self.acrqs, if_installed(), |event: Event<AcrqWire>| gate.on_cluster_quotas(&event)),
+            via.watch(&self.acrqs, if_installed(), |event: Event<AcrqWire>| {
+                gate.on_cluster_quotas(&event);
+                cluster_quotas.on_quotas(&event);
+            }),
+            via.watch(&self.aacrqs, if_installed(), |event| cluster_quotas.on_mirrors(&event)),
             self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
@@ -219,7 +226,7 @@ impl WebhookWatches {
         let targets = all().labels(names::MIGRATION_JOB_LABEL);
         let mut aaqs = AaqSightings::default();
         tokio::join!(
-            via.watch(&self.aaqs, all(), |event| on_aaqs(&mut aaqs, &app, &event)),
+            via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
             via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
             // No conditions are written here, so no status is kept.
@@ -233,19 +240,6 @@ impl WebhookWatches {
         );
         Ok(())
     }
-}
-
-/// Keeps the endpoints told whether an `AAQ` exists, and what it allows.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<AaqWire>) {
-    let name = |aaq: &AaqWire| aaq.metadata.name.clone().unwrap_or_default();
-    match event {
-        Event::Init => aaqs.list_started(),
-        Event::InitApply(aaq) => aaqs.listed(name(aaq), aaq.spec.cluster_quotas()),
-        Event::InitDone => aaqs.list_finished(),
-        Event::Apply(aaq) => aaqs.seen(name(aaq), aaq.spec.cluster_quotas()),
-        Event::Delete(aaq) => aaqs.gone(&name(aaq)),
-    }
-    app.set_aaq(aaqs.presence());
 }
 
 /// By which connection, and until when.

@@ -76,9 +76,8 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
 }
 
 /// Fields that nothing reads yet, and what is so instead.
-const NOT_IN_FORCE: [(&str, &str); 9] = [
+const NOT_IN_FORCE: [(&str, &str); 8] = [
     ("certConfig", "certificates keep the lifetimes they have"),
-    ("configuration.allowApplicationAwareClusterResourceQuota", "there are no quotas that span namespaces"),
     ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
     ("configuration.vmiCalculatorConfiguration.configName", COUNTED_AS_PODS),
     ("imagePullPolicy", ON_DEPLOYMENTS),

@@ -4,7 +4,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON, MERGE, call, call_for_table, get, post};
+use sluice_e2e::call::{JSON, MERGE, Response, call, call_for_table, get, post};
 use sluice_e2e::objects::TARGETED;
 use sluice_testbed::TestNamespace;
 
@@ -62,12 +62,12 @@ fn status() -> Value {
 }
 
 /// What would become of the object.
-async fn tries(client: &Client, path: &str, object: &Value) -> Answer {
+async fn tries(client: &Client, path: &str, object: &Value) -> Response {
     post(client, &format!("{path}?dryRun=All"), object).await.unwrap()
 }
 
 /// What would become of the object after the merge patch.
-async fn patched(client: &Client, path: &str, patch: &Value) -> Answer {
+async fn patched(client: &Client, path: &str, patch: &Value) -> Response {
     call(client, Method::PATCH, &format!("{path}?dryRun=All"), MERGE, patch).await.unwrap()
 }
 
@@ -250,7 +250,7 @@ async fn asks(team: &TestNamespace, quota: &str) -> Vec<(u16, u16, String)> {
     let (home, away) = (charges(names::INSTALL_NAMESPACE), charges(&team.name));
     let mut asked = Vec::new();
     let mut expect =
-        |expected: u16, what: &str, answer: Answer| asked.push((answer.code, expected, what.to_owned()));
+        |expected: u16, what: &str, answer: Response| asked.push((answer.code, expected, what.to_owned()));
     expect(200, "read a quota", get(&client, quota).await.unwrap());
     expect(200, "write its status", patched(&client, &format!("{quota}/status"), &there).await);
     expect(403, "raise it", patched(&client, quota, &json!({ "spec": { "quota": pods("99") } })).await);

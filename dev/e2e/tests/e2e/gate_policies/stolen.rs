@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON_PATCH, MERGE, STRATEGIC, call, post};
+use sluice_e2e::call::{JSON_PATCH, MERGE, Response, STRATEGIC, call, post};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use sluice_testbed::{Bed, wait};
 
@@ -18,11 +18,11 @@ async fn thief(bed: &Bed, account: &str) -> Client {
 }
 
 /// What would become of the patch.
-async fn tries(client: &Client, path: &str, content_type: &str, patch: &Value) -> Answer {
+async fn tries(client: &Client, path: &str, content_type: &str, patch: &Value) -> Response {
     call(client, Method::PATCH, &format!("{path}?dryRun=All"), content_type, patch).await.unwrap()
 }
 
-fn assert_denied(answer: &Answer, what: &Value) {
+fn assert_denied(answer: &Response, what: &Value) {
     let said = answer.message();
     assert!(answer.code == 403 && said.contains(names::ACCOUNT_DENIED), "{what}: {answer:?}");
 }
