@@ -28,6 +28,8 @@ listed! {
         PodGuard,
         /// Validates the `AAQ`.
         AaqValidate,
+        /// Validates ApplicationAwareClusterResourceQuotas.
+        AcrqValidate,
         /// Keeps the creator's stamp of pods true. It sees the kinds and operations of others, and so has its own path.
         PodIdentity,
         /// Gates and stamps new pods.
@@ -62,6 +64,7 @@ impl Endpoint {
             Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
             Self::PodGuard => ("pod_guard", SERVE, &[WebhookEntry::GATE_GUARD]),
             Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
+            Self::AcrqValidate => ("acrq_validate", SERVE, &[WebhookEntry::CLUSTER_QUOTA]),
             Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH]),
@@ -197,6 +200,14 @@ impl WebhookEntry {
         name: "aaq.cr.validator",
         rules: &[Rule { operations: WRITES, resources: &[names::AAQS], scope: "Cluster", ..NEW_PODS }],
         // Labels and finalizers need no webhook that is alive.
+        conditions: &[Condition::AsksForSomethingNew],
+        ..VALIDATING
+    };
+
+    /// Checks cluster quotas.
+    pub const CLUSTER_QUOTA: Self = Self {
+        name: "cluster.apps.resource.quota.validator",
+        rules: &[Rule { operations: WRITES, resources: &[names::ACRQS], scope: "Cluster", ..NEW_PODS }],
         conditions: &[Condition::AsksForSomethingNew],
         ..VALIDATING
     };

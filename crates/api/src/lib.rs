@@ -2,8 +2,12 @@
 //!
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
+mod aacrq;
 mod aaq;
+mod acrq;
 mod arq;
+mod cluster_quota;
+mod cluster_quota_charge;
 mod endpoint;
 mod gate_probe;
 mod headroom_policy;
@@ -18,14 +22,20 @@ mod vmmrq;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use aacrq::{
+    ApplicationAwareAppliedClusterResourceQuota, ApplicationAwareAppliedClusterResourceQuotaSpec,
+};
 pub use aaq::{
     AAQ, AaqCondition, AaqConfiguration, AaqPhase, AaqSpec, AaqStatus, CertConfig, CertLifetime,
     CustomTlsProfile, ImagePullPolicy, NamedTlsProfile, NodePlacement, TlsProfileType, TlsSecurityProfile,
     TlsVersion, VmiCalculator, VmiCalculatorConfiguration,
 };
+pub use acrq::{ApplicationAwareClusterResourceQuota, ApplicationAwareClusterResourceQuotaSpec};
 pub use arq::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
+pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts};
+pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, Rule, WebhookEntry};
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
@@ -44,7 +54,10 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
     let crds = [
         AAQ::crd(),
         ApplicationAwareResourceQuota::crd(),
+        ApplicationAwareClusterResourceQuota::crd(),
+        ApplicationAwareAppliedClusterResourceQuota::crd(),
         AAQJobQueueConfig::crd(),
+        ClusterQuotaCharge::crd(),
         MTQ::crd(),
         VirtualMachineMigrationResourceQuota::crd(),
         HeadroomProbe::crd(),

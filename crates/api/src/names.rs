@@ -14,6 +14,10 @@ pub const API_VERSION: &str = "aaq.kubevirt.io/v1alpha1";
 pub const AAQS: &str = "aaqs";
 /// Resource name of [`crate::ApplicationAwareResourceQuota`].
 pub const ARQS: &str = "applicationawareresourcequotas";
+/// Resource name of [`crate::ApplicationAwareClusterResourceQuota`].
+pub const ACRQS: &str = "applicationawareclusterresourcequotas";
+/// Resource name of [`crate::ApplicationAwareAppliedClusterResourceQuota`].
+pub const AACRQS: &str = "applicationawareappliedclusterresourcequotas";
 /// Name of the one `AAQJobQueueConfig` of a namespace.
 pub const JOB_QUEUE_CONFIG: &str = "aaqjqc";
 /// Key of `AAQJobQueueConfig.status.controllerLock` for namespaced quotas.
@@ -37,6 +41,8 @@ pub const VMMRQS: &str = "virtualmachinemigrationresourcequotas";
 pub const OWN_GROUP: &str = "quota.sluice.dev";
 /// The only served version of [`OWN_GROUP`].
 pub const OWN_VERSION: &str = "v1alpha1";
+/// Resource name of [`crate::ClusterQuotaCharge`].
+pub const CLUSTER_QUOTA_CHARGES: &str = "clusterquotacharges";
 /// Resource name of [`crate::HeadroomProbe`].
 pub const HEADROOM_PROBES: &str = "headroomprobes";
 /// Resource name of [`crate::HeadroomPolicy`].

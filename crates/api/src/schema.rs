@@ -13,13 +13,14 @@ use serde_json::json;
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Objects that are replaced as a whole by a server-side apply.
-const ATOMIC_OBJECTS: [&str; 11] = [
+const ATOMIC_OBJECTS: [&str; 12] = [
     "configMapKeyRef",
     "configMapRef",
     "fieldRef",
     "fileKeyRef",
     "namespaceSelector",
     "labelSelector",
+    "labels",
     "preference",
     "resourceFieldRef",
     "resourceQuotaSelector",
@@ -39,8 +40,22 @@ const KEYED_LISTS: [(&str, &[&str]); 5] = [
 /// Fields whose types come from Kubernetes' pod API: their documentation is Kubernetes', and long.
 const FOREIGN: [&str; 3] = ["affinity", "sidecarEvaluators", "tolerations"];
 
-/// TLS profiles, which upstream allows to be null.
-const NULLABLE: [&str; 4] = ["custom", "intermediate", "modern", "old"];
+/// What upstream allows to be null: field, the field that it is in, and its type.
+const NULLABLE: [(&str, &str, &str); 8] = [
+    ("custom", "tlsSecurityProfile", "object"),
+    ("intermediate", "tlsSecurityProfile", "object"),
+    ("modern", "tlsSecurityProfile", "object"),
+    ("old", "tlsSecurityProfile", "object"),
+    ("annotations", "selector", "object"),
+    ("labels", "selector", "object"),
+    ("namespaces", "status", "array"),
+    ("creationTime", "status", "string"),
+];
+
+/// Upstream's kind whose `status` is a field like any other.
+const WITHOUT_SUBRESOURCE: &str = "ApplicationAwareAppliedClusterResourceQuota";
+/// Kinds that upstream's schema requires to have metadata.
+const WITH_METADATA: [&str; 2] = ["ApplicationAwareClusterResourceQuota", WITHOUT_SUBRESOURCE];
 
 /// Where in a schema a node is.
 #[derive(Clone, Copy)]
@@ -56,6 +71,9 @@ pub(crate) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinit
     let names = &mut crd.spec.names;
     names.list_kind = Some(format!("{}List", names.kind));
     for version in &mut crd.spec.versions {
+        if names.kind == WITHOUT_SUBRESOURCE {
+            version.subresources = None;
+        }
         let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) else {
             continue;
         };
@@ -65,6 +83,9 @@ pub(crate) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinit
         properties.insert("apiVersion".to_owned(), of_type("string"));
         properties.insert("kind".to_owned(), of_type("string"));
         properties.insert("metadata".to_owned(), of_type("object"));
+        if WITH_METADATA.contains(&names.kind.as_str()) {
+            root.required.get_or_insert_default().insert(0, "metadata".to_owned());
+        }
     }
     crd
 }
@@ -74,12 +95,8 @@ fn of_type(name: &str) -> JSONSchemaProps {
 }
 
 fn visit(node: &mut JSONSchemaProps, place: Place<'_>) {
-    let nullable = match place.parent {
-        "tlsSecurityProfile" => NULLABLE.contains(&place.field),
-        "status" => place.field == "creationTime",
-        _ => false,
-    };
-    node.nullable = nullable.then_some(true);
+    let named = (place.field, place.parent, node.type_.as_deref().unwrap_or_default());
+    node.nullable = NULLABLE.contains(&named).then_some(true);
     if node.x_kubernetes_int_or_string == Some(true) {
         int_or_string(node, place);
     }
@@ -134,6 +151,7 @@ fn list_type(node: &mut JSONSchemaProps, place: Place<'_>) {
     let own = ["conditions", "ciphers", "podsInJobQueue", "sidecarEvaluators"];
     if own.contains(&place.field)
         || (place.field == "tolerations" && ["infra", "workload"].contains(&place.parent))
+        || (place.field, place.parent) == ("namespaces", "status")
     {
         return;
     }
@@ -172,6 +190,9 @@ fn default_of(place: Place<'_>) -> Option<JSON> {
 mod tests {
     use super::QUANTITY;
     use serde_json::Value;
+
+    const CLUSTER_QUOTAS: [&str; 2] =
+        ["applicationawareclusterresourcequotas", "applicationawareappliedclusterresourcequotas"];
 
     fn crd(name: &str) -> Value {
         let all = crate::all_crds();
@@ -239,6 +260,10 @@ mod tests {
         }
         let profiles = ["custom", "intermediate", "modern", "old"];
         let mut expected = profiles.map(|p| format!("aaqs.spec.tlsSecurityProfile.{p}")).to_vec();
+        for kind in CLUSTER_QUOTAS {
+            let fields = ["spec.selector.annotations", "spec.selector.labels", "status.namespaces"];
+            expected.extend(fields.map(|field| format!("{kind}.{field}")));
+        }
         expected.push("virtualmachinemigrationresourcequotas.status.creationTime".to_owned());
         assert_eq!(found, expected);
     }
@@ -260,6 +285,8 @@ mod tests {
     fn conditions_of_ours_are_merged_by_type() {
         for name in
             ["applicationawareresourcequotas", "headroompolicies", "virtualmachinemigrationresourcequotas"]
+                .into_iter()
+                .chain(CLUSTER_QUOTAS)
         {
             let crd = crd(name);
             let conditions = field(&crd, "status.conditions");
@@ -296,7 +323,11 @@ mod tests {
     fn required_fields_and_defaults_are_upstreams() {
         for each in crate::all_crds() {
             let name = &each.spec.names.plural;
-            assert_eq!(root(&crd(name))["required"], serde_json::json!(["spec"]), "{name}");
+            let required: &[&str] = match CLUSTER_QUOTAS.contains(&name.as_str()) {
+                true => &["metadata", "spec"],
+                false => &["spec"],
+            };
+            assert_eq!(root(&crd(name))["required"], serde_json::json!(required), "{name}");
         }
         let aaq = crd("aaqs");
         let calculator = field(&aaq, "spec.configuration.vmiCalculatorConfiguration.configName");
@@ -306,6 +337,28 @@ mod tests {
         assert_eq!(container["required"], serde_json::json!(["name"]));
         let spec = field(&crd("applicationawareresourcequotas"), "spec").clone();
         assert!(spec["required"].is_null());
+    }
+
+    #[test]
+    fn cluster_quotas_and_their_mirrors_have_upstreams_shape() {
+        for name in CLUSTER_QUOTAS {
+            let crd = crd(name);
+            let required = |path: &str| field(&crd, path)["required"].clone();
+            assert_eq!(required("spec"), serde_json::json!(["quota", "selector"]), "{name}");
+            assert!(required("spec.quota").is_null() && required("spec.selector").is_null(), "{name}");
+            assert_eq!(required("status"), serde_json::json!(["total"]), "{name}");
+            assert!(required("status.total").is_null(), "{name}");
+            assert_eq!(
+                required("status.namespaces.[]"),
+                serde_json::json!(["namespace", "status"]),
+                "{name}"
+            );
+            assert!(field(&crd, "status.namespaces")["x-kubernetes-list-type"].is_null(), "{name}");
+            assert_eq!(field(&crd, "spec.selector.labels")["x-kubernetes-map-type"], "atomic", "{name}");
+            assert_eq!(field(&crd, "status.namespaces.[].status.used.{}")["pattern"], QUANTITY, "{name}");
+        }
+        let has_subresource = |name| !crd(name)["spec"]["versions"][0]["subresources"]["status"].is_null();
+        assert_eq!(CLUSTER_QUOTAS.map(has_subresource), [true, false]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod admission_config;
 pub mod certificates;
+pub mod cluster_quota_status;
 pub mod gate;
 pub mod gating;
 pub mod headroom;

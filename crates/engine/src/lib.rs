@@ -29,9 +29,12 @@ pub use namespace_pattern::{NamespacePattern, NotANamespace};
 pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
-pub use release_queue::{ClassId, Decision, EquivalenceClass, PodId, QuotaId, Reason, ReleaseQueue, WaitKey};
+pub use release_queue::{
+    ClassId, Decision, EquivalenceClass, PodId, QuotaId, QuotaSet, Reason, ReleaseQueue, ShareId, Shares,
+    WaitKey,
+};
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::{not_enforced, uncounted};
+pub use uncounted::{not_enforced, uncounted, uncounted_of_cluster};

@@ -6,7 +6,9 @@ mod equivalence_class;
 mod growth;
 mod long_queue;
 mod quota_entry;
+mod quota_set;
 mod reservation;
+mod shares;
 mod sweep;
 mod wait_order;
 
@@ -15,6 +17,8 @@ use std::sync::Arc;
 
 pub use self::equivalence_class::{ClassId, EquivalenceClass, Reason};
 use self::quota_entry::{QuotaEntry, Rest};
+pub use self::quota_set::{QuotaSet, ShareId};
+pub use self::shares::Shares;
 use self::sweep::Sweep;
 pub use self::wait_order::{PodId, QuotaId, WaitKey};
 use crate::charge::{Amount, Charge};
@@ -31,7 +35,7 @@ pub enum Decision {
         /// What it takes.
         charge: Arc<Charge>,
         /// From which quotas.
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
     },
     /// The class was looked at and does not fit, for another reason than the last time.
     Held(ClassId),
@@ -45,7 +49,7 @@ pub enum Decision {
 pub struct ReleaseQueue {
     entries: HashMap<QuotaId, QuotaEntry>,
     classes: HashMap<ClassId, EquivalenceClass>,
-    class_ids: HashMap<(Arc<Charge>, Arc<[QuotaId]>), ClassId>,
+    class_ids: HashMap<(Arc<Charge>, Arc<QuotaSet>), ClassId>,
     next_class: u32,
     /// Quotas that may have got room, and how far their waiting pods have been looked at since.
     sweeps: HashMap<QuotaId, Sweep>,
@@ -55,14 +59,23 @@ pub struct ReleaseQueue {
     fresh: BTreeSet<ClassId>,
     /// Classes of quotas that rested, to be looked at; perhaps gone by now.
     rested: Vec<ClassId>,
+    /// Shared quotas of which something may be shown otherwise than when they were asked for last.
+    changed: BTreeSet<QuotaId>,
     /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
     reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
 }
 
 impl ReleaseQueue {
-    /// Opens the entry of a quota, with an empty ledger.
+    /// Opens the entry of a quota that one share takes from, with an empty ledger.
     pub fn open(&mut self, quota: QuotaId, ledger: Ledger) {
-        self.entries.insert(quota, QuotaEntry::new(ledger));
+        self.entries.insert(quota, QuotaEntry::new(ledger, None));
+        self.wake(quota);
+    }
+
+    /// As [`Self::open`], for a quota of which is known what each share takes.
+    pub fn open_shared(&mut self, quota: QuotaId, ledger: Ledger) {
+        self.entries.insert(quota, QuotaEntry::new(ledger, Some(Shares::default())));
+        self.changed.insert(quota);
         self.wake(quota);
     }
 
@@ -70,6 +83,7 @@ impl ReleaseQueue {
     pub fn close(&mut self, quota: QuotaId) {
         self.end_reservation(quota);
         self.entries.remove(&quota);
+        self.changed.remove(&quota);
         self.reviews.retain(|(other, _)| *other != quota);
         if self.sweeps.remove(&quota).is_some() {
             self.turns.retain(|other| *other != quota);
@@ -108,7 +122,35 @@ impl ReleaseQueue {
     /// The ledger of a quota.
     #[must_use]
     pub fn ledger(&self, quota: QuotaId) -> Option<&Ledger> {
-        self.entries.get(&quota).map(|entry| &entry.ledger)
+        self.entries.get(&quota).map(QuotaEntry::ledger)
+    }
+
+    /// What the shares of a quota take; `None` if it was not opened as a shared one.
+    #[must_use]
+    pub fn shares(&self, quota: QuotaId) -> Option<&Shares> {
+        self.entries.get(&quota)?.shares()
+    }
+
+    /// Whether [`Self::take_changed`] has any.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// The shared quotas whose sums, or the number of pods that wait for them, may have changed since this was asked last.
+    pub fn take_changed(&mut self) -> BTreeSet<QuotaId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The shares of a quota that may take something else than when this was asked last.
+    pub fn take_changed_shares(&mut self, quota: QuotaId) -> BTreeSet<ShareId> {
+        self.entries.get_mut(&quota).map(QuotaEntry::take_changed_shares).unwrap_or_default()
+    }
+
+    fn note_change(&mut self, quota: QuotaId) {
+        if self.shares(quota).is_some() {
+            self.changed.insert(quota);
+        }
     }
 
     /// How many pods wait for this quota.
@@ -130,7 +172,7 @@ impl ReleaseQueue {
         quota: QuotaId,
         hard: impl IntoIterator<Item = (Resource, Amount)>,
     ) -> bool {
-        let kept = self.entries.get_mut(&quota).is_some_and(|entry| entry.ledger.replace_hard(hard));
+        let kept = self.entries.get_mut(&quota).is_some_and(|entry| entry.replace_hard(hard));
         if kept {
             self.begin_review(quota);
         }
@@ -138,14 +180,14 @@ impl ReleaseQueue {
     }
 
     /// A pod begins to wait, or goes on with it: it is seen waiting since `since_ms`, on any clock that
-    /// [`ReleaseQueue::decide`] is given too. `quotas` must be sorted and not empty, and each must be open.
+    /// [`ReleaseQueue::decide`] is given too. `quotas` must not be empty, and each must be open.
     pub fn wait(
         &mut self,
         pod: PodId,
         key: WaitKey,
         since_ms: u64,
         charge: Arc<Charge>,
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
     ) -> ClassId {
         let id = self.class_of(charge, quotas);
         let Some(class) = self.classes.get_mut(&id) else {
@@ -165,6 +207,7 @@ impl ReleaseQueue {
             if let Some(entry) = self.entries.get_mut(quota) {
                 entry.held += 1;
             }
+            self.note_change(*quota);
         }
         self.move_front(id, old.as_ref());
         id
@@ -198,6 +241,7 @@ impl ReleaseQueue {
             if let Some(entry) = self.entries.get_mut(quota) {
                 entry.held = entry.held.saturating_sub(1);
             }
+            self.note_change(*quota);
         }
         self.move_front(id, old.as_ref());
         Some(pod)

@@ -34,11 +34,9 @@ pub fn status_target(quota: &CompiledQuota, ledger: &Ledger, managed: &ManagedSt
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
     let used_of = |entry: &HardEntry| match entry.kind {
         KeyKind::Other => managed.used.get(&entry.key).copied(),
-        KeyKind::Pod | KeyKind::Custom => Some(used_quantity(entry, ledger)),
+        KeyKind::Pod | KeyKind::Custom => Some(shown(entry, total_of(entry, ledger))),
     };
-    let used =
-        quota.entries.iter().filter_map(|entry| Some((entry.key.to_string(), used_of(entry)?))).collect();
-    let shown = |limits: bool| {
+    let text = |limits: bool| {
         let parts: Vec<String> = quota
             .entries
             .iter()
@@ -49,11 +47,30 @@ pub fn status_target(quota: &CompiledQuota, ledger: &Ledger, managed: &ManagedSt
     };
     let mut told = uncounted(quota);
     told.extend(managed.trouble.clone());
-    StatusTarget { hard, requests: shown(false), limits: shown(true), used, uncounted: told.join("; ") }
+    let used = used_by(quota, used_of);
+    StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted: told.join("; ") }
 }
 
-fn used_quantity(entry: &HardEntry, ledger: &Ledger) -> Quantity {
-    let used = ledger.line(&entry.resource).map_or(Amount::ZERO, crate::ledger::Line::used);
+/// `used` of one share, which takes these amounts of the lines of `ledger`; nothing of those that are left out.
+#[must_use]
+pub fn share_used(quota: &CompiledQuota, ledger: &Ledger, share: &[Amount]) -> Vec<(String, Quantity)> {
+    used_by(quota, |entry| {
+        let of_lines = ledger.lines().iter().zip(share);
+        let mut of_entry = of_lines.filter(|(line, _)| line.resource == entry.resource);
+        let used = of_entry.next().map_or(Amount::ZERO, |(_, amount)| *amount);
+        (entry.kind != KeyKind::Other).then(|| shown(entry, used))
+    })
+}
+
+fn used_by(quota: &CompiledQuota, used: impl Fn(&HardEntry) -> Option<Quantity>) -> Vec<(String, Quantity)> {
+    quota.entries.iter().filter_map(|entry| Some((entry.key.to_string(), used(entry)?))).collect()
+}
+
+fn total_of(entry: &HardEntry, ledger: &Ledger) -> Amount {
+    ledger.line(&entry.resource).map_or(Amount::ZERO, crate::ledger::Line::used)
+}
+
+fn shown(entry: &HardEntry, used: Amount) -> Quantity {
     match shown_format(entry) {
         Format::BinarySi => used.min(BINARY_CAP).quantity(Format::BinarySi),
         format => used.quantity(format),
@@ -170,6 +187,22 @@ mod tests {
         assert_eq!(texts(&target.used), ["count/secrets=3", "pods=0"]);
         assert_eq!(target.requests, "count/secrets: 3/5, pods: 0/1");
         assert_eq!(target.uncounted, "services: told");
+    }
+
+    #[test]
+    fn a_quota_without_a_managed_one_shows_nothing_of_other_objects_and_neither_does_a_share() {
+        let quota = quota(&[("count/secrets", "5"), ("pods", "9"), ("requests.cpu", "1")]);
+        let target = charged(&quota, &[&[("pods", "1")]]);
+        assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=9", "requests.cpu=1"]);
+        assert_eq!(texts(&target.used), ["pods=1", "requests.cpu=0"]);
+        assert_eq!(target.requests, "pods: 1/9, requests.cpu: 0/1");
+        let ledger = Ledger::new(enforced(&quota));
+        let share = ledger.lines().iter().map(|line| match line.resource {
+            Resource::Pods => Quantity::parse("2").unwrap().into(),
+            _ => Amount::ZERO,
+        });
+        let used = share_used(&quota, &ledger, &share.collect::<Vec<_>>());
+        assert_eq!(texts(&used), ["pods=2", "requests.cpu=0"]);
     }
 
     #[test]

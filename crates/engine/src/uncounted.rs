@@ -12,21 +12,27 @@ const MAX_KEYS: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Machines,
+    Objects,
     Scopes,
     Nothing,
 }
 
 impl Cause {
-    fn of(key: &str, scopes: &Scopes) -> Option<Self> {
+    const ALL: [Self; 4] = [Self::Machines, Self::Objects, Self::Scopes, Self::Nothing];
+
+    fn of(key: &str, kind: Kind, scopes: &Scopes) -> Option<Self> {
         let short = key.strip_prefix("requests.").or_else(|| key.strip_prefix("limits.")).unwrap_or(key);
-        if key_kind(key) == KeyKind::Pod || is_managed(key, scopes) {
+        if key_kind(key) == KeyKind::Pod {
             None
         } else if VMI_NAMES.contains(&short) {
             Some(Self::Machines)
-        } else if is_countable(key) {
-            Some(Self::Scopes)
-        } else {
+        } else if !is_countable(key) {
             Some(Self::Nothing)
+        } else {
+            match kind {
+                Kind::Cluster => Some(Self::Objects),
+                Kind::Namespace => (!is_managed(key, scopes)).then_some(Self::Scopes),
+            }
         }
     }
 
@@ -36,6 +42,10 @@ impl Cause {
                 "virtual machines are not counted as such in this version, limit their launcher pods by pods, \
                  requests.cpu and requests.memory"
             }
+            Self::Objects => {
+                "only pods are counted in this version, use a ResourceQuota in each namespace, or OpenShift's \
+                 ClusterResourceQuota"
+            }
             Self::Scopes => "no such object has the scopes of this quota, use a quota without scopes",
             Self::Nothing => {
                 "no pod takes it, an extended resource is limited by the key requests.<its name>"
@@ -44,19 +54,48 @@ impl Cause {
     }
 }
 
+/// The kind of quota that has the keys.
+#[derive(Clone, Copy)]
+enum Kind {
+    Namespace,
+    Cluster,
+}
+
+impl Kind {
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Namespace => "spec.hard",
+            Self::Cluster => "spec.quota.hard",
+        }
+    }
+}
+
 /// What is to be told about those keys of `quota` that nothing counts: a sentence per cause, with its keys and a remedy.
 #[must_use]
 pub fn uncounted(quota: &CompiledQuota) -> Vec<String> {
-    let keys = || quota.entries.iter().map(|entry| &*entry.key);
-    let causes = [Cause::Machines, Cause::Scopes, Cause::Nothing];
-    let of = |cause| keys().filter(move |key| Cause::of(key, &quota.scopes) == Some(cause));
-    causes.into_iter().filter_map(|cause| not_enforced(of(cause), cause.remedy())).collect()
+    sentences(Kind::Namespace, quota)
 }
 
-/// The sentence about keys that are not enforced, for one reason and with what to do; `None` without any.
+/// As [`uncounted`], of a cluster quota, which has no managed quota.
+#[must_use]
+pub fn uncounted_of_cluster(quota: &CompiledQuota) -> Vec<String> {
+    sentences(Kind::Cluster, quota)
+}
+
+/// The sentence about keys of a namespace's quota that are not enforced, for one reason and with what to do; `None` without any.
 #[must_use]
 pub fn not_enforced<'k>(keys: impl Iterator<Item = &'k str>, remedy: &str) -> Option<String> {
-    Some(format!("spec.hard: not enforced: {}: {remedy}", listed(keys)?))
+    sentence(Kind::Namespace, keys, remedy)
+}
+
+fn sentences(kind: Kind, quota: &CompiledQuota) -> Vec<String> {
+    let keys = || quota.entries.iter().map(|entry| &*entry.key);
+    let of = |cause| keys().filter(move |key| Cause::of(key, kind, &quota.scopes) == Some(cause));
+    Cause::ALL.into_iter().filter_map(|cause| sentence(kind, of(cause), cause.remedy())).collect()
+}
+
+fn sentence<'k>(kind: Kind, keys: impl Iterator<Item = &'k str>, remedy: &str) -> Option<String> {
+    Some(format!("{}: not enforced: {}: {remedy}", kind.field(), listed(keys)?))
 }
 
 /// The keys with commas between them, as many as there is room for; `None` without any.
@@ -125,15 +164,34 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_quota_is_told_of_its_own_field_and_kind() {
+        assert_eq!(
+            uncounted_of_cluster(&quota(&["pods", "services", "count/secrets"], &[])),
+            [
+                "spec.quota.hard: not enforced: count/secrets, services: only pods are counted in this version, use a \
+              ResourceQuota in each namespace, or OpenShift's ClusterResourceQuota"
+            ]
+        );
+        assert_eq!(uncounted_of_cluster(&quota(&["cpu", "count/pods"], &[])), Vec::<String>::new());
+    }
+
+    #[test]
     fn sentences_are_short_enough_to_arrive_whole() {
         let vmi =
             VMI_NAMES.map(|name| [name.to_owned(), format!("requests.{name}"), format!("limits.{name}")]);
         let vmi = vmi.concat();
         let many: Vec<String> = (0..100).map(|n| format!("things{n:02}.example.com/x")).collect();
         let long = vec![format!("{}.com/{}", "ä".repeat(200), "b".repeat(60)), "a.com/b".to_owned()];
-        for (keys, cause) in [(&vmi, Cause::Machines), (&many, Cause::Scopes), (&long, Cause::Nothing)] {
-            let told = not_enforced(keys.iter().map(String::as_str), cause.remedy()).unwrap();
-            assert!(told.len() <= 256, "{told:?}");
+        for (keys, cause) in [
+            (&vmi, Cause::Machines),
+            (&many, Cause::Objects),
+            (&many, Cause::Scopes),
+            (&long, Cause::Nothing),
+        ] {
+            for kind in [Kind::Namespace, Kind::Cluster] {
+                let told = sentence(kind, keys.iter().map(String::as_str), cause.remedy()).unwrap();
+                assert!(told.len() <= 256, "{told:?}");
+            }
         }
         let told = told(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(told.len(), 1, "{told:?}");

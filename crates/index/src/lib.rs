@@ -10,6 +10,7 @@ mod labels;
 mod meta;
 mod quantity;
 mod quota_spec;
+mod quotas;
 mod selector;
 mod stated;
 mod store;
@@ -17,11 +18,11 @@ mod version;
 
 pub use amounts::RawAmounts;
 pub use cluster::{Cluster, Kind};
-pub use kinds::aaq::{Aaq, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
-pub use kinds::arq::{
-    Quantities, QuotaChange, QuotaConditionWire, QuotaRecord, QuotaStatusWire, QuotaWire, Quotas, Recorded,
-    Told,
-};
+pub use kinds::aacrq::AacrqWire;
+pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
+pub use kinds::acrq::{AcrqSpecWire, AcrqWire, SelectorWire};
+pub use kinds::arq::{QuotaConditionWire, QuotaStatusWire, QuotaWire};
+pub use kinds::cluster_quota_charge::ClusterQuotaChargeWire;
 pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
     Policy, PolicyRecord,
@@ -29,8 +30,8 @@ pub use kinds::headroom_policy::{
 pub use kinds::kubevirt::{KubeVirtWire, KubeVirts};
 pub use kinds::limit_range::{LimitRangeWire, LimitRanges};
 pub use kinds::namespace::{
-    HeadroomNamespace, HeadroomNamespaces, Namespace, NamespaceId, NamespaceRecord, NamespaceWire,
-    Namespaces, Targeting,
+    HeadroomNamespace, HeadroomNamespaces, Namespace, NamespaceChange, NamespaceId, NamespaceRecord,
+    NamespaceWire, Namespaces, Targeting,
 };
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
@@ -49,6 +50,10 @@ pub use kinds::vmmrq::{Vmmrq, VmmrqRecord, VmmrqSpecWire, VmmrqStated, VmmrqWire
 pub use labels::Labels;
 pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
+pub use quotas::{
+    ChargeObject, ClusterChange, ClusterScope, Quantities, QuotaChange, QuotaRecord, QuotaScope, Quotas,
+    Recorded, Told,
+};
 pub use selector::read_selector;
 pub use stated::Stated;
 pub use store::{Affected, Change, Key, Record, Watched};

@@ -88,18 +88,19 @@ impl KnownAnnotations {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels and the annotations that matter for head-room.
-pub(crate) fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, (labels, annotations, ..)) =
-        Meta::<BTreeMap<String, String>, KnownAnnotations>::deserialize(deserializer)?.split();
-    Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), ..meta })
-}
-
-/// For `#[serde(deserialize_with)]`: as [`annotated`], with the ownerReferences.
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels, the annotations that matter for head-room and the
+/// ownerReferences.
 pub(crate) fn owned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, IgnoredAny, OwnerReference>;
     let (meta, (labels, annotations, _, owner_references)) = Owned::deserialize(deserializer)?.split();
     Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), owner_references, ..meta })
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], with all labels and annotations.
+pub(crate) fn labelled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (labels, annotations, ..)) =
+        Meta::<BTreeMap<String, String>, BTreeMap<String, String>>::deserialize(deserializer)?.split();
+    Ok(ObjectMeta { labels, annotations, ..meta })
 }
 
 /// An entry of `managedFields` without the tree of fields.
@@ -146,9 +147,9 @@ mod tests {
         let map = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
         assert_eq!(migrating(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
         assert_eq!(migrating(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
-        let annotated = annotated(&object).unwrap();
-        assert_eq!(annotated.annotations, map(names::OWN_OPT_OUT, "true"));
-        assert_eq!(annotated.labels.unwrap().len(), 2);
+        let owned = owned(&object).unwrap();
+        assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
+        assert_eq!(owned.labels.unwrap().len(), 2);
         let writers = managed(&object).unwrap().managed_fields.unwrap();
         assert_eq!(writers.first().unwrap().manager.as_deref(), Some("kubelet"));
     }

@@ -2,8 +2,7 @@
 //! list that breaks off removes nothing, and what a complete one did not have is gone.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::collections::BTreeMap;
-
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -102,7 +101,10 @@ fn namespaces_of_the_gate() {
     check(|step| {
         match step {
             Step::Begin => namespaces.begin_list(),
-            Step::See(name) => _ = namespaces.upsert(name, BTreeMap::new(), false),
+            Step::See(name) => {
+                let meta = ObjectMeta { name: Some((*name).to_owned()), ..ObjectMeta::default() };
+                namespaces.upsert(&meta);
+            }
             Step::End => drop(namespaces.end_list()),
         }
         sorted(namespaces.iter().map(|(_, namespace)| &*namespace.name))

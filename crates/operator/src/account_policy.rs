@@ -1,9 +1,10 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
-//! ResourceQuotas. Of a pod it takes its gate away and nothing else, and of ResourceQuotas it writes only those that are named
-//! and owned as managed ones and limit no pods (`sluice-accounts`); in a quota's status, limits are above those of its specification only under a mark, which
-//! ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
+//! ResourceQuotas. Of a pod it takes its gate away and nothing else, of ResourceQuotas it writes only those that are named and
+//! owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status,
+//! limits are above those of its specification only under a mark, which ends by itself, and usage stays as quota admission has
+//! counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names;
@@ -58,6 +59,11 @@ const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?own
     || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
+/// CEL, for `unless` of [`validation`]: nothing that the controller makes is written.
+const UNLESS_MADE: &str = "request.resource.resource == 'pods' || request.operation == 'DELETE' || ";
+/// CEL: finalizers of others are left, and none is added.
+const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
+    == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
 
 fn cel(text: &str) -> String {
     let text = text.replace("SUFFIX", names::MANAGED_QUOTA_SUFFIX).replace("LABEL", names::MANAGED_LABEL);
@@ -111,7 +117,8 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the controller may change of pods and ResourceQuotas.
+/// What the controller may change of pods and ResourceQuotas, and of the objects that it makes itself: with a finalizer these
+/// would keep any namespace from being deleted.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let ours = own_accounts(options);
     let unless = unless_about("pods");
@@ -123,9 +130,12 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     ];
     validations.extend(metadata_kept(&unless));
     validations.extend(of_managed_quotas());
+    validations.push(validation(UNLESS_MADE, FINALIZERS_KEPT, "metadata.finalizers stay as they are"));
     let rules = [
         rule("", &["UPDATE"], &["pods"], "Namespaced"),
         rule("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas"], "Namespaced"),
+        rule(names::GROUP, &["CREATE", "UPDATE"], &[names::AACRQS], "Namespaced"),
+        rule(names::OWN_GROUP, &["CREATE"], &[names::CLUSTER_QUOTA_CHARGES], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
     let by_us = format!("request.userInfo.username in {}", json!(ours));

@@ -60,7 +60,7 @@ pub(crate) fn mirror() -> String {
 }
 
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
-/// them without one (before Kubernetes 1.33), a deadline where there was none, or the last gate, of others, that goes.
+/// them without one (up to Kubernetes 1.31), a deadline where there was none, or the last gate, of others, that goes.
 pub(crate) fn grows() -> String {
     let resources = |pod: &str, list: &str| {
         format!(

@@ -13,6 +13,8 @@ const EVENTS: &str = "events.k8s.io";
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
 /// Verbs of a reader that keeps up. With `resourceNames`, `list` and `watch` need a field selector on the name.
 const READ: [&str; 3] = ["get", "list", "watch"];
+/// Verbs of the one that makes, changes and removes.
+const KEEP: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
 pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
@@ -104,8 +106,10 @@ fn controller_cluster_rules() -> Value {
     let mut rules = vec![
         rule("", &["pods"], &["get", "list", "watch", "patch"]),
         rule("", &["namespaces"], &READ),
-        rule(names::GROUP, &[names::AAQS, names::ARQS], &READ),
-        rule(names::GROUP, &[&status(names::ARQS)], &["update", "patch"]),
+        rule(names::GROUP, &[names::AAQS, names::ARQS, names::ACRQS], &READ),
+        rule(names::GROUP, &[&status(names::ARQS), &status(names::ACRQS)], &["update", "patch"]),
+        // Mirrors of cluster quotas, in the namespaces that these select.
+        rule(names::GROUP, &[names::AACRQS], &KEEP),
         rule(names::GROUP, &[&status(names::AAQS)], &["patch"]),
         // Managed quotas; `sluice-accounts` holds it to these. The API server asks for `finalizers` where the plugin
         // OwnerReferencesPermissionEnforcement is enabled.
@@ -169,7 +173,15 @@ fn own_admission_rules() -> Vec<Value> {
 
 fn controller_rules() -> Value {
     let [create, keep] = lease_rules(names::LEASE);
-    json!([create, keep, named("", "secrets", names::SERVING_SECRET, &READ)])
+    // Their names are the uids of cluster quotas.
+    let charges = names::CLUSTER_QUOTA_CHARGES;
+    json!([
+        create,
+        keep,
+        named("", "secrets", names::SERVING_SECRET, &READ),
+        rule(names::OWN_GROUP, &[charges], &["get", "list", "watch", "create", "delete"]),
+        rule(names::OWN_GROUP, &[&format!("{charges}/status")], &["update"]),
+    ])
 }
 
 fn operator_rules() -> Value {
@@ -247,14 +259,17 @@ pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     vec![role("ClusterRole", metadata, rules), bound]
 }
 
-/// Those who may view a namespace may view its quotas. `edit` and `admin` contain `view` and get
-/// nothing more: a tenant must not change what limits it.
+/// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there. `edit` and `admin` contain
+/// `view` and get nothing more: a tenant must not change what limits it.
 fn tenant_view() -> Value {
     let mut labels = labels(None);
     set(&mut labels, &format!("{GROUP}/aggregate-to-view"), json!("true"));
     role(
         "ClusterRole",
         json!({ "name": "sluice-view", "labels": labels }),
-        json!([rule(names::GROUP, &[names::ARQS], &READ), rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),]),
+        json!([
+            rule(names::GROUP, &[names::ARQS, names::AACRQS], &READ),
+            rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
+        ]),
     )
 }

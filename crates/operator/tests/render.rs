@@ -5,6 +5,7 @@ mod common;
 use common::of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
+use sluice_api::names;
 use sluice_operator::{
     AdmissionPolicy, Gating, InstallOptions, admission_policies, mtq_cleanup_objects, rancher_objects, render,
 };
@@ -18,7 +19,7 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
     let objects = render(&InstallOptions::default());
     let kinds: Vec<_> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
     assert_eq!(kinds[0], "Namespace");
-    assert_eq!(kinds[1..9], ["CustomResourceDefinition"; 8]);
+    assert_eq!(kinds[1..12], ["CustomResourceDefinition"; 11]);
     let from = kinds.iter().position(|kind| kind.contains("AdmissionPolicy")).expect("policies");
     let named = |object: &Value| {
         let kind = object["kind"].as_str().expect("a kind").replace("AdmissionPolicy", "");
@@ -66,8 +67,9 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
                 assert!(!verbs.contains(&verb), "{rule}");
             }
             let resources = list(&rule["resources"]);
-            // Managed ones, as `sluice-accounts` sees to.
-            assert!(!verbs.contains(&"delete") || resources == ["resourcequotas"], "{rule}");
+            // Managed quotas, as `sluice-accounts` sees to, and objects that Sluice makes itself and that nobody else decides by.
+            let own = ["resourcequotas", names::AACRQS, names::CLUSTER_QUOTA_CHARGES];
+            assert!(!verbs.contains(&"delete") || resources.iter().all(|each| own.contains(each)), "{rule}");
             assert!(!(resources.contains(&"pods") && verbs.contains(&"create")), "{rule}");
             if resources.contains(&"secrets") && verbs != ["create"] {
                 assert!(!list(&rule["resourceNames"]).is_empty(), "{rule}");
@@ -241,12 +243,12 @@ fn controller_and_operator_are_told_what_differs_from_the_default() {
         exempt_namespaces: ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec(),
         ..InstallOptions::default()
     };
-    for name in [sluice_api::names::CONTROLLER, sluice_api::names::OPERATOR] {
+    for name in [names::CONTROLLER, names::OPERATOR] {
         assert!(!arguments(&InstallOptions::default(), name).contains("gating"), "{name}");
         let told = arguments(&other, name);
         assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
     }
-    assert!(arguments(&other, sluice_api::names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
+    assert!(arguments(&other, names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
 }
 
 #[test]

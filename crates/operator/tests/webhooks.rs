@@ -19,6 +19,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "application.resource.quota.validator",
             "remove.pod.gate.validator",
             "aaq.cr.validator",
+            "cluster.apps.resource.quota.validator",
             "pod.identity.validator",
             "bound.pod.validator",
             "growth.quota.sluice.dev",
@@ -89,7 +90,7 @@ fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][6];
+    let headroom = &validating[0]["webhooks"][7];
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -104,7 +105,7 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
 #[test]
 fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
     let objects = render(&InstallOptions::default());
-    let growth = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"][5];
+    let growth = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"][6];
     let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
     assert_eq!(growth["namespaceSelector"], gater["namespaceSelector"]);
     assert_eq!(growth["rules"][0]["resources"], json!(["pods", "pods/resize"]));

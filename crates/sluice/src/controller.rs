@@ -10,7 +10,8 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource;
 use prometheus_client::registry::Registry;
-use sluice_api::{AAQ, ApplicationAwareResourceQuota, names};
+use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
+use sluice_controllers::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
 use sluice_controllers::gate::{
     Apply, Concurrency, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };
@@ -40,13 +41,29 @@ use crate::headroom::{HeadroomArgs, Setup};
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::rules::follow_versions;
-use crate::watches::{ControllerWatches, SecretWatches};
+use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What a predecessor released or admitted can be under way for so many seconds: its lease, and a request.
 const IN_FLIGHT_S: u32 = 50;
+
+/// What namespaces' `ApplicationAwareAppliedClusterResourceQuota`s say.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ShownUse {
+    Own,
+    All,
+}
+
+impl From<ShownUse> for MirrorNamespaces {
+    fn from(shown: ShownUse) -> Self {
+        match shown {
+            ShownUse::Own => Self::Own,
+            ShownUse::All => Self::All,
+        }
+    }
+}
 
 /// Flags of `sluice controller`.
 #[derive(Debug, clap::Args)]
@@ -72,6 +89,9 @@ pub struct ControllerArgs {
     /// How many other requests are under way at the same time
     #[arg(long, value_name = "N", default_value_t = Concurrency::default().others)]
     concurrent_writes: usize,
+    /// Whose use of a cluster quota is shown in a namespace, beside the total: its own, or that of all namespaces
+    #[arg(long, value_name = "WHOSE", value_enum, default_value_t = ShownUse::Own)]
+    applied_cluster_quotas: ShownUse,
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
@@ -124,7 +144,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let config = args.gate_config(*charged_by.borrow());
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
-    let watches = ControllerWatches::new();
+    let watches = ControllerWatches::new(&args.namespace);
     let gate = Gate::new(config, &exempt, metrics, watches.gate());
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
@@ -174,8 +194,15 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         let recorder = recorder.clone();
         async move { recorder.write(report(event)).await }.boxed()
     };
-    let apply =
-        Apply::new(client.clone(), token.clone(), writes.clone(), write_event, concurrency, request_deadline);
+    let apply = Apply::new(
+        client.clone(),
+        token.clone(),
+        writes.clone(),
+        &args.namespace,
+        write_event,
+        concurrency,
+        request_deadline,
+    );
 
     let load = move |secret: &Secret| {
         path.set(growth::segment(secret));
@@ -191,8 +218,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let fed_by = watches.managed_quotas();
     let managing = managed.clone().run((client.clone(), writes.clone()), lead, fed_by, cancel.clone());
     tasks.spawn("managed quotas", fallible(managing));
-    let used = (gate.clone(), gating, managed, Arc::clone(&observed));
+    let shown = ClusterQuotaStatus::new(args.applied_cluster_quotas.into());
+    let quotas = QuotaUsers { gate: gate.clone(), managed, cluster: shown.clone() };
+    let used = (quotas, gating, Arc::clone(&observed));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
+    let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
+    tasks.spawn("status of cluster quotas", fallible(showing));
     let facts = (blocked.state(), observed);
     let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
@@ -307,6 +338,10 @@ async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {
 fn report(event: GateEvent) -> Report {
     let (api_version, kind, action) = match event.regarding {
         Regarding::Pod(_) => ("v1".into(), "Pod".into(), "Hold"),
+        Regarding::Quota(_) if event.namespace.is_empty() => {
+            let api = ApplicationAwareClusterResourceQuota::api_version(&());
+            (api, ApplicationAwareClusterResourceQuota::kind(&()), "Count")
+        }
         Regarding::Quota(_) => {
             let api = <ApplicationAwareResourceQuota as Resource>::api_version(&());
             (api, ApplicationAwareResourceQuota::kind(&()), "Count")

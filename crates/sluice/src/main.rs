@@ -11,6 +11,8 @@ mod metrics;
 mod mtq_cleanup;
 mod operator;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod watches;
 mod webhook;
 

@@ -10,16 +10,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::{AAQ, names};
+use sluice_api::names;
+use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_index::{
-    AaqWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, QuotaWire,
-    ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    AaqWire, AcrqWire, ClusterQuotaChargeWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire,
+    NamespaceWire, PodWire, QuotaWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -76,19 +76,38 @@ impl HeadroomWatches {
     }
 }
 
+/// What `sluice controller` does about quotas, as far as it is fed by watches.
+pub struct QuotaUsers {
+    /// The gate.
+    pub gate: Gate,
+    /// The managed quotas.
+    pub managed: ManagedQuotas,
+    /// What is shown of cluster quotas.
+    pub cluster: ClusterQuotaStatus,
+}
+
 /// The watches of `sluice controller`.
 pub struct ControllerWatches {
+    /// Of the installation.
+    namespace: String,
     arqs: WatchHealth,
+    acrqs: WatchHealth,
+    charges: WatchHealth,
+    aacrqs: WatchHealth,
     aaqs: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
 }
 
 impl ControllerWatches {
-    /// Nothing is watched yet.
-    pub fn new() -> Self {
+    /// Nothing is watched yet. The installation is in `namespace`.
+    pub fn new(namespace: &str) -> Self {
         Self {
-            arqs: WatchHealth::new("applicationawareresourcequotas"),
+            namespace: namespace.to_owned(),
+            arqs: WatchHealth::new(names::ARQS),
+            acrqs: WatchHealth::new(names::ACRQS),
+            charges: WatchHealth::new(names::CLUSTER_QUOTA_CHARGES),
+            aacrqs: WatchHealth::new(names::AACRQS),
             aaqs: WatchHealth::new(names::AAQS),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
@@ -98,7 +117,14 @@ impl ControllerWatches {
     /// Those that the gate is fed by.
     pub fn gate(&self) -> GateWatches {
         let (pods, namespaces) = (self.headroom.pods.clone(), self.headroom.namespaces.clone());
-        GateWatches { pods, namespaces, quotas: self.arqs.clone(), aaqs: self.aaqs.clone() }
+        GateWatches {
+            pods,
+            namespaces,
+            quotas: self.arqs.clone(),
+            cluster_quotas: self.acrqs.clone(),
+            charges: self.charges.clone(),
+            aaqs: self.aaqs.clone(),
+        }
     }
 
     /// Those that head-room is fed by.
@@ -113,7 +139,8 @@ impl ControllerWatches {
 
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
-        [vec![self.arqs.clone(), self.aaqs.clone()], self.headroom()].concat()
+        let gate = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.aaqs].map(WatchHealth::clone);
+        [gate.to_vec(), self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
@@ -122,11 +149,12 @@ impl ControllerWatches {
         self,
         tasks: &mut Tasks,
         [client, headroom_client]: [Client; 2],
-        (gate, gating, managed, observed): (Gate, Arc<GatingWatch>, ManagedQuotas, Arc<Observed>),
+        (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
         stopped: &CancellationToken,
     ) {
         let this = Arc::new(self);
-        let (used, beside) = ((gate, gating, managed.clone(), Arc::clone(&observed)), (managed, observed));
+        let beside = (quotas.managed.clone(), Arc::clone(&observed));
+        let used = (quotas, gating, observed);
         tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
         tasks.spawn("head-room watches", this.feed_headroom(headroom_client, beside, stopped.clone()));
     }
@@ -134,9 +162,10 @@ impl ControllerWatches {
     async fn feed(
         self: Arc<Self>,
         client: Client,
-        (gate, gating, managed, observed): (Gate, Arc<GatingWatch>, ManagedQuotas, Arc<Observed>),
+        (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
+        let QuotaUsers { gate, managed, cluster } = quotas;
         let via = Via { client: &client, cancel: &stopped };
         tokio::join!(
             via.watch(&self.headroom.pods, all(), |event: Event<PodWire>| {
@@ -151,12 +180,25 @@ impl ControllerWatches {
                 gate.on_quotas(&event);
                 managed.on_arqs(&event);
             }),
+            via.watch(&self.acrqs, if_installed(), |event: Event<AcrqWire>| {
+                gate.on_cluster_quotas(&event);
+                cluster.on_quotas(&event);
+            }),
+            via.watch(&self.aacrqs, if_installed(), |event| cluster.on_mirrors(&event)),
+            self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
                 gating.on_aaqs(&event);
             }),
         );
         Ok(())
+    }
+
+    /// They are in the namespace of the installation; in others they are none of ours.
+    async fn watch_charges(&self, via: Via<'_>, gate: &Gate) {
+        let charges = Api::<ClusterQuotaChargeWire>::namespaced(via.client.clone(), &self.namespace);
+        let sink = |event: Event<ClusterQuotaChargeWire>| gate.on_charges(&event);
+        watch(charges, if_installed(), sink, self.charges.clone(), via.cancel.clone()).await;
     }
 
     async fn feed_headroom(
@@ -208,7 +250,7 @@ impl WebhookWatches {
         let targets = all().labels(names::MIGRATION_JOB_LABEL);
         let mut aaqs = AaqSightings::default();
         tokio::join!(
-            via.watch(&self.aaqs, all(), |event| on_aaqs(&mut aaqs, &app, &event)),
+            via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
             via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
             // No conditions are written here, so no status is kept.
@@ -222,19 +264,6 @@ impl WebhookWatches {
         );
         Ok(())
     }
-}
-
-/// Keeps the endpoints told whether an `AAQ` exists.
-fn on_aaqs(aaqs: &mut AaqSightings, app: &App, event: &Event<PartialObjectMeta<AAQ>>) {
-    let name = |aaq: &PartialObjectMeta<AAQ>| aaq.metadata.name.clone().unwrap_or_default();
-    match event {
-        Event::Init => aaqs.list_started(),
-        Event::InitApply(aaq) => aaqs.listed(name(aaq)),
-        Event::InitDone => aaqs.list_finished(),
-        Event::Apply(aaq) => aaqs.seen(name(aaq)),
-        Event::Delete(aaq) => aaqs.gone(&name(aaq)),
-    }
-    app.set_aaq(aaqs.presence());
 }
 
 /// By which connection, and until when.

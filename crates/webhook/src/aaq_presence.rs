@@ -1,88 +1,80 @@
-//! Whether an `AAQ` exists, from the events of a watch.
+//! Whether an `AAQ` exists and what it allows, from the events of a watch.
 
-use std::collections::BTreeSet;
+use sluice_index::{AaqWire, Aaqs, Watched as _};
+use sluice_runtime::watch::Event;
 
 use crate::settings::AaqPresence;
 
-/// The names of the `AAQ` objects seen so far; `AAQ` is cluster-scoped.
+/// The `AAQ` objects seen so far.
 #[derive(Debug, Default)]
 pub struct AaqSightings {
-    known: Option<BTreeSet<String>>,
-    listing: BTreeSet<String>,
+    aaqs: Aaqs,
+    is_listed: bool,
 }
 
 impl AaqSightings {
-    /// A list starts; what was known stays valid until it is complete.
-    pub fn list_started(&mut self) {
-        self.listing.clear();
-    }
-
-    /// The list that was started contains this object.
-    pub fn listed(&mut self, name: String) {
-        self.listing.insert(name);
-    }
-
-    /// The list is complete and replaces what was known.
-    pub fn list_finished(&mut self) {
-        self.known = Some(std::mem::take(&mut self.listing));
-    }
-
-    /// An object was created or changed.
-    pub fn seen(&mut self, name: String) {
-        self.known.get_or_insert_default().insert(name);
-    }
-
-    /// An object is gone. One that is only being deleted still exists.
-    pub fn gone(&mut self, name: &str) {
-        if let Some(known) = &mut self.known {
-            known.remove(name);
-        }
-    }
-
-    /// What verdicts may rely on.
-    pub fn presence(&self) -> AaqPresence {
-        match &self.known {
-            None => AaqPresence::Unknown,
-            Some(known) if known.is_empty() => AaqPresence::Absent,
-            Some(_) => AaqPresence::Present,
+    /// Applies an event of the watch. Returns what verdicts may rely on from then on.
+    pub fn apply(&mut self, event: &Event<AaqWire>) -> AaqPresence {
+        self.aaqs.apply(event);
+        self.is_listed |= matches!(event, Event::InitDone);
+        match self.aaqs.oldest() {
+            _ if !self.is_listed => AaqPresence::Unknown,
+            None => AaqPresence::Absent,
+            Some(aaq) => AaqPresence::Present { cluster_quotas: aaq.cluster_quotas },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test stops at the first thing that is not as it must be"
+    )]
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn nothing_is_claimed_before_the_first_list_is_complete() {
+        let aaq = || serde_json::from_str(r#"{"metadata": {"name": "aaq", "uid": "u"}}"#).unwrap();
         let mut aaqs = AaqSightings::default();
-        assert_eq!(aaqs.presence(), AaqPresence::Unknown);
-        aaqs.list_started();
-        aaqs.listed("aaq".into());
-        assert_eq!(aaqs.presence(), AaqPresence::Unknown);
-        aaqs.gone("aaq");
-        assert_eq!(aaqs.presence(), AaqPresence::Unknown);
-        aaqs.list_finished();
-        assert_eq!(aaqs.presence(), AaqPresence::Present);
+        let seen = [
+            Event::Init,
+            Event::InitApply(aaq()),
+            // The list broke off.
+            Event::Init,
+            Event::InitDone,
+            Event::Apply(aaq()),
+            Event::Init,
+            Event::Delete(aaq()),
+        ]
+        .map(|event| aaqs.apply(&event));
+        let (unknown, absent) = (AaqPresence::Unknown, AaqPresence::Absent);
+        let present = AaqPresence::Present { cluster_quotas: false };
+        assert_eq!(seen, [unknown, unknown, unknown, absent, present, present, absent]);
     }
 
     #[test]
-    fn a_list_replaces_what_was_known() {
+    fn what_counts_is_what_the_oldest_allows() {
+        let aaq = |name: &str, time: &str, allows: bool| {
+            let metadata = json!({ "name": name, "uid": name, "creationTimestamp": time });
+            let configuration = json!({ "allowApplicationAwareClusterResourceQuota": allows });
+            serde_json::from_value(
+                json!({ "metadata": metadata, "spec": { "configuration": configuration } }),
+            )
+            .unwrap()
+        };
         let mut aaqs = AaqSightings::default();
-        aaqs.seen("a".into());
-        aaqs.seen("b".into());
-        aaqs.list_started();
-        assert_eq!(aaqs.presence(), AaqPresence::Present, "still what was known");
-        aaqs.listed("b".into());
-        aaqs.list_finished();
-        aaqs.gone("a");
-        assert_eq!(aaqs.presence(), AaqPresence::Present);
-        aaqs.gone("b");
-        assert_eq!(aaqs.presence(), AaqPresence::Absent);
-        aaqs.list_started();
-        aaqs.listed("left over from a list that broke off".into());
-        aaqs.list_started();
-        aaqs.list_finished();
-        assert_eq!(aaqs.presence(), AaqPresence::Absent);
+        let events = [
+            Event::InitDone,
+            Event::Apply(aaq("young", "2026-02-01T00:00:00Z", false)),
+            Event::Apply(aaq("old", "2026-01-01T00:00:00Z", true)),
+        ];
+        let seen = events.map(|event| aaqs.apply(&event));
+        assert_eq!(seen[1], AaqPresence::Present { cluster_quotas: false });
+        assert_eq!(seen[2], AaqPresence::Present { cluster_quotas: true });
     }
 }

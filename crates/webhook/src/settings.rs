@@ -13,7 +13,10 @@ pub enum AaqPresence {
     /// There is none.
     Absent,
     /// There is at least one, possibly one that is being deleted.
-    Present,
+    Present {
+        /// Whether one allows quotas that span namespaces.
+        cluster_quotas: bool,
+    },
 }
 
 /// The configuration of the endpoints; a value, replaced as a whole when it changes.
@@ -23,7 +26,7 @@ pub struct Settings {
     pub install_namespace: String,
     /// Usernames that may remove the gate from a pod.
     pub gate_removers: BTreeSet<String>,
-    /// Whether an `AAQ` exists.
+    /// Whether an `AAQ` exists, and what it allows.
     pub aaq: AaqPresence,
     /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
     pub kubevirt_controller: Option<String>,

@@ -13,6 +13,8 @@ fn aaq(spec: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "aaq"}, "spec": spec})
 }
 
+const PRESENT: AaqPresence = AaqPresence::Present { cluster_quotas: false };
+
 fn selecting(selector: Value) -> Value {
     aaq(json!({"namespaceSelector": selector}))
 }
@@ -27,22 +29,29 @@ fn create(object: &Value) -> Verdict {
 
 /// While it exists, or nothing is known: only a creation asks.
 fn update(old: &Value, new: &Value) -> Verdict {
-    let present = judged("UPDATE", AaqPresence::Present, new, old);
+    let present = judged("UPDATE", PRESENT, new, old);
     assert_eq!(present, judged("UPDATE", AaqPresence::Unknown, new, old));
     present
 }
 
+#[test]
+fn why_there_is_no_second_one() {
+    let said = [PRESENT, AaqPresence::Unknown]
+        .map(|known| judged("CREATE", known, &aaq(json!({})), &Value::Null).message);
+    insta::assert_snapshot!(said.join("\n"), @"
+    only a single AAQ CR instance is allowed
+    it is not known yet whether an AAQ CR instance exists: try again, and if this stays, look at the webhook's log and at its permission to list aaqs
+    ");
+}
+
 #[rstest]
 #[case(AaqPresence::Absent, true, 202)]
-#[case(AaqPresence::Present, false, 403)]
+#[case(PRESENT, false, 403)]
 #[case(AaqPresence::Unknown, false, 503)]
 fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {
     let object = self::aaq(json!({}));
     let verdict = judged("CREATE", aaq, &object, &Value::Null);
     assert_eq!((verdict.allowed, verdict.code), (allowed, code));
-    if aaq == AaqPresence::Present {
-        assert_eq!(verdict.message, "only a single AAQ CR instance is allowed");
-    }
     assert!(update(&object, &self::aaq(json!({"priorityClass": "high"}))).allowed);
     assert!(judged("DELETE", aaq, &Value::Null, &object).allowed);
 }
@@ -59,26 +68,26 @@ fn selectors_that_the_api_server_takes(#[case] selector: Value) {
     }
 }
 
-#[rstest]
-#[case::operator(json!({"matchExpressions": [{"key": "a", "operator": "Sometimes"}]}),
-    "spec.namespaceSelector.matchExpressions[0].operator: Invalid value: \"Sometimes\": not a valid selector operator, \
-     use In, NotIn, Exists or DoesNotExist")]
-#[case::no_values(json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
-    "spec.namespaceSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or \
-     'NotIn', use Exists or DoesNotExist for any value")]
-#[case::label(json!({"matchLabels": {"a": "b c"}}), "spec.namespaceSelector.matchLabels: Invalid value: \"b c\"")]
-fn what_is_no_selector_is_refused_by_field(#[case] selector: Value, #[case] start: &str) {
-    for verdict in [create(&selecting(selector.clone())), update(&selecting(json!({})), &selecting(selector))]
-    {
-        assert_eq!((verdict.allowed, verdict.code), (false, 403));
-        assert!(verdict.message.starts_with(start), "{}", verdict.message);
-    }
-}
-
 #[test]
-fn several_errors_are_a_list() {
-    let verdict = create(&selecting(json!({"matchExpressions": [{"key": "?", "operator": "In"}]})));
-    assert!(verdict.message.starts_with("[spec.") && verdict.message.ends_with(']'), "{}", verdict.message);
+fn what_is_no_selector_is_refused_by_field() {
+    let said = [
+        json!({"matchExpressions": [{"key": "a", "operator": "Sometimes"}]}),
+        json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+        json!({"matchLabels": {"a": "b c"}}),
+        json!({"matchExpressions": [{"key": "?", "operator": "In"}]}),
+    ]
+    .map(|selector| {
+        let verdict = create(&selecting(selector.clone()));
+        assert_eq!((verdict.allowed, verdict.code), (false, 403));
+        assert_eq!(update(&selecting(json!({})), &selecting(selector)), verdict);
+        verdict.message
+    });
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    spec.namespaceSelector.matchExpressions[0].operator: Invalid value: "Sometimes": not a valid selector operator, use In, NotIn, Exists or DoesNotExist
+    spec.namespaceSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', use Exists or DoesNotExist for any value
+    spec.namespaceSelector.matchLabels: Invalid value: "b c": must be a label value: empty, or up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit
+    [spec.namespaceSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', use Exists or DoesNotExist for any value, spec.namespaceSelector.matchExpressions[0].key: Invalid value: "?": must be a label key: up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, optionally after a DNS subdomain and '/', like example.com/team]
+    "#);
 }
 
 #[test]
@@ -103,8 +112,10 @@ fn an_update_is_checked_for_what_it_changes() {
 fn who_selects_every_namespace_is_warned_once() {
     for every in [json!({}), json!({"matchLabels": {}, "matchExpressions": []})] {
         let verdict = create(&selecting(every.clone()));
-        assert!(verdict.allowed && verdict.warnings.len() == 1, "{verdict:?}");
-        assert!(verdict.warnings[0].starts_with("spec.namespaceSelector: {}"), "{verdict:?}");
+        assert!(verdict.allowed, "{verdict:?}");
+        insta::allow_duplicates!(
+            insta::assert_snapshot!(verdict.warnings.join("\n"), @"spec.namespaceSelector: {} gates every namespace but those that --exempt-namespaces names, and refuses pods with spec.nodeName there: leave out the namespaces of further storage and network plugins by NotIn on the label kubernetes.io/metadata.name")
+        );
         assert!(verdict.warnings[0].len() <= 256, "the API server cuts it");
         let mut other = selecting(every.clone());
         other["spec"]["infra"] = json!({});
@@ -138,21 +149,16 @@ fn fields_that_are_not_in_force_are_named() {
         "workload": {"tolerations": [{"operator": "Exists"}]},
     });
     let warnings = create(&aaq(set.clone())).warnings;
-    let fields: Vec<&str> = warnings.iter().filter_map(|warning| warning.split(' ').next()).collect();
-    assert_eq!(
-        fields,
-        [
-            "spec.certConfig",
-            "spec.configuration.allowApplicationAwareClusterResourceQuota",
-            "spec.configuration.sidecarEvaluators",
-            "spec.configuration.vmiCalculatorConfiguration.configName",
-            "spec.imagePullPolicy",
-            "spec.infra",
-            "spec.priorityClass",
-            "spec.tlsSecurityProfile",
-            "spec.workload",
-        ]
-    );
+    insta::assert_snapshot!(warnings.join("\n"), @"
+    spec.certConfig is not in force in this version: certificates keep the lifetimes they have
+    spec.configuration.sidecarEvaluators is not in force in this version: pods are counted as Kubernetes counts them
+    spec.configuration.vmiCalculatorConfiguration.configName is not in force in this version: virtual machines are counted by what their launcher pods ask for, as IgnoreVmiCalculator says
+    spec.imagePullPolicy is not in force in this version: set it on the Deployments
+    spec.infra is not in force in this version: set it on the Deployments
+    spec.priorityClass is not in force in this version: set it on the Deployments
+    spec.tlsSecurityProfile is not in force in this version: TLS 1.2 and 1.3 are served
+    spec.workload is not in force in this version: nothing runs as a workload
+    ");
     assert!(warnings.iter().all(|warning| warning.len() <= 256), "{warnings:?}");
     assert_eq!(update(&aaq(set.clone()), &aaq(set)).warnings, Vec::<String>::new(), "not again for a label");
 }

@@ -117,7 +117,8 @@ proptest! {
     /// A real review with a few bytes overwritten or the end cut off reaches much deeper.
     #[test]
     fn damaged_reviews(
-        kind in prop_oneof![Just("Pod"), Just("ApplicationAwareResourceQuota"), Just("AAQ")],
+        kind in prop_oneof![Just("Pod"), Just("ApplicationAwareResourceQuota"), Just("AAQ"),
+            Just("ApplicationAwareClusterResourceQuota")],
         operation in prop_oneof![Just("CREATE"), Just("UPDATE"), Just("DELETE")],
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::of(any::<prop::sample::Index>()),

@@ -112,6 +112,7 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
             "pods" | "pods/resize" => "Pod",
             "gateprobes" => "GateProbe",
             "aaqs" => "AAQ",
+            "applicationawareclusterresourcequotas" => "ApplicationAwareClusterResourceQuota",
             "applicationawareresourcequotas" => "ApplicationAwareResourceQuota",
             other => panic!("{other}: of which kind?"),
         };
@@ -133,9 +134,11 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
 async fn what_the_app_learns_of_aaqs_changes_its_answers() {
     let app = app();
     let review = serde_json::to_vec(&review("AAQ", "CREATE", "admin", &json!({}), &Value::Null)).unwrap();
-    for (aaq, allowed) in
-        [(AaqPresence::Absent, true), (AaqPresence::Present, false), (AaqPresence::Absent, true)]
-    {
+    for (aaq, allowed) in [
+        (AaqPresence::Absent, true),
+        (AaqPresence::Present { cluster_quotas: false }, false),
+        (AaqPresence::Absent, true),
+    ] {
         app.set_aaq(aaq);
         let (_, _, body) = send(serving(&app), request(SERVE, review.clone())).await;
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"], allowed);

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::attempts::Attempt;
 use crate::headroom::Headroom;
 use crate::patches;
-use crate::protocol::{Answer, Command, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
+use crate::protocol::{Command, Done, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
@@ -74,7 +74,7 @@ impl<'h> Executor<'h> {
         }
     }
 
-    pub(crate) async fn carry_out(&mut self, session: &WindowSession, command: Command) -> Answer {
+    pub(crate) async fn carry_out(&mut self, session: &WindowSession, command: Command) -> Done {
         match command {
             Command::Look(look) => self.look(look).await,
             Command::WaitForOther => self.wait_for_other(session).await,
@@ -92,16 +92,16 @@ impl<'h> Executor<'h> {
                 self.end(&quota, |mark| session.is_own(mark), until).await
             }
             Command::Confirm => self.confirm().await,
-            Command::Stop(_) => Answer::NotSeen,
+            Command::Stop(_) => Done::NotSeen,
         }
     }
 
-    async fn look(&mut self, look: Look) -> Answer {
+    async fn look(&mut self, look: Look) -> Done {
         let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
         if look != Look::Memory
             && let Some(why) = self.headroom.unproven()
         {
-            return Answer::Unproven(why);
+            return Done::Unproven(why);
         }
         let grants = match look {
             Look::Memory => Ok(None),
@@ -111,7 +111,7 @@ impl<'h> Executor<'h> {
         match grants {
             Ok(Some(grants)) => self.headroom.observed.learn(namespace, &self.grant_names(), &grants),
             Ok(None) => {}
-            Err(error) => return Answer::Failed(format!("reading what is granted: {error}").into()),
+            Err(error) => return Done::Failed(format!("reading what is granted: {error}").into()),
         }
         let records = match look {
             Look::Memory | Look::Grants => {
@@ -119,13 +119,13 @@ impl<'h> Executor<'h> {
             }
             Look::Quotas | Look::All => match self.headroom.quotas(namespace).await {
                 Ok(records) => records,
-                Err(error) => return Answer::Failed(format!("reading quotas: {error}").into()),
+                Err(error) => return Done::Failed(format!("reading quotas: {error}").into()),
             },
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
         match self.headroom.snapshot(namespace, &records, (look == Look::Memory, None)).await {
-            Ok(snapshot) => Answer::Seen(snapshot),
-            Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
+            Ok(snapshot) => Done::Seen(snapshot),
+            Err(error) => Done::Failed(format!("asking for the API server's clock: {error}").into()),
         }
     }
 
@@ -136,7 +136,7 @@ impl<'h> Executor<'h> {
     }
 
     /// The mark of another session: until the watch shows that none is left. It may have been in vain.
-    async fn wait_for_other(&self, session: &WindowSession) -> Answer {
+    async fn wait_for_other(&self, session: &WindowSession) -> Done {
         let namespace = &self.target.namespace;
         let left = self.others_until.saturating_duration_since(Instant::now());
         let free = |index: &Cluster| {
@@ -149,14 +149,14 @@ impl<'h> Executor<'h> {
         };
         let found = self.headroom.observed.until(left, free).await;
         match found {
-            Some(()) if self.headroom.observed.is_resting(namespace) => Answer::Resting,
-            Some(()) => Answer::Free,
-            None => Answer::TimeUp,
+            Some(()) if self.headroom.observed.is_resting(namespace) => Done::Resting,
+            Some(()) => Done::Free,
+            None => Done::TimeUp,
         }
     }
 
-    async fn raise(&mut self, raise: Raise, mark: i64) -> Answer {
-        let Some(record) = self.records.get(&raise.quota) else { return Answer::Conflict };
+    async fn raise(&mut self, raise: Raise, mark: i64) -> Done {
+        let Some(record) = self.records.get(&raise.quota) else { return Done::Conflict };
         let patch = patches::raise(record, &raise, mark);
         let sent = Instant::now();
         self.raised_at.get_or_insert(sent);
@@ -168,17 +168,17 @@ impl<'h> Executor<'h> {
         self.lock_written(written)
     }
 
-    async fn renew(&mut self, session: &WindowSession, quota: &QuotaRef) -> Answer {
-        let Some(record) = self.newest(quota) else { return Answer::Conflict };
+    async fn renew(&mut self, session: &WindowSession, quota: &QuotaRef) -> Done {
+        let Some(record) = self.newest(quota) else { return Done::Conflict };
         let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else {
-            return Answer::Conflict;
+            return Done::Conflict;
         };
         let patch = patches::renew(&record, own + RENEWAL_MS);
         let written = self.headroom.writer.write(&self.target.namespace, &quota.name, &patch).await;
         self.lock_written(written)
     }
 
-    fn lock_written(&mut self, written: Written) -> Answer {
+    fn lock_written(&mut self, written: Written) -> Done {
         match written {
             Written::Done(record, date) => {
                 if let (Some(mark), Some(date)) = (record.native().mark(), date) {
@@ -187,19 +187,19 @@ impl<'h> Executor<'h> {
                     self.lock_end = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or(0));
                 }
                 self.records.insert(Arc::clone(&record.name), Arc::new(*record));
-                Answer::Written
+                Done::Written
             }
-            Written::Conflict => Answer::Conflict,
+            Written::Conflict => Done::Conflict,
             Written::Unanswered(_) => {
                 self.lock_end = self.lock_end.max(Instant::now() + LOCK_TIME);
-                Answer::Unanswered
+                Done::Unanswered
             }
-            Written::Refused(why) => Answer::Refused(why),
-            Written::Failed(why) => Answer::Failed(why),
+            Written::Refused(why) => Done::Refused(why),
+            Written::Failed(why) => Done::Failed(why),
         }
     }
 
-    async fn settle(&self, session: &WindowSession, mark: i64) -> Answer {
+    async fn settle(&self, session: &WindowSession, mark: i64) -> Done {
         let (headroom, namespace) = (self.headroom, &self.target.namespace);
         let shown = |index: &Cluster| {
             let is_shown = |quota: &QuotaRef| {
@@ -225,12 +225,12 @@ impl<'h> Executor<'h> {
         );
         if let Err((peer, why)) = known {
             headroom.proofs.doubt();
-            return Answer::Unproven(
+            return Done::Unproven(
                 format!("API server {} does not know of the raise: {why}", peer.name).into(),
             );
         }
         let Some(records) = shown else {
-            return Answer::Unproven("the watch of quotas does not show the raise".into());
+            return Done::Unproven("the watch of quotas does not show the raise".into());
         };
         if let Some(at) = self.raised_at {
             headroom.metrics.settled(at.elapsed());
@@ -239,29 +239,29 @@ impl<'h> Executor<'h> {
         let first = session.raised().first().and_then(|quota| self.records.get(&quota.name));
         let own = first.map(|record| record.version);
         match headroom.snapshot(namespace, &records, (false, own)).await {
-            Ok(snapshot) => Answer::Settled(snapshot),
-            Err(error) => Answer::Failed(format!("asking for the API server's clock: {error}").into()),
+            Ok(snapshot) => Done::Settled(snapshot),
+            Err(error) => Done::Failed(format!("asking for the API server's clock: {error}").into()),
         }
     }
 
-    fn let_in(&mut self) -> Answer {
+    fn let_in(&mut self) -> Done {
         self.let_in_at.get_or_insert_with(Instant::now);
         self.attempt.let_in();
         if let Some(admit) = self.admit.take() {
             // The webhook's request is over when the API server has given up; then the target is not seen.
             let _ = admit.send(());
         }
-        Answer::LetIn
+        Done::LetIn
     }
 
-    async fn await_target(&self, session: &WindowSession) -> Answer {
+    async fn await_target(&self, session: &WindowSession) -> Done {
         let namespace = &self.target.namespace;
         let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
         let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
         let left = closing.min(hold_end).saturating_duration_since(Instant::now());
         let look = |index: &Cluster| {
             if self.is_seen(index) {
-                return Some(Answer::Exists);
+                return Some(Done::Exists);
             }
             let quota =
                 |quota: &QuotaRef| index.quota(namespace, &quota.name).filter(|known| known.uid == quota.uid);
@@ -269,41 +269,41 @@ impl<'h> Executor<'h> {
             let mut charged =
                 session.raised().iter().filter_map(|reference| quota(reference)?.is_charged()).peekable();
             if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
-                return Some(Answer::Charged);
+                return Some(Done::Charged);
             }
             let own = |reference: &QuotaRef| {
                 quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
             // The raise was ended by another process, or the quota is gone.
-            (!session.raised().iter().any(own)).then_some(Answer::NotSeen)
+            (!session.raised().iter().any(own)).then_some(Done::NotSeen)
         };
-        let answer = tokio::select! {
+        let outcome = tokio::select! {
             found = self.headroom.observed.until(left, look) => match found {
-                Some(answer) => answer,
-                None if closing < hold_end => return Answer::Closing,
-                None => Answer::NotSeen,
+                Some(outcome) => outcome,
+                None if closing < hold_end => return Done::Closing,
+                None => Done::NotSeen,
             },
-            () = self.attempt.failed() => Answer::Denied,
+            () = self.attempt.failed() => Done::Denied,
         };
         // The raise is about to end: later attempts need one of their own.
         self.attempt.close();
-        answer
+        outcome
     }
 
-    async fn confirm(&self) -> Answer {
+    async fn confirm(&self) -> Done {
         let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
             found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
             () = self.attempt.failed() => None,
         };
-        found.map_or(Answer::NotSeen, |()| Answer::Exists)
+        found.map_or(Done::NotSeen, |()| Done::Exists)
     }
 
     fn is_seen(&self, index: &Cluster) -> bool {
         self.attempt.pods().iter().any(|pod| index.targets.seen(pod))
     }
 
-    async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Answer {
+    async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Done {
         let known = self.newest(quota);
         let headroom = self.headroom;
         let (requests, writer) = (&headroom.requests, &headroom.writer);
@@ -311,19 +311,19 @@ impl<'h> Executor<'h> {
         let time = until.saturating_duration_since(Instant::now()) + Duration::from_secs(4);
         let written = timeout(time, restorer.end(quota, known, is_own, until)).await;
         match written {
-            Ok(Written::Done(..)) => Answer::Written,
-            Ok(Written::Conflict) => Answer::Conflict,
-            Ok(Written::Refused(why)) => self.left(quota, Answer::Refused(why)),
-            Ok(Written::Failed(why)) => self.left(quota, Answer::Failed(why)),
-            Ok(Written::Unanswered(_)) | Err(_) => self.left(quota, Answer::Unanswered),
+            Ok(Written::Done(..)) => Done::Written,
+            Ok(Written::Conflict) => Done::Conflict,
+            Ok(Written::Refused(why)) => self.left(quota, Done::Refused(why)),
+            Ok(Written::Failed(why)) => self.left(quota, Done::Failed(why)),
+            Ok(Written::Unanswered(_)) | Err(_) => self.left(quota, Done::Unanswered),
         }
     }
 
-    fn left(&self, quota: &QuotaRef, answer: Answer) -> Answer {
+    fn left(&self, quota: &QuotaRef, outcome: Done) -> Done {
         self.headroom.metrics.left();
         let (namespace, quota) = (&self.target.namespace, &quota.name);
-        tracing::warn!(%namespace, %quota, ?answer, "quota left raised until its lock ends");
-        answer
+        tracing::warn!(%namespace, %quota, ?outcome, "quota left raised until its lock ends");
+        outcome
     }
 
     /// The quota as it was written or shown last.

@@ -183,8 +183,8 @@ impl Headroom {
                 match session.command() {
                     Command::Stop(ending) => break ending,
                     command => {
-                        let answer = executor.carry_out(&session, command).await;
-                        session.on_answer(answer);
+                        let outcome = executor.carry_out(&session, command).await;
+                        session.on_done(outcome);
                     }
                 }
             },

@@ -1,5 +1,6 @@
 //! Tables, JSON files and the few statistics that all benches need.
 
+use std::fmt::{Display, Formatter};
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,8 +30,15 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Prints it, the first column to the left and the others to the right.
+    /// Prints it.
     pub fn print(&self) {
+        print!("{self}");
+    }
+}
+
+/// The first column to the left and the others to the right.
+impl Display for Table {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows
@@ -41,14 +49,15 @@ impl Table {
                 .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        println!("\n{}", self.title);
+        writeln!(f, "\n{}", self.title)?;
         for row in &self.rows {
             let mut line = String::from("  ");
             for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 line.push_str(&if at == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") });
             }
-            println!("{}", line.trim_end());
+            writeln!(f, "{}", line.trim_end())?;
         }
+        Ok(())
     }
 }
 
@@ -106,4 +115,23 @@ pub fn round(value: f64, decimals: i32) -> f64 {
 /// Milliseconds with fraction.
 pub fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let mut table = Table::new("what takes how long", &["what", "p50", "p99"]);
+        table.row(["a name that is long".to_owned(), "1.5 ms".to_owned(), "12.25 ms".to_owned()]);
+        table.row(["µ".to_owned(), "…".to_owned(), String::new()]);
+        insta::assert_snapshot!(table, @"
+
+        what takes how long
+          what                    p50       p99
+          a name that is long  1.5 ms  12.25 ms
+          µ                         …
+        ");
+    }
 }

@@ -30,3 +30,44 @@ fn in_use(peak: &Peak) -> Option<String> {
     let key = "requests.cpu";
     Some(format!("{} of {}", peak.most.get(key)?, peak.limits.get(key)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+    use sluice_api::names;
+    use sluice_engine::Quantity;
+
+    use super::summary;
+    use crate::board::{Amounts, Board};
+
+    fn pod(name: &str, held: bool) -> Pod {
+        let gates = if held { json!([{"name": names::GATE}]) } else { json!([]) };
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name},
+            "spec": {"schedulingGates": gates, "containers": [
+                {"name": "main", "resources": {"requests": {"cpu": "1500m"}}}]},
+        }))
+        .unwrap()
+    }
+
+    fn cpus(amount: &str) -> Amounts {
+        Amounts::from([("requests.cpu".to_owned(), Quantity::parse(amount).unwrap())])
+    }
+
+    #[test]
+    fn the_last_line_is_what_was_observed() {
+        let mut board = Board::default();
+        board.allow(cpus("2"));
+        board.pod(Duration::from_secs(1), &pod("web", false));
+        for name in ["import", "huge"] {
+            board.pod(Duration::from_secs(2), &pod(name, true));
+            board.told(name, "because");
+        }
+        board.allow(cpus("4"));
+        board.pod(Duration::from_millis(5_100), &pod("import", false));
+        insta::assert_snapshot!(summary(&board), @"3 pods, 2 were held, longest wait 3.1 s, never more than 1500m of 2 CPUs in use, after the raise 3 of 4; huge still waits");
+    }
+}

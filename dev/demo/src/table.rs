@@ -114,15 +114,21 @@ mod tests {
             "u",
             "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=3, limited: requests.cpu=4",
         );
-        let wide = table(&board, Duration::from_secs(3), Style { width: 200, colour: false });
-        assert_eq!(
-            wide[2],
-            "a-pod-with-a-ve…        7 2 cpu 4Gi    Held        2.0 s  requests.cpu: asks for 2, 3 of 4 in use"
-        );
-        let narrow = table(&board, Duration::from_secs(3), Style { width: 70, colour: false });
-        assert!(narrow.iter().all(|line| line.chars().count() <= 70), "{narrow:#?}");
-        assert!(narrow[2].ends_with('…'));
-        let coloured = table(&board, Duration::from_secs(3), Style { width: 200, colour: true });
-        assert!(coloured[2].contains("\x1b[33mHeld     \x1b[0m"), "{}", coloured[2]);
+        let printed =
+            |width, colour| table(&board, Duration::from_secs(3), Style { width, colour }).join("\n");
+        insta::assert_snapshot!(printed(200, false), @"
+        quota compute: not there yet
+        POD              PRIORITY ASKS         STATE       SINCE  WHY
+        a-pod-with-a-ve…        7 2 cpu 4Gi    Held        2.0 s  requests.cpu: asks for 2, 3 of 4 in use
+        ");
+        let narrow = printed(70, false);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
+        insta::assert_snapshot!(narrow, @"
+        quota compute: not there yet
+        POD              PRIORITY ASKS         STATE       SINCE  WHY
+        a-pod-with-a-ve…        7 2 cpu 4Gi    Held        2.0 s  requests.cp…
+        ");
+        // What follows the state is cut by what is seen, not by the sequences.
+        insta::assert_debug_snapshot!(printed(70, true), @r#""\u{1b}[1mquota compute: not there yet\u{1b}[0m\n\u{1b}[2mPOD              PRIORITY ASKS         STATE       SINCE  WHY\u{1b}[0m\na-pod-with-a-ve…        7 2 cpu 4Gi    \u{1b}[33mHeld     \u{1b}[0m   2.0 s  requests.cp…""#);
     }
 }

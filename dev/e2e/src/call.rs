@@ -19,14 +19,14 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 
 /// What the API server said.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// HTTP status.
     pub code: u16,
     /// The object, or the `Status` of a request that was refused.
     pub body: Value,
 }
 
-impl Answer {
+impl Response {
     /// `message` of a `Status`; empty without one.
     #[must_use]
     pub fn message(&self) -> &str {
@@ -43,14 +43,14 @@ impl Answer {
 /// Sends one request with a body.
 ///
 /// # Errors
-/// When there is no answer, or one that is not JSON. A refusal is an [`Answer`].
+/// When there is no answer, or one that is not JSON. A refusal is a [`Response`].
 pub async fn call(
     client: &Client,
     method: Method,
     path: &str,
     content_type: &str,
     body: &Value,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<Response> {
     let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
     let request = request.body(kube::client::Body::from(serde_json::to_vec(body)?))?;
     answer(client, request).await
@@ -60,7 +60,7 @@ pub async fn call(
 ///
 /// # Errors
 /// As [`call`].
-pub async fn get(client: &Client, path: &str) -> anyhow::Result<Answer> {
+pub async fn get(client: &Client, path: &str) -> anyhow::Result<Response> {
     answer(client, Request::get(path).body(kube::client::Body::empty())?).await
 }
 
@@ -68,15 +68,31 @@ pub async fn get(client: &Client, path: &str) -> anyhow::Result<Answer> {
 ///
 /// # Errors
 /// As [`call`].
-pub async fn post(client: &Client, path: &str, body: &Value) -> anyhow::Result<Answer> {
+pub async fn post(client: &Client, path: &str, body: &Value) -> anyhow::Result<Response> {
     call(client, Method::POST, path, JSON, body).await
 }
 
-async fn answer(client: &Client, request: Request<kube::client::Body>) -> anyhow::Result<Answer> {
+/// As [`call`], and the answer is the table that kubectl prints.
+///
+/// # Errors
+/// As [`call`].
+pub async fn call_for_table(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> anyhow::Result<Response> {
+    let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
+    let request = request.header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    answer(client, request.body(kube::client::Body::from(serde_json::to_vec(body)?))?).await
+}
+
+async fn answer(client: &Client, request: Request<kube::client::Body>) -> anyhow::Result<Response> {
     let what = format!("{} {}", request.method(), request.uri());
     let response = client.send(request).await.with_context(|| what.clone())?;
     let code = response.status().as_u16();
     let bytes = response.into_body().collect().await?.to_bytes();
     let text = || format!("{what} answered {code}: {}", String::from_utf8_lossy(&bytes));
-    Ok(Answer { code, body: serde_json::from_slice(&bytes).with_context(text)? })
+    Ok(Response { code, body: serde_json::from_slice(&bytes).with_context(text)? })
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
@@ -16,11 +15,9 @@ use sluice_testbed::{Bed, Program, wait};
 
 use crate::build;
 use crate::probe::ready;
-use crate::running::{Controller, Webhook};
-use crate::scrape::{self, Scraper};
+use crate::programs::{Controller, LOCKING, Webhook};
 
-/// How long the API server may take until it enforces the admission policy.
-pub(crate) const LOCKING: Duration = Duration::from_secs(90);
+use crate::scrape::{self, Scraper};
 
 /// Choices for an installation on a bed.
 #[derive(Clone, Debug, Default)]

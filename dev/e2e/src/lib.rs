@@ -11,6 +11,7 @@ pub mod intruders;
 pub mod metrics;
 pub mod objects;
 pub mod probe;
+pub mod programs;
 pub mod random;
 pub mod running;
 pub mod scrape;
@@ -20,4 +21,5 @@ pub mod tenant;
 pub mod wire;
 
 pub use installation::{Installation, Setup};
-pub use running::{Controller, Running, Webhook};
+pub use programs::{Controller, Webhook};
+pub use running::Running;

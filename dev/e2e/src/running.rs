@@ -1,42 +1,9 @@
-//! Sluice's programs beside a control plane.
+//! Sluice beside a control plane.
 
-use sluice_testbed::{Bed, Program, wait};
+use sluice_testbed::Bed;
 
-use crate::installation::{Installation, LOCKING, Setup};
-use crate::metrics::Samples;
-
-/// A running controller.
-pub struct Controller {
-    /// The process.
-    pub program: Program,
-    /// Where it answers probes and metrics.
-    pub admin: String,
-}
-
-/// A running webhook.
-pub struct Webhook {
-    /// The process.
-    pub program: Program,
-    /// Where it answers probes and metrics.
-    pub admin: String,
-}
-
-impl Webhook {
-    /// Waits until it has seen the admission policies of head-room in force at every API server: before, it makes no room.
-    ///
-    /// # Errors
-    /// When that does not happen.
-    pub async fn until_proven(&self) -> anyhow::Result<()> {
-        let proven = || async {
-            let samples = Samples::of(&self.admin).await.ok()?;
-            let all = samples.sum("sluice_headroom_api_servers", &[])?;
-            let proven = samples.sum("sluice_headroom_api_servers_proven", &[])?;
-            (all > 0.0 && proven == all).then_some(())
-        };
-        let what = format!("{} to have proven the admission policies", self.program.name());
-        wait::eventually(LOCKING, proven, &what).await
-    }
-}
+use crate::installation::{Installation, Setup};
+use crate::programs::{Controller, Webhook};
 
 /// Sluice on a bed: its objects, one operator, one controller and one webhook.
 pub struct Running<'b> {

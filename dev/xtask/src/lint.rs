@@ -7,8 +7,18 @@ pub(crate) fn run_all() -> anyhow::Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     run(cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     // Targets that `cargo test` leaves out are not among all targets.
-    let soak = ["clippy", "--locked", "--workspace", "--test", "headroom_soak", "--", "--deny", "warnings"];
-    run(cargo().args(soak))?;
+    for suite in ["headroom_soak", "resize_by_update"] {
+        run(cargo().args([
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--test",
+            suite,
+            "--",
+            "--deny",
+            "warnings",
+        ]))?;
+    }
     generate::run(true)?;
     check::run()
 }

@@ -26,6 +26,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     build()?;
     let mut command = cargo();
     command.env("SLUICE_BINARY", target_directory().join("debug").join("sluice"));
+    // A snapshot that differs is a failure, and nothing is written beside it.
+    command.env("INSTA_UPDATE", "no");
     command.args(["test", "--locked", "--no-fail-fast"]);
     if arguments.is_empty() {
         command.arg("--workspace");

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::{NamespaceId, PodWire, QuotaWire, Version};
+use sluice_index::{
+    AcrqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, QuotaWire, Version,
+};
 
 use super::admission::{Judgement, Ticket};
 
 /// Something to be done outside.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Record a quota's status, provided that the quota has not changed since `version`.
+    /// Record what is charged to a quota, provided that the object that says so has not changed.
     Record(Record),
     /// Remove the gate of a pod, provided that it is the pod that was decided on.
     Release(Release),
     /// Read the quotas of a namespace as they are now.
     ListQuotas(NamespaceId, Arc<str>),
+    /// Read the cluster quotas as they are now.
+    ListClusterQuotas,
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
     CatchUp,
     /// Read a pod as it is now.
@@ -27,19 +31,68 @@ pub enum Action {
     WriteEvent(GateEvent),
 }
 
+/// A quota as people and requests name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuotaRef {
+    /// One of a namespace.
+    Namespaced {
+        /// Its namespace.
+        namespace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// One of the cluster.
+    Cluster {
+        /// Its name.
+        name: Arc<str>,
+    },
+}
+
+impl QuotaRef {
+    /// `metadata.namespace`; empty for one of the cluster.
+    #[must_use]
+    pub fn namespace(&self) -> Arc<str> {
+        match self {
+            Self::Namespaced { namespace, .. } => Arc::clone(namespace),
+            Self::Cluster { .. } => Arc::from(""),
+        }
+    }
+
+    /// `metadata.name`.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Namespaced { name, .. } | Self::Cluster { name } => name,
+        }
+    }
+}
+
+/// Where the charge of a quota is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedIn {
+    /// In the status of the quota, if that has this version.
+    Status(Version),
+    /// In the charge of a cluster quota, if that is this object in this version.
+    Charge(ChargeObject),
+    /// There is no charge of the cluster quota: it is created, and nothing recorded yet. Unless the quota `is_shown`, its
+    /// status is written before: so a charge that is missing beside a status has been deleted.
+    NewCharge {
+        /// Whether the quota has a status.
+        is_shown: bool,
+    },
+}
+
 /// See [`Action::Record`].
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The quota's handle.
     pub quota: QuotaId,
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
+    /// Its names.
+    pub name: QuotaRef,
     /// Its identity.
     pub uid: Uid,
-    /// The version that the status is based on.
-    pub version: Version,
+    /// What is written.
+    pub object: RecordedIn,
     /// What to write.
     pub target: StatusTarget,
     /// How many pods wait for the quota.
@@ -93,6 +146,15 @@ pub struct GateEvent {
     pub message: String,
 }
 
+/// The object that records what is charged to a quota.
+#[derive(Clone, Debug)]
+pub enum RecordedObject {
+    /// A quota of a namespace: its status does.
+    Quota(QuotaWire),
+    /// The charge of a cluster quota.
+    Charge(ClusterQuotaChargeWire),
+}
+
 /// How a request went.
 #[derive(Clone, Debug)]
 pub enum Answer<T> {
@@ -108,15 +170,30 @@ pub enum Answer<T> {
     Unknown(String),
 }
 
+impl<T> Answer<T> {
+    /// The same answer about another form of the object.
+    pub fn map<U>(self, form: impl Fn(T) -> U) -> Answer<U> {
+        match self {
+            Self::Done(object) => Answer::Done(form(object)),
+            Self::Stale(object) => Answer::Stale(object.map(form)),
+            Self::Refused(why) => Answer::Refused(why),
+            Self::Busy(after) => Answer::Busy(after),
+            Self::Unknown(why) => Answer::Unknown(why),
+        }
+    }
+}
+
 /// What became of an [`Action`].
 #[derive(Debug)]
 pub enum Outcome {
     /// Of a [`Record`].
-    Recorded(QuotaId, Uid, Answer<QuotaWire>),
+    Recorded(QuotaId, Uid, Answer<RecordedObject>),
     /// Of a [`Release`].
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`].
     Listed(NamespaceId, Answer<Vec<QuotaWire>>),
+    /// Of [`Action::ListClusterQuotas`].
+    ClusterListed(Answer<Vec<AcrqWire>>),
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::WriteEvent`]; true if the event was written.

@@ -1,7 +1,9 @@
 //! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
 
 use sluice_engine::ManagedStatus;
-use sluice_index::{AaqWire, Key, NamespaceWire, PodWire, QuotaWire, Watched as _};
+use sluice_index::{
+    AaqWire, AcrqWire, ClusterQuotaChargeWire, Key, NamespaceWire, PodWire, QuotaWire, Watched as _,
+};
 use sluice_runtime::watch::Event;
 
 use super::metrics::Work;
@@ -46,6 +48,26 @@ impl Gate {
         self.change(Work::Watch, |state, _| state.set_managed_status(quota, status));
     }
 
+    /// An event of the watch of `ApplicationAwareClusterResourceQuota`s.
+    pub fn on_cluster_quotas(&self, event: &Event<AcrqWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_cluster_quotas(),
+            Event::InitDone => state.end_cluster_quotas(now),
+            Event::InitApply(quota) | Event::Apply(quota) => state.apply_cluster_quota(quota, now),
+            Event::Delete(quota) => state.delete_cluster_quota(quota, now),
+        });
+    }
+
+    /// An event of the watch of `ClusterQuotaCharge`s.
+    pub fn on_charges(&self, event: &Event<ClusterQuotaChargeWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_charges(),
+            Event::InitDone => state.end_charges(now),
+            Event::InitApply(charge) | Event::Apply(charge) => state.apply_charge(charge, now),
+            Event::Delete(charge) => state.delete_charge(charge, now),
+        });
+    }
+
     /// An event of the watch of `AAQ`s. Namespaces are targeted as before until a list is complete.
     pub fn on_aaqs(&self, event: &Event<AaqWire>) {
         let mut aaqs = self.aaqs.lock();
@@ -54,6 +76,7 @@ impl Gate {
             return;
         }
         self.change(Work::Watch, |state, now| {
+            state.allow_cluster_quotas(aaqs.oldest().is_some_and(|aaq| aaq.cluster_quotas), now);
             let released = state.retarget(targeting(&aaqs, &self.exempt), now);
             report_released(state, &aaqs, released);
         });

@@ -154,12 +154,11 @@ struct Row {
 
 impl Row {
     fn of(state: &State, id: QuotaId) -> Option<Self> {
-        let (_, namespaces, quotas) = state.index();
-        let quota = quotas.get(id)?;
-        let namespace = namespaces.get(quota.namespace).map_or("", |namespace| &*namespace.name);
+        let quota = state.index().2.get(id)?;
+        let name = state.quota_ref(id)?;
         Some(Self {
-            namespace: namespace.to_owned(),
-            name: quota.name.to_string(),
+            namespace: name.namespace().to_string(),
+            name: name.name().to_string(),
             created: quota.created,
             held: state.queue().held(id),
             amounts: Default::default(),

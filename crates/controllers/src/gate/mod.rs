@@ -18,6 +18,7 @@ mod feed;
 mod messages;
 mod metrics;
 mod parts;
+mod recording;
 mod run;
 mod stage;
 mod state;
@@ -26,11 +27,13 @@ mod targeting;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Answer, GateEvent, Outcome, Record, Regarding, Release};
+pub use action::{
+    Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,
+};
 pub use admission::{Asked, Change, Judgement, Ticket};
 pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
 pub use metrics::{GateMetrics, QuotaCollector};
 pub use run::{Gate, GateWatches};
-pub use state::{AuditCursor, AuditFinding, State};
+pub use state::{AuditCursor, AuditFinding, ClusterView, State};
 pub use stats::Stats;

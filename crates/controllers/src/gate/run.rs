@@ -58,6 +58,8 @@ pub struct Gate {
     watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
+    /// Told when there is something else to show of cluster quotas.
+    clusters_changed: Arc<Notify>,
 }
 
 /// The health of the watches that feed the gate.
@@ -69,6 +71,10 @@ pub struct GateWatches {
     pub namespaces: WatchHealth,
     /// Of `ApplicationAwareResourceQuota`s.
     pub quotas: WatchHealth,
+    /// Of `ApplicationAwareClusterResourceQuota`s.
+    pub cluster_quotas: WatchHealth,
+    /// Of `ClusterQuotaCharge`s.
+    pub charges: WatchHealth,
     /// Of `AAQ`s.
     pub aaqs: WatchHealth,
 }
@@ -96,6 +102,7 @@ impl Gate {
             aaqs: Arc::default(),
             watches,
             asking: Arc::default(),
+            clusters_changed: Arc::default(),
         }
     }
 
@@ -103,6 +110,11 @@ impl Gate {
     #[must_use]
     pub fn state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
+    }
+
+    /// Waits until there is something else to show of cluster quotas.
+    pub(crate) async fn clusters_changed(&self) {
+        self.clusters_changed.notified().await;
     }
 
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
@@ -165,7 +177,11 @@ impl Gate {
         let mut state = self.state.lock();
         let begin = Instant::now();
         let made = run(&mut state, self.now());
+        let have_clusters_changed = state.have_clusters_changed();
         drop(state);
+        if have_clusters_changed {
+            self.clusters_changed.notify_one();
+        }
         self.metrics.observe_held(work, begin.elapsed());
         made
     }
@@ -270,13 +286,18 @@ impl Gate {
             watch.synced().await;
             let _ = timeout(OTHERS_CATCH_UP, watch.list_again()).await;
         });
-        let all =
-            async { tokio::join!(self.pods_catch_up(apply), watches.quotas.list_again(), join_all(others)) };
+        let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges];
+        let quotas = join_all(quotas.map(WatchHealth::list_again));
+        let all = async { tokio::join!(self.pods_catch_up(apply), quotas, join_all(others)) };
         tokio::pin!(all);
         while timeout(TOLD_EVERY, &mut all).await.is_err() {
             let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
             let (pods, quotas) = (missing(&watches.pods), missing(&watches.quotas));
-            tracing::warn!(%pods, %quotas, "leading, but not deciding before pods and quotas are listed");
+            let (cluster_quotas, charges) = (missing(&watches.cluster_quotas), missing(&watches.charges));
+            tracing::warn!(
+                %pods, %quotas, %cluster_quotas, %charges,
+                "leading, but not deciding before pods and quotas are listed"
+            );
         }
     }
 

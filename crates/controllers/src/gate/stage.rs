@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{Charge, ClassId, QuotaId};
+use sluice_engine::{Charge, ClassId, QuotaId, QuotaSet};
 
 /// The stage of a pod.
 #[derive(Clone, Debug, Default)]
@@ -14,16 +14,19 @@ pub(super) enum Stage {
     Waiting(ClassId),
     /// It may go without a charge: its namespace is not targeted, or no quota is about it.
     Free {
-        /// Whether that was checked against the API server (or needs no check).
-        cleared: bool,
+        /// How many lists of quotas have not confirmed that yet. The gate is removed when it is 0.
+        awaited: u32,
+        /// Tells this stage from an earlier one of the same pod.
+        serial: u64,
     },
     /// It was decided to be released.
     Assumed {
         /// What it will take.
         charge: Arc<Charge>,
         /// From which quotas.
-        quotas: Arc<[QuotaId]>,
-        /// How many of the quotas have not recorded the charge yet. The gate is removed when it is 0.
+        quotas: Arc<QuotaSet>,
+        /// How many of the quotas have not recorded the charge yet, and of the lists of quotas not confirmed that there are
+        /// no others. The gate is removed when it is 0.
         awaited: u32,
         /// Tells this decision from an earlier one on the same pod that was taken back.
         serial: u64,
@@ -33,7 +36,7 @@ pub(super) enum Stage {
         /// What it takes.
         charge: Arc<Charge>,
         /// From which quotas.
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
     },
     /// It cannot be decided on now.
     Stuck(Stuck),

@@ -7,6 +7,8 @@
 mod admissions;
 mod audit;
 mod classify;
+mod cluster_quotas;
+mod cluster_views;
 mod contests;
 mod decisions;
 mod events;
@@ -24,11 +26,12 @@ mod status_writes;
 mod testing;
 
 pub use audit::{AuditCursor, AuditFinding};
+pub use cluster_views::ClusterView;
 
 use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
-use super::action::{Action, Outcome};
+use super::action::{Action, Outcome, QuotaRef};
 use super::config::{GateConfig, Moment};
 use super::parts::admissions::Admissions;
 use super::parts::confirmations::Confirmations;
@@ -38,7 +41,7 @@ use super::parts::foreign_charges::ForeignCharges;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::QuotaChecks;
-use super::parts::quota_lists::QuotaLists;
+use super::parts::quota_sets::QuotaSets;
 use super::parts::reclassification::Reclassification;
 use super::parts::releases::Releases;
 use super::parts::stamp::Stamp;
@@ -58,7 +61,7 @@ pub struct State {
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     queue: ReleaseQueue,
     stages: PodStages,
-    quota_lists: QuotaLists,
+    quota_sets: QuotaSets,
     admissions: Admissions,
     reclassification: Reclassification,
     foreign_charges: ForeignCharges,
@@ -86,7 +89,7 @@ impl State {
             managed: ManagedStatuses::default(),
             queue: ReleaseQueue::default(),
             stages: PodStages::default(),
-            quota_lists: QuotaLists::default(),
+            quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
             reclassification: Reclassification::default(),
             foreign_charges: ForeignCharges::default(),
@@ -110,9 +113,11 @@ impl State {
             self.queue.wake(id);
             self.writes.mark(id);
         }
-        let pods = self.pods.iter().map(|(id, _)| id);
-        self.releases.requeue(pods.filter(|id| self.stages.may_be_released(*id)));
-        self.checks.request_all(self.namespaces.iter().map(|(id, _)| id));
+        let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
+        self.releases.requeue(pods.iter().copied().filter(|id| self.stages.may_be_released(*id)));
+        for id in pods {
+            self.await_lists(id);
+        }
         let unreadable = self.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
         for id in self.stages.held().chain(unreadable) {
             self.events.news(id, now);
@@ -146,6 +151,7 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
             Outcome::Listed(namespace, answer) => self.on_listed(namespace, answer, now),
+            Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
             Outcome::CaughtUp => self.on_caught_up(),
@@ -229,8 +235,21 @@ impl State {
 
     /// What is summed in a quota whose sums are complete.
     pub(super) fn complete(&self, id: QuotaId) -> Option<&CompiledQuota> {
-        let quota = self.quotas.get(id).filter(|quota| !self.reclassification.is_paused(quota.namespace))?;
+        let quota = self.quotas.get(id).filter(|_| !self.reclassification.is_quota_paused(id))?;
         quota.compiled.as_deref().ok()
+    }
+
+    /// How people and requests name a quota.
+    pub(super) fn quota_ref(&self, id: QuotaId) -> Option<QuotaRef> {
+        let quota = self.quotas.get(id)?;
+        let name = std::sync::Arc::clone(&quota.name);
+        Some(match quota.namespace() {
+            Some(namespace) => {
+                let namespace = std::sync::Arc::clone(&self.namespaces.get(namespace)?.name);
+                QuotaRef::Namespaced { namespace, name }
+            }
+            None => QuotaRef::Cluster { name },
+        })
     }
 
     fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {

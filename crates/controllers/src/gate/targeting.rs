@@ -54,6 +54,8 @@ mod tests {
 
     use std::collections::BTreeMap;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use serde_json::{Value, json};
     use sluice_index::{Namespaces, Watched as _};
     use sluice_runtime::watch::Event;
@@ -70,7 +72,8 @@ mod tests {
         }
         let mut namespaces = Namespaces::new(targeting(&aaqs, &[].into()));
         let labelled = |name: &str, key: &str| {
-            namespaces.upsert(name, BTreeMap::from([(key.to_owned(), "a".to_owned())]), false);
+            let labels = Some(BTreeMap::from([(key.to_owned(), "a".to_owned())]));
+            namespaces.upsert(&ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() });
             namespaces.is_targeted(namespaces.id(name).unwrap()).unwrap()
         };
         let mut labelled = labelled;

@@ -158,3 +158,6 @@ fn warning(regarding: ObjectReference, reason: &str, note: &str) -> Report {
         note: note.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

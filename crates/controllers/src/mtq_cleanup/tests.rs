@@ -214,23 +214,59 @@ fn only_the_status_may_be_refused() {
 }
 
 #[test]
-fn the_table_has_a_line_for_each_step() {
+fn what_is_left_is_printed_for_people_and_for_scripts() {
     let now: Timestamp = "2026-01-01T03:00:00Z".parse().unwrap();
     let unlocked = Left { namespace: "unlocked-shop".to_owned(), lock: None, ..left() };
-    let mut found = plan(&Seen { now, holder: None, left: vec![left(), unlocked] }, SignedDuration::ZERO);
-    let text = found.to_string();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "NAMESPACE      LOCKED    TO DO");
-    assert_eq!(lines[1], format!("shop           3h        {LOWER}"));
-    assert_eq!(lines[2], format!("                         {UNLOCK}"));
-    assert_eq!(lines[5], format!("unlocked-shop  no        {LOWER}"));
-    assert_eq!(lines.len(), 9, "{text}");
-    assert_eq!(found.json()["namespaces"][0]["lockedForSeconds"], 10_800);
-    assert_eq!(found.json()["namespaces"][1]["steps"], json!([LOWER, RESTORE, CLEAR]));
+    let foreign =
+        Left { namespace: "foreign".to_owned(), lock: Some(Lock { genuine: false, ..lock() }), ..left() };
+    let seen = Seen { now, holder: None, left: vec![left(), unlocked, foreign] };
+    let mut found = plan(&seen, SignedDuration::ZERO);
+    insta::assert_snapshot!(found, @"
+    NAMESPACE      LOCKED    TO DO
+    shop           3h        lower status.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                             delete the lock lock.shop.com
+                             restore spec.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                             clear the record of mtq
+    unlocked-shop  no        lower status.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                             restore spec.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                             clear the record of mtq
+    foreign        3h        lock.shop.com is not what managed-tenant-quota creates and is left alone
+    Something is left in 3 namespaces; nothing was changed. --clean ends it.
+    ");
     found.alive = Some(Alive { lease: "mtq/l".to_owned(), holder: "h".to_owned(), until: now });
-    assert!(found.to_string().starts_with("A managed-tenant-quota is alive (h holds the lease mtq/l until"));
-    let nothing = Leftovers { alive: None, namespaces: vec![] };
-    assert_eq!(nothing.to_string(), "Nothing is left of a managed-tenant-quota.\n");
+    found.namespaces.truncate(1);
+    insta::assert_snapshot!(found, @"
+    A managed-tenant-quota is alive (h holds the lease mtq/l until 2026-01-01T03:00:00Z): what follows may be its work in progress.
+    NAMESPACE  LOCKED    TO DO
+    shop       3h        lower status.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                         delete the lock lock.shop.com
+                         restore spec.hard of quota rq: requests.memory from 1536Mi to 1Gi
+                         clear the record of mtq
+    Something is left in 1 namespaces; nothing was changed. --clean ends it.
+    ");
+    insta::assert_snapshot!(format!("{:#}", found.json()), @r#"
+    {
+      "alive": {
+        "holder": "h",
+        "lease": "mtq/l",
+        "until": "2026-01-01T03:00:00Z"
+      },
+      "namespaces": [
+        {
+          "leftAlone": false,
+          "lockedForSeconds": 10800,
+          "namespace": "shop",
+          "steps": [
+            "lower status.hard of quota rq: requests.memory from 1536Mi to 1Gi",
+            "delete the lock lock.shop.com",
+            "restore spec.hard of quota rq: requests.memory from 1536Mi to 1Gi",
+            "clear the record of mtq"
+          ]
+        }
+      ]
+    }
+    "#);
+    insta::assert_snapshot!(Leftovers { alive: None, namespaces: vec![] }, @"Nothing is left of a managed-tenant-quota.");
 }
 
 #[test]

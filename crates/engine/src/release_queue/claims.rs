@@ -1,6 +1,7 @@
 //! Claims on the ledgers of a [`ReleaseQueue`]: applied, reverted, confirmed.
 
 use super::ReleaseQueue;
+use super::quota_set::{QuotaSet, ShareId};
 use super::wait_order::QuotaId;
 use crate::charge::{Amount, Charge};
 use crate::ledger::Claim;
@@ -8,58 +9,66 @@ use crate::resource::Resource;
 
 impl ReleaseQueue {
     /// Adds a claim to each of the quotas.
-    pub fn apply(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
-        for quota in quotas {
-            if let Some(entry) = self.entries.get_mut(quota) {
-                entry.ledger.apply(claim, charge);
-            }
-            self.room_shrank(*quota);
+    pub fn apply(&mut self, claim: Claim, quotas: &QuotaSet, charge: &Charge) {
+        for quota in quotas.iter() {
+            self.apply_to(*quota, claim, quotas.share(), charge);
         }
     }
 
-    /// Takes a claim back, exactly as it was added; the pods that wait for these quotas are looked at again.
-    pub fn revert(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
-        for quota in quotas {
-            if let Some(entry) = self.entries.get_mut(quota) {
-                entry.ledger.revert(claim, charge);
-                self.wake(*quota);
-            }
+    /// Adds a claim to one quota.
+    pub fn apply_to(&mut self, quota: QuotaId, claim: Claim, share: ShareId, charge: &Charge) {
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.apply(claim, share, charge);
         }
+        self.note_change(quota);
+        self.room_shrank(quota);
+    }
+
+    /// Takes a claim back, exactly as it was added; the pods that wait for these quotas are looked at again.
+    pub fn revert(&mut self, claim: Claim, quotas: &QuotaSet, charge: &Charge) {
+        for quota in quotas.iter() {
+            self.revert_from(*quota, claim, quotas.share(), charge);
+        }
+    }
+
+    /// Takes a claim back from one quota, see [`Self::revert`].
+    pub fn revert_from(&mut self, quota: QuotaId, claim: Claim, share: ShareId, charge: &Charge) {
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.revert(claim, share, charge);
+            self.wake(quota);
+        }
+        self.note_change(quota);
     }
 
     /// A pod that was, or may have been, released has ended: its claim is taken back, unless the entry is
     /// frozen. Then what it took stays taken, as in flight.
-    pub fn end(&mut self, claim: Claim, quotas: &[QuotaId], charge: &Charge) {
-        for quota in quotas {
-            if let Some(entry) = self.entries.get_mut(quota) {
-                entry.ledger.revert(claim, charge);
-                if entry.frozen {
-                    entry.ledger.apply(Claim::InFlight, charge);
-                } else {
-                    self.wake(*quota);
-                }
+    pub fn end(&mut self, claim: Claim, quotas: &QuotaSet, charge: &Charge) {
+        for quota in quotas.iter() {
+            let entry = self.entries.get_mut(quota);
+            if entry.is_some_and(|entry| entry.end(claim, quotas.share(), charge)) {
+                self.wake(*quota);
             }
+            self.note_change(*quota);
         }
     }
 
     /// An assumed charge was seen released: it is counted from now on.
-    pub fn confirm(&mut self, quotas: &[QuotaId], charge: &Charge) {
-        for quota in quotas {
+    pub fn confirm(&mut self, quotas: &QuotaSet, charge: &Charge) {
+        for quota in quotas.iter() {
             if let Some(entry) = self.entries.get_mut(quota) {
-                entry.ledger.revert(Claim::Assumed, charge);
-                entry.ledger.apply(Claim::Counted, charge);
+                entry.confirm(charge);
             }
         }
     }
 
     /// A pod that was not assumed here is seen released by another process: counted, and no longer in flight.
-    pub fn arrive(&mut self, quotas: &[QuotaId], charge: &Charge) {
-        for quota in quotas {
+    pub fn arrive(&mut self, quotas: &QuotaSet, charge: &Charge) {
+        for quota in quotas.iter() {
             if let Some(entry) = self.entries.get_mut(quota) {
-                entry.ledger.arrive(charge);
-                entry.ledger.apply(Claim::Counted, charge);
+                entry.arrive(quotas.share(), charge);
                 self.wake(*quota);
             }
+            self.note_change(*quota);
             self.room_shrank(*quota);
         }
     }
@@ -71,10 +80,9 @@ impl ReleaseQueue {
         recorded: impl IntoIterator<Item = (Resource, Amount)>,
         unrecorded: &[&Charge],
     ) -> bool {
-        let added = self
-            .entries
-            .get_mut(&quota)
-            .is_some_and(|entry| entry.ledger.reserve_in_flight(recorded, unrecorded));
+        let entry = self.entries.get_mut(&quota);
+        let added = entry.is_some_and(|entry| entry.reserve_in_flight(recorded, unrecorded));
+        self.note_change(quota);
         self.room_shrank(quota);
         added
     }
@@ -95,13 +103,11 @@ impl ReleaseQueue {
 
     /// Forgets what was in flight and ends [`Self::freeze`]. Returns whether anything was in flight.
     pub fn forget_in_flight(&mut self, quota: QuotaId) -> bool {
-        let any = self.entries.get_mut(&quota).is_some_and(|entry| {
-            entry.frozen = false;
-            entry.ledger.forget_in_flight()
-        });
+        let any = self.entries.get_mut(&quota).is_some_and(super::QuotaEntry::forget_in_flight);
         if any {
             self.wake(quota);
         }
+        self.note_change(quota);
         any
     }
 }

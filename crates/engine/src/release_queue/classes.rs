@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::ReleaseQueue;
 use super::equivalence_class::{ClassId, EquivalenceClass, Front};
 use super::quota_entry::QuotaEntry;
+use super::quota_set::QuotaSet;
 use super::wait_order::QuotaId;
 use crate::charge::Charge;
 
 impl ReleaseQueue {
-    pub(super) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> ClassId {
+    pub(super) fn class_of(&mut self, charge: Arc<Charge>, quotas: Arc<QuotaSet>) -> ClassId {
         if let Some(id) = self.class_ids.get(&(Arc::clone(&charge), Arc::clone(&quotas))) {
             return *id;
         }
@@ -22,7 +23,9 @@ impl ReleaseQueue {
     }
 
     fn could_fit(&self, quotas: &[QuotaId], charge: &Charge) -> bool {
-        quotas.iter().all(|quota| self.entries.get(quota).is_none_or(|entry| entry.ledger.could_fit(charge)))
+        quotas
+            .iter()
+            .all(|quota| self.entries.get(quota).is_none_or(|entry| entry.ledger().could_fit(charge)))
     }
 
     /// Updates the lists of the class's entries after a pod was added to the class or removed from it, and removes a class

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::quota_set::QuotaSet;
 use super::wait_order::{Age, PodId, QuotaId, WaitKey};
 use crate::charge::Charge;
 use crate::ledger::Excess;
@@ -33,14 +34,14 @@ impl Reason {
     }
 }
 
-/// Waiting pods that take the same from the same quotas.
+/// Waiting pods that take the same from the same share of the same quotas.
 ///
 /// They fit or do not fit together, so a decision looks at the first of them only: its cost depends on how
 /// many *different* charges wait, not on how many pods.
 #[derive(Debug)]
 pub struct EquivalenceClass {
     pub(super) charge: Arc<Charge>,
-    pub(super) quotas: Arc<[QuotaId]>,
+    pub(super) quotas: Arc<QuotaSet>,
     pods: BTreeMap<WaitKey, (PodId, u64)>,
     /// Of all pods, if there are several.
     ages: BTreeSet<Age>,
@@ -60,7 +61,7 @@ pub(super) struct Front {
 }
 
 impl EquivalenceClass {
-    pub(super) fn new(charge: Arc<Charge>, quotas: Arc<[QuotaId]>, fits_when_empty: bool) -> Self {
+    pub(super) fn new(charge: Arc<Charge>, quotas: Arc<QuotaSet>, fits_when_empty: bool) -> Self {
         Self { charge, quotas, pods: BTreeMap::new(), ages: BTreeSet::new(), reason: None, fits_when_empty }
     }
 
@@ -70,9 +71,9 @@ impl EquivalenceClass {
         &self.charge
     }
 
-    /// The quotas the pods take it from, in the order of ids.
+    /// The quotas the pods take it from.
     #[must_use]
-    pub fn quotas(&self) -> &Arc<[QuotaId]> {
+    pub fn quotas(&self) -> &Arc<QuotaSet> {
         &self.quotas
     }
 

@@ -2,24 +2,26 @@
 
 use super::ReleaseQueue;
 use super::equivalence_class::Reason;
+use super::quota_set::ShareId;
 use super::wait_order::QuotaId;
 use crate::charge::Charge;
 use crate::ledger::Claim;
 
 impl ReleaseQueue {
-    /// Claims ([`Claim::Assumed`]) what is taken more of each quota, all of it or nothing. Room is kept for pods that have
+    /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Room is kept for pods that have
     /// waited since `impatient_since_ms` or before, as in [`ReleaseQueue::decide`].
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.
     pub fn grow(
         &mut self,
+        share: ShareId,
         more: &[(QuotaId, Charge)],
         impatient_since_ms: Option<u64>,
     ) -> Result<(), Reason> {
         self.can_grow(more, impatient_since_ms)?;
         for (quota, charge) in more {
-            self.apply(Claim::Assumed, &[*quota], charge);
+            self.apply_to(*quota, Claim::Assumed, share, charge);
         }
         Ok(())
     }
@@ -44,13 +46,13 @@ impl ReleaseQueue {
 
     fn lacks_room_to_grow(&self, quota: QuotaId, charge: &Charge) -> Option<Reason> {
         let entry = self.entries.get(&quota)?;
-        let excess = entry.ledger.excess(charge, None);
+        let excess = entry.ledger().excess(charge, None);
         if !excess.is_empty() {
             return Some(Reason { quota, excess, behind: None });
         }
         let (id, _) = entry.reserving.as_ref()?;
         let ahead = self.classes.get(id)?;
-        let excess = entry.ledger.excess(charge, Some(&ahead.charge));
+        let excess = entry.ledger().excess(charge, Some(&ahead.charge));
         let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
         (!excess.is_empty()).then_some(Reason { quota, excess, behind })
     }

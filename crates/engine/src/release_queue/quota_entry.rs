@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use super::equivalence_class::{ClassId, EquivalenceClass, Front};
 use super::long_queue::LongQueue;
+use super::quota_set::{QuotaSet, ShareId};
+use super::shares::Shares;
 use super::wait_order::{Age, QuotaId, WaitKey};
-use crate::charge::Charge;
-use crate::ledger::Ledger;
+use crate::charge::{Amount, Charge};
+use crate::ledger::{Claim, Ledger};
+use crate::resource::Resource;
 
 /// A quota: its ledger and who waits for it.
 #[derive(Debug, Default)]
 pub(super) struct QuotaEntry {
-    pub(super) ledger: Ledger,
+    ledger: Ledger,
+    /// Of a quota that is opened as a shared one.
+    shares: Option<Shares>,
     /// The head of each class that waits for this quota and could ever fit.
     pub(super) heads: BTreeSet<(WaitKey, ClassId)>,
     /// More about these classes, if they are many.
@@ -21,7 +26,7 @@ pub(super) struct QuotaEntry {
     pub(super) never_fits: BTreeSet<ClassId>,
     pub(super) held: usize,
     /// The class that room is kept for, with its quotas.
-    pub(super) reserving: Option<(ClassId, Arc<[QuotaId]>)>,
+    pub(super) reserving: Option<(ClassId, Arc<QuotaSet>)>,
     /// Other quotas in which room is kept for a class that also takes from this one.
     pub(super) reserving_elsewhere: BTreeSet<(QuotaId, ClassId)>,
     /// What ends makes no room, see [`ReleaseQueue::freeze`](super::ReleaseQueue::freeze).
@@ -51,8 +56,78 @@ impl Rest {
 const LONG: usize = 16;
 
 impl QuotaEntry {
-    pub(super) fn new(ledger: Ledger) -> Self {
-        Self { ledger, ..Self::default() }
+    pub(super) fn new(ledger: Ledger, shares: Option<Shares>) -> Self {
+        Self { ledger, shares, ..Self::default() }
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) fn shares(&self) -> Option<&Shares> {
+        self.shares.as_ref()
+    }
+
+    pub(super) fn take_changed_shares(&mut self) -> BTreeSet<ShareId> {
+        self.shares.as_mut().map(Shares::take_changed).unwrap_or_default()
+    }
+
+    /// Adds a charge of this share.
+    pub(super) fn apply(&mut self, claim: Claim, share: ShareId, charge: &Charge) {
+        self.ledger.apply(claim, charge);
+        if let Some(shares) = &mut self.shares {
+            shares.add(&self.ledger, share, charge);
+        }
+    }
+
+    /// Takes a charge back that was added with the same claim and share.
+    pub(super) fn revert(&mut self, claim: Claim, share: ShareId, charge: &Charge) {
+        self.ledger.revert(claim, charge);
+        if let Some(shares) = &mut self.shares {
+            shares.subtract(&self.ledger, share, charge);
+        }
+    }
+
+    /// The pod has ended: as [`Self::revert`], but in a frozen entry what it took stays taken, as in flight. Returns whether
+    /// that made room.
+    pub(super) fn end(&mut self, claim: Claim, share: ShareId, charge: &Charge) -> bool {
+        self.revert(claim, share, charge);
+        if self.frozen {
+            self.ledger.apply(Claim::InFlight, charge);
+        }
+        !self.frozen
+    }
+
+    /// What is assumed is counted from now on.
+    pub(super) fn confirm(&mut self, charge: &Charge) {
+        self.ledger.revert(Claim::Assumed, charge);
+        self.ledger.apply(Claim::Counted, charge);
+    }
+
+    /// What was in flight is counted from now on, as this share's.
+    pub(super) fn arrive(&mut self, share: ShareId, charge: &Charge) {
+        self.ledger.arrive(charge);
+        self.apply(Claim::Counted, share, charge);
+    }
+
+    /// See [`Ledger::reserve_in_flight`].
+    pub(super) fn reserve_in_flight(
+        &mut self,
+        recorded: impl IntoIterator<Item = (Resource, Amount)>,
+        unrecorded: &[&Charge],
+    ) -> bool {
+        self.ledger.reserve_in_flight(recorded, unrecorded)
+    }
+
+    /// Forgets what was in flight; the entry is frozen no more. Returns whether anything was.
+    pub(super) fn forget_in_flight(&mut self) -> bool {
+        self.frozen = false;
+        self.ledger.forget_in_flight()
+    }
+
+    /// See [`Ledger::replace_hard`].
+    pub(super) fn replace_hard(&mut self, hard: impl IntoIterator<Item = (Resource, Amount)>) -> bool {
+        self.ledger.replace_hard(hard)
     }
 
     /// The class waits with these pods in front; `classes` has it so already.

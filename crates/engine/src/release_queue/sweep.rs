@@ -240,7 +240,7 @@ impl Deciding<'_> {
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
         for quota in quotas.iter() {
             let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger.excess(&charge, None);
+            let excess = entry.ledger().excess(&charge, None);
             if !excess.is_empty() {
                 return Some(Reason { quota: *quota, excess, behind: None });
             }
@@ -253,7 +253,7 @@ impl Deciding<'_> {
                 continue;
             };
             let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger.excess(&charge, Some(&ahead.charge));
+            let excess = entry.ledger().excess(&charge, Some(&ahead.charge));
             if !excess.is_empty() {
                 let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
                 return Some(Reason { quota: *quota, excess, behind });

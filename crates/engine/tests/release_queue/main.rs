@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_engine::{
-    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource, Uid, WaitKey,
+    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId, Uid,
+    WaitKey,
 };
 
 use world::{Step, World, step};
@@ -44,8 +45,12 @@ fn key(pod: u32, priority: i32, created: i64) -> WaitKey {
     WaitKey { priority: Reverse(priority), created, uid: Uid::parse(&format!("pod-{pod:04}")) }
 }
 
-fn quotas<const N: usize>(ids: [u32; N]) -> Arc<[QuotaId]> {
-    ids.map(QuotaId).into()
+fn quotas<const N: usize>(ids: [u32; N]) -> Arc<QuotaSet> {
+    share_of(0, ids)
+}
+
+fn share_of(share: u32, quotas: impl IntoIterator<Item = u32>) -> Arc<QuotaSet> {
+    Arc::new(QuotaSet::new(ShareId(share), quotas.into_iter().map(QuotaId)))
 }
 
 fn released(decisions: Vec<Decision>) -> Vec<u32> {
@@ -60,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_book_is_always_right(steps in proptest::collection::vec(step(), 1..80)) {
+    fn the_queue_is_always_right(steps in proptest::collection::vec(step(), 1..80)) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
@@ -98,7 +103,7 @@ proptest! {
             for at in order {
                 let id = PodId(u32::try_from(*at).unwrap());
                 let takes = Arc::new(charge(pods[*at].2, 1));
-                queue.wait(id, key_of(*at), 1, takes, quotas_of(*at).into_iter().map(QuotaId).collect());
+                queue.wait(id, key_of(*at), 1, takes, share_of(u32::from(pods[*at].3 % 2), quotas_of(*at)));
             }
             let mut all = Vec::new();
             while queue.has_news() {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource};
+use sluice_engine::{
+    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId,
+};
 
-use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, units};
+use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, share_of, units};
 
 /// A quota of 10 CPU, of which running pods use so much.
-fn used(cpu: i128) -> (ReleaseQueue, Arc<[QuotaId]>) {
+fn used(cpu: i128) -> (ReleaseQueue, Arc<QuotaSet>) {
     let (mut queue, quotas) = (ReleaseQueue::default(), quotas([0]));
     queue.open(QuotaId(0), ledger(10, 100));
     queue.apply(Claim::Counted, &quotas, &charge(cpu, 0));
@@ -142,4 +144,36 @@ fn what_ends_in_a_frozen_account_makes_no_room_until_it_thaws() {
     assert!(matches!(queue.decide(PATIENT, ALL).as_slice(), [Decision::Release { .. }]));
     queue.revert(Claim::Assumed, &quotas, &charge(6, 0));
     assert_eq!(queue.ledger(QuotaId(0)), Some(&ledger(10, 100)), "an exact inverse, frozen or not");
+}
+
+/// What is recorded by another leader and not seen here is in flight on account of a share that is not known.
+#[test]
+fn shares_take_what_is_counted_and_assumed_and_nothing_that_is_in_flight() {
+    let mut queue = ReleaseQueue::default();
+    queue.open_shared(QuotaId(0), ledger(10, 100));
+    let (one, other) = (share_of(1, [0]), share_of(2, [0]));
+    queue.apply(Claim::Counted, &one, &charge(2, 0));
+    queue.apply(Claim::Assumed, &other, &charge(3, 1));
+    queue.confirm(&other, &charge(3, 1));
+    queue.freeze(QuotaId(0));
+    queue.end(Claim::Counted, &one, &charge(2, 0));
+    let of = |queue: &ReleaseQueue, share| queue.shares(QuotaId(0)).unwrap().get(ShareId(share)).to_vec();
+    assert_eq!(of(&queue, 1), []);
+    assert_eq!(of(&queue, 2), [units(3), units(1)]);
+    assert_eq!(queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used(), units(5));
+    queue.arrive(&one, &charge(2, 0));
+    assert_eq!(of(&queue, 1), [units(2), units(0)]);
+    assert_eq!(queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used(), units(5));
+    assert!(queue.shares(QuotaId(1)).is_none());
+}
+
+/// They are held for the same reason and are not told of each other.
+#[test]
+fn equal_pods_of_two_shares_are_of_two_classes() {
+    let mut queue = ReleaseQueue::default();
+    queue.open_shared(QuotaId(0), ledger(1, 100));
+    let same = Arc::new(charge(2, 0));
+    let classes = [1, 2]
+        .map(|share| queue.wait(PodId(share), key(share, 0, 1), 1, Arc::clone(&same), share_of(share, [0])));
+    assert_ne!(classes[0], classes[1]);
 }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_engine::{
-    Charge, Claim, ClassId, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource, WaitKey,
+    Amount, Charge, Claim, ClassId, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
+    ShareId, WaitKey,
 };
 
-use crate::{ALL, QUOTAS, charge, key, ledger, units};
+use crate::{ALL, QUOTAS, charge, key, ledger, share_of, units};
+
+/// Each of them may take from each quota.
+const SHARES: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -19,6 +23,7 @@ pub enum Step {
         cpu: i128,
         memory: i128,
         quotas: u8,
+        share: u32,
     },
     Leave {
         at: usize,
@@ -57,9 +62,9 @@ pub enum Step {
 
 pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..3, 0..50i64, 1..50u64, 0..6i128, 0..4i128, 1..8u8)
-            .prop_map(|(priority, created, since, cpu, memory, quotas)| {
-                Step::Wait { priority, created, since, cpu, memory, quotas }
+        8 => (0..3, 0..50i64, 1..50u64, 0..6i128, 0..4i128, 1..8u8, 0..SHARES)
+            .prop_map(|(priority, created, since, cpu, memory, quotas, share)| {
+                Step::Wait { priority, created, since, cpu, memory, quotas, share }
             }),
         2 => any::<usize>().prop_map(|at| Step::Leave { at }),
         3 => any::<usize>().prop_map(|at| Step::End { at }),
@@ -80,14 +85,14 @@ struct Waiting {
     since: u64,
     class: ClassId,
     charge: Arc<Charge>,
-    quotas: Arc<[QuotaId]>,
+    quotas: Arc<QuotaSet>,
 }
 
 #[derive(Clone, Debug)]
 struct Released {
     claim: Claim,
     charge: Arc<Charge>,
-    quotas: Arc<[QuotaId]>,
+    quotas: Arc<QuotaSet>,
 }
 
 /// The queue, and beside it everything that is true of it, kept the simple way.
@@ -108,7 +113,7 @@ impl World {
         let mut queue = ReleaseQueue::default();
         let hard = vec![(10, 10), (6, 12), (20, 3)];
         for (quota, (cpu, memory)) in hard.iter().enumerate() {
-            queue.open(QuotaId(u32::try_from(quota).unwrap()), ledger(*cpu, *memory));
+            queue.open_shared(QuotaId(u32::try_from(quota).unwrap()), ledger(*cpu, *memory));
         }
         Self {
             queue,
@@ -124,13 +129,12 @@ impl World {
 
     pub fn step(&mut self, step: &Step) {
         match step {
-            Step::Wait { priority, created, since, cpu, memory, quotas } => {
+            Step::Wait { priority, created, since, cpu, memory, quotas, share } => {
                 let pod = PodId(self.next);
                 let key = key(self.next, *priority, *created);
                 self.next += 1;
                 let charge = Arc::new(charge(*cpu, *memory));
-                let quotas: Arc<[QuotaId]> =
-                    (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0).map(QuotaId).collect();
+                let quotas = share_of(*share, (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0));
                 let class =
                     self.queue.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
                 self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
@@ -266,18 +270,40 @@ impl World {
     }
 
     fn recount(&self, quota: QuotaId) -> Ledger {
+        self.recount_of(quota, |_| true)
+    }
+
+    fn recount_of(&self, quota: QuotaId, is_meant: impl Fn(ShareId) -> bool) -> Ledger {
         let (cpu, memory) = self.hard[quota.0 as usize];
         let mut sums = ledger(cpu, memory);
-        for pod in self.released.values().filter(|pod| pod.quotas.contains(&quota)) {
+        let takes = |pod: &&Released| pod.quotas.contains(&quota) && is_meant(pod.quotas.share());
+        for pod in self.released.values().filter(takes) {
             sums.apply(pod.claim, &pod.charge);
         }
         sums
+    }
+
+    /// What each share takes is what one would make anew, so that they sum up to what the quota has counted and assumed.
+    fn check_shares(&self, quota: QuotaId) {
+        let shares = self.queue.shares(quota).unwrap();
+        for share in (0..SHARES).map(ShareId) {
+            let used: Vec<Amount> = self
+                .recount_of(quota, |other| other == share)
+                .lines()
+                .iter()
+                .map(|line| line.used())
+                .collect();
+            let takes_nothing = used.iter().all(|amount| amount.is_zero());
+            assert_eq!(shares.get(share), if takes_nothing { &[] } else { &*used }, "{share:?} of {quota:?}");
+        }
+        assert!(shares.iter().all(|(share, _)| share.0 < SHARES));
     }
 
     /// The incremental sums and lists are what one would make anew.
     fn check_sums(&self) {
         for quota in (0..QUOTAS).map(QuotaId) {
             assert_eq!(self.queue.ledger(quota), Some(&self.recount(quota)));
+            self.check_shares(quota);
             let held = self.waiting.values().filter(|pod| pod.quotas.contains(&quota)).count();
             assert_eq!(self.queue.held(quota), held);
         }

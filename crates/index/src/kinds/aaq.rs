@@ -30,6 +30,28 @@ pub struct AaqWire {
 pub struct AaqSpecWire {
     /// `None` means the default label ([`sluice_api::names::TARGET_LABEL`]); empty means every namespace.
     pub namespace_selector: Option<LabelSelector>,
+    /// How pods are counted, and which kinds of quota there are.
+    #[serde(default)]
+    pub configuration: Option<AaqConfigurationWire>,
+}
+
+impl AaqSpecWire {
+    /// Whether there are quotas that span namespaces.
+    #[must_use]
+    pub fn cluster_quotas(&self) -> bool {
+        self.configuration.as_ref().is_some_and(|configuration| {
+            configuration.allow_application_aware_cluster_resource_quota == Some(true)
+        })
+    }
+}
+
+/// The part of `spec.configuration` that matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AaqConfigurationWire {
+    /// Whether there are quotas that span namespaces; absent means no.
+    #[serde(default)]
+    pub allow_application_aware_cluster_resource_quota: Option<bool>,
 }
 
 /// What is kept of an `AAQ`.
@@ -37,6 +59,8 @@ pub struct AaqSpecWire {
 pub struct Aaq {
     /// `spec.namespaceSelector`; `None` stands for the default label.
     pub selector: Option<LabelSelector>,
+    /// Whether there are quotas that span namespaces.
+    pub cluster_quotas: bool,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -78,6 +102,7 @@ impl Indexed for Aaqs {
     fn body(wire: &AaqWire) -> Aaq {
         Aaq {
             selector: wire.spec.namespace_selector.clone(),
+            cluster_quotas: wire.spec.cluster_quotas(),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }
@@ -113,6 +138,22 @@ mod tests {
         }
         let selector = aaqs.oldest().unwrap().selector.clone().unwrap();
         assert_eq!(selector.match_labels.unwrap().get("team").map(String::as_str), Some("b"));
+    }
+
+    #[test]
+    fn cluster_quotas_are_there_if_the_aaq_says_so() {
+        for (configuration, there) in [
+            (json!(null), false),
+            (json!({}), false),
+            (json!({ "allowApplicationAwareClusterResourceQuota": null }), false),
+            (json!({ "allowApplicationAwareClusterResourceQuota": false }), false),
+            (json!({ "allowApplicationAwareClusterResourceQuota": true, "sidecarEvaluators": [] }), true),
+        ] {
+            let object = json!({ "metadata": { "name": "a" }, "spec": { "configuration": configuration } });
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&serde_json::from_value(object).unwrap());
+            assert_eq!(aaqs.oldest().unwrap().cluster_quotas, there, "{configuration}");
+        }
     }
 
     #[test]

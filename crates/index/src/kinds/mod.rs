@@ -3,8 +3,11 @@
 //!
 //! Decoding never fails because of a field that is not read.
 
+pub(crate) mod aacrq;
 pub(crate) mod aaq;
+pub(crate) mod acrq;
 pub(crate) mod arq;
+pub(crate) mod cluster_quota_charge;
 pub(crate) mod headroom_policy;
 pub(crate) mod kubevirt;
 pub(crate) mod limit_range;

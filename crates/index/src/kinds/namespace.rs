@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-pub use targeting::{Namespace, NamespaceId, Namespaces, Targeting};
+pub use targeting::{Namespace, NamespaceChange, NamespaceId, Namespaces, Targeting};
 
 use crate::labels::{Labels, opted_out};
 use crate::store::{Affected, Indexed, Key, Record, Store};
@@ -17,8 +17,8 @@ use crate::store::{Affected, Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = v1::Namespace)]
 pub struct NamespaceWire {
-    /// Name, uid, version, times, labels and the annotations that matter here.
-    #[serde(deserialize_with = "crate::meta::annotated")]
+    /// Name, uid, version, times, labels and annotations: any of both may be what a cluster quota selects by.
+    #[serde(deserialize_with = "crate::meta::labelled")]
     pub metadata: ObjectMeta,
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_index::{AaqSpecWire, read_selector};
 
-use super::quota_validate::aggregate;
+use super::quota_rules::aggregate;
 use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::{AaqPresence, Settings};
 
@@ -34,7 +34,7 @@ pub fn aaq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
 fn single(settings: &Settings) -> Result<(), Verdict> {
     match settings.aaq {
         AaqPresence::Absent => Ok(()),
-        AaqPresence::Present => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
+        AaqPresence::Present { .. } => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
         AaqPresence::Unknown => Err(Verdict::refuse(
             503,
             "it is not known yet whether an AAQ CR instance exists: try again, and if this stays, look at the \
@@ -76,9 +76,8 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
 }
 
 /// Fields that nothing reads yet, and what is so instead.
-const NOT_IN_FORCE: [(&str, &str); 9] = [
+const NOT_IN_FORCE: [(&str, &str); 8] = [
     ("certConfig", "certificates keep the lifetimes they have"),
-    ("configuration.allowApplicationAwareClusterResourceQuota", "there are no quotas that span namespaces"),
     ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
     ("configuration.vmiCalculatorConfiguration.configName", COUNTED_AS_PODS),
     ("imagePullPolicy", ON_DEPLOYMENTS),

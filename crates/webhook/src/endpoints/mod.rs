@@ -2,12 +2,14 @@
 //! the review by a pure function too, and asks others afterwards.
 
 mod aaq_validate;
+mod acrq_validate;
 pub mod growth;
 pub mod headroom;
 mod mtq_lock;
 mod pod_gate;
 mod pod_guard;
 mod pod_identity;
+mod quota_rules;
 mod quota_validate;
 
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use futures::future::BoxFuture;
 use sluice_api::{Endpoint, names};
 
 pub use aaq_validate::aaq_validate;
+pub use acrq_validate::acrq_validate;
 pub use mtq_lock::mtq_lock;
 pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
@@ -58,6 +61,7 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::QuotaValidate => Decision::Async(Arc::clone(&asking.quotas)),
             Endpoint::PodGuard => Decision::Pure(pod_guard),
             Endpoint::AaqValidate => Decision::Pure(aaq_validate),
+            Endpoint::AcrqValidate => Decision::Pure(acrq_validate),
             Endpoint::PodIdentity => Decision::Pure(pod_identity),
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
@@ -77,6 +81,7 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::QuotaValidate => kind == "ApplicationAwareResourceQuota",
         Endpoint::PodGuard => kind == "Pod" && !creates,
         Endpoint::AaqValidate => kind == "AAQ",
+        Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
         Endpoint::PodIdentity => kind == "Pod",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.

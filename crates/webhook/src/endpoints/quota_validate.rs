@@ -1,27 +1,19 @@
-//! ApplicationAwareResourceQuota CREATE and UPDATE: the rules of core ResourceQuota (`docs/quota-semantics.md`,
-//! *Validation*).
-//!
-//! Upstream asks the API server with a dry-run create of a ResourceQuota; here the same rules are applied in
-//! place, so a full quota on `resourcequotas` or a foreign webhook cannot get in the way.
+//! ApplicationAwareResourceQuota CREATE and UPDATE.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::managed::managed;
-use sluice_engine::quantity::Quantity;
-use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, compile};
 use sluice_engine::{CompiledQuota, FieldError, uncounted};
-use sluice_index::{QuantityText, QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
+use sluice_index::QuotaSpecWire;
 use sluice_window::Observed;
 
 use super::AsyncEndpoint;
+use super::quota_rules::{judge, read_quota, refuse};
 use crate::http::body::HeldBody;
-use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
+use crate::review::{Operation, Review, Verdict};
 
 /// Longest part of a name that a warning repeats: the API server may cut warnings at 256 bytes.
 const MAX_SHOWN: usize = 100;
@@ -30,17 +22,7 @@ const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
 /// Decides on the creation or the change of a quota.
 pub fn quota_validate(review: &Review<'_>) -> Verdict {
-    match &review.operation {
-        Operation::Create | Operation::Update => {}
-        Operation::Delete | Operation::Connect => return Verdict::allow(VALID),
-        Operation::Unknown(operation) => {
-            return Verdict::malformed(format!("operation \"{operation}\" on a quota is not known"));
-        }
-    }
-    match check(review) {
-        Ok(warnings) => Verdict { warnings, ..Verdict::allow(VALID) },
-        Err(refused) => refused,
-    }
+    judge(review, VALID, |spec| check(&review.name, spec))
 }
 
 /// The endpoint, with what this process knows of ResourceQuotas.
@@ -76,29 +58,12 @@ fn beside<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<String> {
     ))
 }
 
-/// The warnings about a valid quota.
-fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
-    let quota = review.read_object::<QuotaView<'_>>("a quota")?;
-    if review.operation == Operation::Update && is_left_alone(&quota, review)? {
-        return Ok(Vec::new());
-    }
-    let wire: QuotaSpecWire = match quota.spec {
-        Some(raw) => {
-            serde_json::from_str(raw.get()).map_err(|error| unreadable("object.spec", "a quota", &error))?
-        }
-        None => QuotaSpecWire::default(),
-    };
-    let (spec, mut errors) = raw_spec(wire);
-    match compile(&spec) {
-        Ok(compiled) => {
-            errors.extend(name_too_long(&review.name, &compiled));
-            if errors.is_empty() {
-                return Ok(uncounted(&compiled));
-            }
-        }
-        Err(broken) => errors.extend(broken.iter().map(ToString::to_string)),
-    }
-    Err(Verdict::deny(aggregate(errors)))
+/// The warnings about a valid specification.
+fn check(name: &str, spec: QuotaSpecWire) -> Result<Vec<String>, Verdict> {
+    let (quota, mut errors) = read_quota("spec", spec);
+    errors.extend(quota.as_ref().and_then(|quota| name_too_long(name, quota)));
+    refuse(errors)?;
+    Ok(quota.as_ref().map(uncounted).unwrap_or_default())
 }
 
 /// What is wrong with the name of a quota that needs a managed ResourceQuota, whose name is longer.
@@ -111,64 +76,6 @@ fn name_too_long(name: &str, quota: &CompiledQuota) -> Option<String> {
         names::MANAGED_QUOTA_SUFFIX
     );
     (name.len() > most).then(|| FieldError::invalid("metadata.name", name, &rule).to_string())
-}
-
-/// Whether an update does not ask for anything new: a quota that is invalid by today's rules can still be
-/// labelled, and loses its finalizers.
-fn is_left_alone(quota: &QuotaView<'_>, review: &Review<'_>) -> Result<bool, Verdict> {
-    let old = review.read_old_object::<QuotaView<'_>>("a quota")?;
-    let deleting = quota.metadata.deletion_timestamp.is_some();
-    Ok(deleting || quota.spec.map(RawValue::get) == old.spec.map(RawValue::get))
-}
-
-/// One error as it is, several as core joins them: `[a, b]`, without repetitions.
-pub(crate) fn aggregate(errors: Vec<String>) -> String {
-    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
-    match distinct.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
-/// The engine's form of a spec, and an error for each amount that is no quantity.
-fn raw_spec(wire: QuotaSpecWire) -> (RawQuotaSpec, Vec<String>) {
-    let mut hard = BTreeMap::new();
-    let mut errors = Vec::new();
-    for (key, QuantityText(text)) in wire.hard.into_iter().collect::<BTreeMap<_, _>>() {
-        match Quantity::parse_json_text(&text) {
-            Ok(quantity) => {
-                hard.insert(key, quantity);
-            }
-            Err(error) => {
-                let shown: String = text.chars().take(64).collect();
-                errors.push(format!("spec.hard[{key}]: Invalid value: {shown:?}: {error}"));
-            }
-        }
-    }
-    let requirement = |wire: ScopeRequirementWire| ScopeRequirementText {
-        scope_name: wire.scope_name,
-        operator: wire.operator,
-        values: wire.values.unwrap_or_default(),
-    };
-    let requirements = |selector: ScopeSelectorWire| {
-        selector.match_expressions.into_iter().flatten().map(requirement).collect()
-    };
-    let scope_selector = wire.scope_selector.map(requirements);
-    (RawQuotaSpec { hard, scopes: wire.scopes.unwrap_or_default(), scope_selector }, errors)
-}
-
-/// A quota, narrowed.
-#[derive(Deserialize)]
-struct QuotaView<'a> {
-    #[serde(default, deserialize_with = "nullable")]
-    metadata: Metadata,
-    #[serde(default, borrow)]
-    spec: Option<&'a RawValue>,
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl App {
         Arc::new(Self { settings: ArcSwap::from_pointee(settings), metrics, bodies: BodyReader::new(limits) })
     }
 
-    /// Tells all later verdicts whether an `AAQ` exists.
+    /// Tells all later verdicts whether an `AAQ` exists, and what it allows.
     pub fn set_aaq(&self, aaq: AaqPresence) {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
     }

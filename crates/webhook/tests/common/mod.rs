@@ -31,6 +31,9 @@ pub fn settings() -> Settings {
 pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Value) -> Value {
     let (group, version, resource) = match kind {
         "Pod" => ("", "v1", "pods"),
+        "ApplicationAwareClusterResourceQuota" => {
+            ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
+        }
         "AAQ" => ("aaq.kubevirt.io", "v1alpha1", "aaqs"),
         _ => ("aaq.kubevirt.io", "v1alpha1", "applicationawareresourcequotas"),
     };

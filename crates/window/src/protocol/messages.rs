@@ -76,7 +76,7 @@ pub struct Snapshot {
 
 /// How a command went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Done {
     /// What was looked at.
     Seen(Snapshot),
     /// No live mark of another session is left.

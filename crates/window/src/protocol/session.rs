@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan, reserve};
 
-use super::messages::{Answer, Command, Ending, Look, QuotaRef, Snapshot};
+use super::messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
 
 /// How often quotas are looked at again because they changed between look and write.
 const MOST_LOOKS: u32 = 8;
@@ -31,7 +31,7 @@ enum Phase {
     Done,
 }
 
-/// The machine. It is driven by [`Self::command`] and [`Self::on_answer`] in turns.
+/// The machine. It is driven by [`Self::command`] and [`Self::on_done`] in turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSession {
     need: Need,
@@ -118,46 +118,46 @@ impl WindowSession {
         }
     }
 
-    /// Takes note of how the last command went. An answer that does not belong to it changes nothing.
-    pub fn on_answer(&mut self, answer: Answer) {
+    /// Takes note of how the last command went. An outcome that does not belong to it changes nothing.
+    pub fn on_done(&mut self, outcome: Done) {
         let phase = std::mem::replace(&mut self.phase, Phase::Done);
-        self.phase = match (phase, answer) {
-            (Phase::Looking(look), Answer::Seen(snapshot)) => self.seen(look, &snapshot),
-            (Phase::Looking(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
-            (Phase::Looking(_) | Phase::Waiting | Phase::Clearing(_), Answer::Failed(why)) => {
+        self.phase = match (phase, outcome) {
+            (Phase::Looking(look), Done::Seen(snapshot)) => self.seen(look, &snapshot),
+            (Phase::Looking(_), Done::Unproven(why)) => self.give_up(Ending::Unproven(why)),
+            (Phase::Looking(_) | Phase::Waiting | Phase::Clearing(_), Done::Failed(why)) => {
                 self.give_up(Ending::Failed(why))
             }
-            (Phase::Waiting, Answer::Free) => Phase::Looking(Look::Quotas),
-            (Phase::Waiting, Answer::TimeUp) => self.give_up(Ending::Busy),
-            (Phase::Waiting, Answer::Resting) => self.give_up(Ending::Resting),
-            (Phase::Clearing(quotas), answer) => self.cleared(quotas, answer),
-            (Phase::Raising(raises), answer) => self.written(raises, answer),
-            (Phase::Settling(_), Answer::Settled(snapshot)) => self.settled(&snapshot),
-            (Phase::Settling(_), Answer::Unproven(why)) => self.give_up(Ending::Unproven(why)),
-            (Phase::Settling(_), Answer::Failed(why)) => self.give_up(Ending::Failed(why)),
-            (Phase::LettingIn, Answer::LetIn) => {
+            (Phase::Waiting, Done::Free) => Phase::Looking(Look::Quotas),
+            (Phase::Waiting, Done::TimeUp) => self.give_up(Ending::Busy),
+            (Phase::Waiting, Done::Resting) => self.give_up(Ending::Resting),
+            (Phase::Clearing(quotas), outcome) => self.cleared(quotas, outcome),
+            (Phase::Raising(raises), outcome) => self.written(raises, outcome),
+            (Phase::Settling(_), Done::Settled(snapshot)) => self.settled(&snapshot),
+            (Phase::Settling(_), Done::Unproven(why)) => self.give_up(Ending::Unproven(why)),
+            (Phase::Settling(_), Done::Failed(why)) => self.give_up(Ending::Failed(why)),
+            (Phase::LettingIn, Done::LetIn) => {
                 self.let_in = true;
                 Phase::Awaiting
             }
-            (Phase::Awaiting | Phase::Renewing(_), Answer::Exists) => self.give_up(Ending::Entered),
-            (Phase::Awaiting | Phase::Renewing(_), Answer::Charged) => self.give_up(Ending::Taken),
-            (Phase::Awaiting | Phase::Renewing(_), Answer::Denied) => self.give_up(Ending::Denied),
-            (Phase::Awaiting, Answer::Closing) if self.renewals < MOST_RENEWALS => {
+            (Phase::Awaiting | Phase::Renewing(_), Done::Exists) => self.give_up(Ending::Entered),
+            (Phase::Awaiting | Phase::Renewing(_), Done::Charged) => self.give_up(Ending::Taken),
+            (Phase::Awaiting | Phase::Renewing(_), Done::Denied) => self.give_up(Ending::Denied),
+            (Phase::Awaiting, Done::Closing) if self.renewals < MOST_RENEWALS => {
                 self.renewals += 1;
                 Phase::Renewing(self.raised.iter().cloned().collect())
             }
-            (Phase::Awaiting, Answer::Closing | Answer::NotSeen) => self.give_up(Ending::NotSeen),
-            (Phase::Renewing(quotas), answer) => self.renewed(quotas, &answer),
-            (Phase::Restoring(quotas), answer) => self.restored(quotas, &answer),
-            (Phase::Leaving, Answer::LetIn) => {
+            (Phase::Awaiting, Done::Closing | Done::NotSeen) => self.give_up(Ending::NotSeen),
+            (Phase::Renewing(quotas), outcome) => self.renewed(quotas, &outcome),
+            (Phase::Restoring(quotas), outcome) => self.restored(quotas, &outcome),
+            (Phase::Leaving, Done::LetIn) => {
                 self.let_in = true;
                 Phase::Done
             }
-            (Phase::Confirming, Answer::Exists) => {
+            (Phase::Confirming, Done::Exists) => {
                 self.ending = Ending::Entered;
                 Phase::Done
             }
-            (Phase::Confirming, Answer::NotSeen) => Phase::Done,
+            (Phase::Confirming, Done::NotSeen) => Phase::Done,
             (phase, _) => phase,
         };
     }
@@ -256,9 +256,9 @@ impl WindowSession {
         Phase::Raising(raises)
     }
 
-    fn written(&mut self, mut raises: VecDeque<Raise>, answer: Answer) -> Phase {
-        match answer {
-            Answer::Written => {
+    fn written(&mut self, mut raises: VecDeque<Raise>, outcome: Done) -> Phase {
+        match outcome {
+            Done::Written => {
                 raises.pop_front();
                 if raises.is_empty() {
                     Phase::Settling(self.mark.unwrap_or_default())
@@ -267,56 +267,52 @@ impl WindowSession {
                 }
             }
             // The next look tells whether an earlier write without an answer has arrived after all.
-            Answer::Unanswered => Phase::Looking(Look::Quotas),
-            Answer::Conflict => {
+            Done::Unanswered => Phase::Looking(Look::Quotas),
+            Done::Conflict => {
                 self.primary = None;
                 Phase::Looking(Look::Quotas)
             }
-            Answer::Refused(why) => {
+            Done::Refused(why) => {
                 if let Some(quota) = raises.front().map(reference) {
                     self.raised.retain(|other| *other != quota);
                 }
                 self.give_up(Ending::Forbidden(why))
             }
-            Answer::Failed(why) => self.give_up(Ending::Failed(why)),
+            Done::Failed(why) => self.give_up(Ending::Failed(why)),
             _ => Phase::Raising(raises),
         }
     }
 
-    fn cleared(&mut self, mut quotas: VecDeque<QuotaRef>, answer: Answer) -> Phase {
-        match answer {
-            Answer::Written | Answer::Conflict => {
+    fn cleared(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: Done) -> Phase {
+        match outcome {
+            Done::Written | Done::Conflict => {
                 quotas.pop_front();
                 if quotas.is_empty() { Phase::Looking(Look::Quotas) } else { Phase::Clearing(quotas) }
             }
-            Answer::Refused(why) => self.give_up(Ending::Forbidden(why)),
-            Answer::Unanswered => {
+            Done::Refused(why) => self.give_up(Ending::Forbidden(why)),
+            Done::Unanswered => {
                 self.give_up(Ending::Failed("ending a raise that is over had no answer".into()))
             }
             _ => Phase::Clearing(quotas),
         }
     }
 
-    fn renewed(&mut self, mut quotas: VecDeque<QuotaRef>, answer: &Answer) -> Phase {
-        match answer {
+    fn renewed(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: &Done) -> Phase {
+        match outcome {
             // A conflict may be the charge of the target.
-            Answer::Written | Answer::Conflict => {
+            Done::Written | Done::Conflict => {
                 quotas.pop_front();
                 if quotas.is_empty() { Phase::Awaiting } else { Phase::Renewing(quotas) }
             }
-            Answer::Unanswered | Answer::Refused(_) | Answer::Failed(_) => self.give_up(Ending::NotSeen),
+            Done::Unanswered | Done::Refused(_) | Done::Failed(_) => self.give_up(Ending::NotSeen),
             _ => Phase::Renewing(quotas),
         }
     }
 
     /// What cannot be restored is left to the sweep: the lock ends by itself.
-    fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, answer: &Answer) -> Phase {
-        match answer {
-            Answer::Written
-            | Answer::Conflict
-            | Answer::Refused(_)
-            | Answer::Failed(_)
-            | Answer::Unanswered => {
+    fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: &Done) -> Phase {
+        match outcome {
+            Done::Written | Done::Conflict | Done::Refused(_) | Done::Failed(_) | Done::Unanswered => {
                 quotas.pop_front();
                 if quotas.is_empty() { self.leave() } else { Phase::Restoring(quotas) }
             }

@@ -1,4 +1,4 @@
-//! Sequences of commands and answers, and what comes of them.
+//! Sequences of commands and their outcomes, and what comes of them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -51,8 +51,8 @@ fn snapshot(quotas: &[NativeQuota], budget: Budget) -> Snapshot {
     Snapshot { quotas: quotas.to_vec(), budget, now_ms: NOW, mark: OWN }
 }
 
-fn seen(quotas: &[NativeQuota]) -> Answer {
-    Answer::Seen(snapshot(quotas, unlimited()))
+fn seen(quotas: &[NativeQuota]) -> Done {
+    Done::Seen(snapshot(quotas, unlimited()))
 }
 
 fn word(command: &Command) -> String {
@@ -71,12 +71,12 @@ fn word(command: &Command) -> String {
     }
 }
 
-/// Gives the answers one by one; returns what was asked for, the last one unanswered.
-fn play(session: &mut WindowSession, answers: impl IntoIterator<Item = Answer>) -> Vec<String> {
+/// Gives the outcomes one by one; returns what was asked for, the last one without an outcome.
+fn play(session: &mut WindowSession, outcomes: impl IntoIterator<Item = Done>) -> Vec<String> {
     let mut asked = Vec::new();
-    for answer in answers {
+    for outcome in outcomes {
         asked.push(word(&session.command()));
-        session.on_answer(answer);
+        session.on_done(outcome);
     }
     asked.push(word(&session.command()));
     asked
@@ -86,7 +86,7 @@ fn play(session: &mut WindowSession, answers: impl IntoIterator<Item = Answer>) 
 fn raised(quotas: &[NativeQuota]) -> WindowSession {
     let mut session = WindowSession::new(need(5), true);
     play(&mut session, [seen(quotas), seen(quotas)]);
-    play(&mut session, quotas.iter().map(|_| Answer::Written));
+    play(&mut session, quotas.iter().map(|_| Done::Written));
     session
 }
 
@@ -100,12 +100,12 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
         [
             seen(&full),
             seen(&full),
-            Answer::Written,
-            Answer::Settled(snapshot(&after, unlimited())),
-            Answer::LetIn,
-            Answer::Charged,
-            Answer::Written,
-            Answer::Exists,
+            Done::Written,
+            Done::Settled(snapshot(&after, unlimited())),
+            Done::LetIn,
+            Done::Charged,
+            Done::Written,
+            Done::Exists,
         ],
     );
     assert_eq!(
@@ -134,37 +134,37 @@ fn a_budget_for_one_is_left_to_the_target_that_comes_before() {
         [(5, 0, "Look Grants"), (5, 1, "LetIn"), (10, 1, "Look Grants"), (10, 2, "LetIn")]
     {
         let mut session = WindowSession::new(need(5), true).behind(ahead);
-        let asked = play(&mut session, [Answer::Seen(snapshot(&full, granted(additional)))]);
+        let asked = play(&mut session, [Done::Seen(snapshot(&full, granted(additional)))]);
         assert_eq!(asked, ["Look Memory", word], "{additional} with {ahead} ahead");
     }
 }
 
 #[test]
 fn nothing_is_written_where_it_does_not_help() {
-    let stop = |answers: Vec<Answer>, may_list: bool| {
+    let stop = |outcomes: Vec<Done>, may_list: bool| {
         let mut session = WindowSession::new(need(5), may_list);
-        play(&mut session, answers)
+        play(&mut session, outcomes)
     };
-    let none = |quotas: &[NativeQuota]| Answer::Seen(snapshot(quotas, Budget::default()));
+    let none = |quotas: &[NativeQuota]| Done::Seen(snapshot(quotas, Budget::default()));
     let (full, tight, wide) =
         ([quota("a", [10, 10, 8])], [quota("a", [10, 10, 4])], [quota("a", [10, 10, 0])]);
-    assert_eq!(stop(vec![seen(&wide), Answer::LetIn], true), ["Look Memory", "LetIn", "Stop not_needed"]);
-    assert_eq!(stop(vec![none(&tight), Answer::LetIn], true)[1..], ["LetIn", "Stop not_needed"]);
+    assert_eq!(stop(vec![seen(&wide), Done::LetIn], true), ["Look Memory", "LetIn", "Stop not_needed"]);
+    assert_eq!(stop(vec![none(&tight), Done::LetIn], true)[1..], ["LetIn", "Stop not_needed"]);
     assert_eq!(
-        stop(vec![none(&full), none(&full), Answer::LetIn], true)[1..],
+        stop(vec![none(&full), none(&full), Done::LetIn], true)[1..],
         ["Look All", "LetIn", "Stop not_enough"]
     );
-    assert_eq!(stop(vec![none(&full), Answer::LetIn], false)[1..], ["LetIn", "Stop not_enough"]);
+    assert_eq!(stop(vec![none(&full), Done::LetIn], false)[1..], ["LetIn", "Stop not_enough"]);
     let mut out = quota("a", [10, 10, 8]);
     out.opted_out = true;
     let out = [out];
     assert_eq!(
-        stop(vec![seen(&out), seen(&out), Answer::LetIn], true)[1..],
+        stop(vec![seen(&out), seen(&out), Done::LetIn], true)[1..],
         ["Look Quotas", "LetIn", "Stop refused"]
     );
-    let unproven = Answer::Unproven("no".into());
+    let unproven = Done::Unproven("no".into());
     assert_eq!(
-        stop(vec![seen(&full), unproven, Answer::LetIn], true)[1..],
+        stop(vec![seen(&full), unproven, Done::LetIn], true)[1..],
         ["Look Grants", "LetIn", "Stop unproven"]
     );
 }
@@ -172,11 +172,11 @@ fn nothing_is_written_where_it_does_not_help() {
 #[test]
 fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
     let full = [quota("a", [10, 10, 8])];
-    let none = || Answer::Seen(snapshot(&full, Budget::default()));
+    let none = || Done::Seen(snapshot(&full, Budget::default()));
     let mut session = WindowSession::new(need(5), true);
     assert_eq!(play(&mut session, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), none(), none(), Answer::LetIn]);
+    let asked = play(&mut session, [seen(&full), none(), none(), Done::LetIn]);
     assert_eq!(asked[1..], ["Look Grants", "Look All", "LetIn", "Stop not_enough"]);
 }
 
@@ -188,7 +188,7 @@ fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
     assert_eq!(asked[2], "Raise a to  +0", "a mark alone: nothing is ever below the spec");
     let both = [quota("a", [20, 20, 12]), quota("b", [10, 10, 8])];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&both), seen(&both), Answer::Written]);
+    let asked = play(&mut session, [seen(&both), seen(&both), Done::Written]);
     assert_eq!(asked[2..], ["Raise a to  +1", "Raise b to 13 +0"]);
 }
 
@@ -196,7 +196,7 @@ fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
 fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Written, Answer::Written]);
+    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Written]);
     assert_eq!(asked[2..], ["Raise a to 13 +1", "Raise b to 13 +0", "Settle +0"]);
 }
 
@@ -207,7 +207,7 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
     let mut session = WindowSession::new(need(5), true);
     let asked = play(
         &mut session,
-        [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now), Answer::Written],
+        [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written],
     );
     assert_eq!(asked[3..], ["Raise b to 13 +0", "Look Quotas", "Raise b to 12 +0", "Settle +0"]);
 }
@@ -217,13 +217,13 @@ fn without_the_mark_that_is_asked_for_nothing_is_settled() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Written, Answer::Conflict, seen(&now)]);
+    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
     assert_eq!(asked[4..], ["Look Quotas", "Restore a"]);
     // A lost answer: the primary may have its mark, so no other quota gets the same.
     let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
     let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&now)]);
+    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
     assert_eq!(asked[3..], ["Look Quotas", "Restore b"]);
 }
 
@@ -232,10 +232,10 @@ fn a_write_without_an_answer_is_looked_for() {
     let full = [quota("a", [10, 10, 8])];
     let arrived = [marked("a", [10, 13, 8], OWN)];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&arrived)]);
+    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&arrived)]);
     assert_eq!(asked[3..], ["Look Quotas", "Settle +0"]);
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Answer::Unanswered, seen(&full)]);
+    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&full)]);
     assert_eq!(asked[3..], ["Look Quotas", "Raise a to 13 +0"]);
 }
 
@@ -246,10 +246,10 @@ fn quotas_that_change_without_end_are_given_up() {
     play(&mut session, [seen(&full(8)), seen(&full(8))]);
     for round in 0.. {
         match session.command() {
-            Command::Look(_) => session.on_answer(seen(&full(8 + round % 2))),
-            Command::Raise { .. } => session.on_answer(Answer::Conflict),
-            Command::Restore(_) => session.on_answer(Answer::Conflict),
-            Command::LetIn => session.on_answer(Answer::LetIn),
+            Command::Look(_) => session.on_done(seen(&full(8 + round % 2))),
+            Command::Raise { .. } => session.on_done(Done::Conflict),
+            Command::Restore(_) => session.on_done(Done::Conflict),
+            Command::LetIn => session.on_done(Done::LetIn),
             Command::Stop(ending) => {
                 assert_eq!(ending, Ending::Overtaken);
                 break;
@@ -264,18 +264,18 @@ fn quotas_that_change_without_end_are_given_up() {
 fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Answer::TimeUp, Answer::LetIn]);
+    let asked = play(&mut session, [seen(&held), Done::TimeUp, Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Answer::Resting, Answer::LetIn]);
+    let asked = play(&mut session, [seen(&held), Done::Resting, Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop resting"]);
     let full = [quota("a", [10, 10, 8])];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Answer::Free, seen(&full)]);
+    let asked = play(&mut session, [seen(&held), Done::Free, seen(&full)]);
     assert_eq!(asked[1..], ["WaitForOther", "Look Quotas", "Raise a to 13 +0"]);
     let over = [marked("a", [10, 13, 8], NOW - 1)];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&over), Answer::Written, seen(&full)]);
+    let asked = play(&mut session, [seen(&over), Done::Written, seen(&full)]);
     assert_eq!(asked[1..], ["Clear a", "Look Quotas", "Raise a to 13 +0"]);
     assert!(session.raised().iter().any(|quota| &*quota.name == "a"));
 }
@@ -284,18 +284,16 @@ fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
 fn a_refused_write_restores_what_was_raised_before() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let mut session = WindowSession::new(need(5), true);
-    let refused = Answer::Refused("no".into());
-    let asked = play(
-        &mut session,
-        [seen(&full), seen(&full), Answer::Written, refused, Answer::Written, Answer::LetIn],
-    );
+    let refused = Done::Refused("no".into());
+    let asked =
+        play(&mut session, [seen(&full), seen(&full), Done::Written, refused, Done::Written, Done::LetIn]);
     assert_eq!(asked[4..], ["Restore a", "LetIn", "Stop forbidden"]);
 }
 
 #[test]
 fn what_is_not_known_everywhere_is_taken_back_before_the_target_goes_on() {
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Answer::Unproven("no".into()), Answer::Written, Answer::LetIn]);
+    let asked = play(&mut session, [Done::Unproven("no".into()), Done::Written, Done::LetIn]);
     assert_eq!(asked, ["Settle +0", "Restore a", "LetIn", "Stop unproven"]);
 }
 
@@ -310,10 +308,9 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
     };
     let after = [marked("a", [10, 13, 8], OWN)];
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    assert_eq!(play(&mut session, [Answer::Settled(snapshot(&after, pool(0)))])[1..], ["LetIn"]);
+    assert_eq!(play(&mut session, [Done::Settled(snapshot(&after, pool(0)))])[1..], ["LetIn"]);
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked =
-        play(&mut session, [Answer::Settled(snapshot(&after, pool(1))), Answer::Written, Answer::LetIn]);
+    let asked = play(&mut session, [Done::Settled(snapshot(&after, pool(1))), Done::Written, Done::LetIn]);
     assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
     let Command::Stop(Ending::NotEnough(lacking)) = session.command() else { panic!("it gave way") };
     let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
@@ -322,32 +319,32 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
 
 #[test]
 fn a_lock_is_renewed_once_while_other_webhooks_think() {
-    let settled = || Answer::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Answer::LetIn, Answer::Closing, Answer::Written, Answer::Closing, Answer::Written],
+        [settled(), Done::LetIn, Done::Closing, Done::Written, Done::Closing, Done::Written],
     );
     assert_eq!(asked[2..], ["Await", "Renew a", "Await", "Restore a", "Stop not_seen"]);
     assert!(session.is_own(OWN + RENEWAL_MS) && session.is_own(OWN + 1) && !session.is_own(OWN + 2));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Answer::LetIn, Answer::Closing, Answer::Conflict, Answer::Exists, Answer::Written],
+        [settled(), Done::LetIn, Done::Closing, Done::Conflict, Done::Exists, Done::Written],
     );
     assert_eq!(asked[3..], ["Renew a", "Await", "Restore a", "Stop entered"], "the conflict was the charge");
 }
 
 #[test]
 fn a_denied_target_and_a_thief_are_told_apart() {
-    let settled = || Answer::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
-    for (answers, ending) in [
-        (vec![Answer::Denied, Answer::Written], "Stop denied"),
-        (vec![Answer::Charged, Answer::Written, Answer::NotSeen], "Stop taken"),
-        (vec![Answer::NotSeen, Answer::Failed("no".into())], "Stop not_seen"),
+    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
+    for (outcomes, ending) in [
+        (vec![Done::Denied, Done::Written], "Stop denied"),
+        (vec![Done::Charged, Done::Written, Done::NotSeen], "Stop taken"),
+        (vec![Done::NotSeen, Done::Failed("no".into())], "Stop not_seen"),
     ] {
         let mut session = raised(&[quota("a", [10, 10, 8])]);
-        let asked = play(&mut session, [settled(), Answer::LetIn].into_iter().chain(answers));
+        let asked = play(&mut session, [settled(), Done::LetIn].into_iter().chain(outcomes));
         assert_eq!(asked.last().map(String::as_str), Some(ending));
     }
 }

@@ -1,6 +1,6 @@
 //! What can happen next, and what comes of it.
 
-use sluice_window::protocol::{Answer, Command};
+use sluice_window::protocol::{Command, Done};
 
 use crate::rules::Rules;
 use crate::world::{Flight, Run, Stage, World};
@@ -289,11 +289,11 @@ impl Rules {
             let run = world.runs.remove(index);
             return let_go(world, &run);
         }
-        let Some(answer) = self.time_up(world, index) else { return };
-        if matches!(answer, Answer::Unproven(_)) {
+        let Some(outcome) = self.time_up(world, index) else { return };
+        if matches!(outcome, Done::Unproven(_)) {
             world.budget.impatience -= 1;
         }
-        self.step(world, index, Some(answer));
+        self.step(world, index, Some(outcome));
     }
 
     fn lose(&self, world: &mut World, index: usize, lands: bool) {
@@ -303,7 +303,7 @@ impl Rules {
         run.delayed = true;
         let write = self.raise_write(&world.runs[index], world.targets[world.runs[index].target].namespace);
         world.orphans.extend(write.filter(|_| lands));
-        self.step(world, index, Some(Answer::Unanswered));
+        self.step(world, index, Some(Done::Unanswered));
     }
 
     fn tick(&self, world: &mut World) {

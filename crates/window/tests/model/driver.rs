@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota};
-use sluice_window::protocol::{Answer, Command, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
+use sluice_window::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
@@ -107,62 +107,62 @@ impl Rules {
         is_known && (self.lacks(Without::ShownRaise) || run.machine.raised().iter().all(shown))
     }
 
-    fn awaited(&self, world: &World, run: &Run) -> Option<Answer> {
+    fn awaited(&self, world: &World, run: &Run) -> Option<Done> {
         let target = &world.targets[run.target];
         let process = &world.processes[target.process];
         let (view, raised) = (&process.quotas[target.namespace], run.machine.raised());
         if is_seen(world, run) {
-            return Some(Answer::Exists);
+            return Some(Done::Exists);
         }
         let shown = |quota: &QuotaRef| native(position(&quota.name), &view[position(&quota.name)]);
         // Quotas that are only marked do not tell.
         let mut charged = raised.iter().filter_map(|quota| shown(quota).is_charged()).peekable();
         if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
-            return Some(if self.lacks(Without::Seeing) { Answer::Exists } else { Answer::Charged });
+            return Some(if self.lacks(Without::Seeing) { Done::Exists } else { Done::Charged });
         }
         let own = |quota: &QuotaRef| shown(quota).mark().is_some_and(|mark| run.machine.is_own(mark));
         if !raised.iter().any(own) {
-            return Some(Answer::NotSeen);
+            return Some(Done::NotSeen);
         }
-        run.denied.then_some(Answer::Denied)
+        run.denied.then_some(Done::Denied)
     }
 
     /// What a wait that is over comes to; `None` if it is not.
-    pub fn time_up(&self, world: &World, index: usize) -> Option<Answer> {
+    pub fn time_up(&self, world: &World, index: usize) -> Option<Done> {
         let run = &world.runs[index];
         match run.machine.command() {
-            Command::WaitForOther => Some(Answer::TimeUp),
-            Command::Settle(_) if world.budget.impatience > 0 => Some(Answer::Unproven("slow".into())),
-            Command::Confirm => Some(Answer::NotSeen),
+            Command::WaitForOther => Some(Done::TimeUp),
+            Command::Settle(_) if world.budget.impatience > 0 => Some(Done::Unproven("slow".into())),
+            Command::Confirm => Some(Done::NotSeen),
             Command::Await => self.hold_over(world, run),
             _ => None,
         }
     }
 
     /// The API server gives up webhooks after 10 s, and a little later the target is not waited for any more.
-    fn hold_over(&self, world: &World, run: &Run) -> Option<Answer> {
+    fn hold_over(&self, world: &World, run: &Run) -> Option<Done> {
         if self.lacks(Without::HoldForSiblings) {
-            return Some(Answer::NotSeen);
+            return Some(Done::NotSeen);
         }
         let is_pending = matches!(world.targets[run.target].stage, Stage::Asking { .. } | Stage::Quota);
         let passed = world.clock - run.let_in_at.unwrap_or(world.clock);
         if !run.renewed {
-            let closing = if self.lacks(Without::Renewal) { Answer::NotSeen } else { Answer::Closing };
+            let closing = if self.lacks(Without::Renewal) { Done::NotSeen } else { Done::Closing };
             return (world.clock > run.locked_at).then_some(closing);
         }
-        (passed > 1 || (passed > 0 && !is_pending)).then_some(Answer::NotSeen)
+        (passed > 1 || (passed > 0 && !is_pending)).then_some(Done::NotSeen)
     }
 
-    pub fn step(&self, world: &mut World, index: usize, answer: Option<Answer>) {
+    pub fn step(&self, world: &mut World, index: usize, outcome: Option<Done>) {
         let mut run = world.runs[index].clone();
-        let answer = answer.or_else(|| self.carry_out(world, &mut run));
-        if let Some(answer) = answer {
-            take(world, &mut run, self.need, answer);
+        let outcome = outcome.or_else(|| self.carry_out(world, &mut run));
+        if let Some(outcome) = outcome {
+            take(world, &mut run, self.need, outcome);
         }
         // What needs no request, or only reads, is done at once.
         while let Command::Look(Look::Memory | Look::Grants) | Command::LetIn = run.machine.command() {
-            if let Some(answer) = self.carry_out(world, &mut run) {
-                take(world, &mut run, self.need, answer);
+            if let Some(outcome) = self.carry_out(world, &mut run) {
+                take(world, &mut run, self.need, outcome);
             }
         }
         let Command::Stop(ending) = run.machine.command() else {
@@ -175,35 +175,35 @@ impl Rules {
         world.runs.remove(index);
     }
 
-    fn carry_out(&self, world: &mut World, run: &mut Run) -> Option<Answer> {
+    fn carry_out(&self, world: &mut World, run: &mut Run) -> Option<Done> {
         let namespace = world.targets[run.target].namespace;
         match run.machine.command() {
             Command::Look(look) => Some(self.look(world, run, look)),
-            Command::WaitForOther => Some(Answer::Free),
+            Command::WaitForOther => Some(Done::Free),
             Command::Clear(quota) => self.end(world, run, &quota, |world, _, mark| world.is_over(mark)),
             Command::Raise { .. } => {
                 let write = self.raise_write(run, namespace)?;
                 if !self.raise(world, &write) {
-                    return Some(Answer::Conflict);
+                    return Some(Done::Conflict);
                 }
                 run.records[write.quota] = world.quotas[namespace][write.quota];
                 run.locked_at = world.clock;
-                Some(Answer::Written)
+                Some(Done::Written)
             }
-            Command::Settle(_) => Some(Answer::Settled(self.settled(world, run))),
-            Command::LetIn => Some(Answer::LetIn),
+            Command::Settle(_) => Some(Done::Settled(self.settled(world, run))),
+            Command::LetIn => Some(Done::LetIn),
             Command::Await => self.awaited(world, run),
             Command::Renew(quota) => Some(Self::renewed(world, run, &quota)),
             Command::Restore(quota) => {
                 let any = self.lacks(Without::OwnMark);
                 self.end(world, run, &quota, move |_, run, mark| any || run.machine.is_own(mark))
             }
-            Command::Confirm => Some(Answer::Exists),
+            Command::Confirm => Some(Done::Exists),
             Command::Stop(_) => None,
         }
     }
 
-    fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Answer {
+    fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Done {
         let target = world.targets[run.target];
         let process = &mut world.processes[target.process];
         if look != Look::Memory && !self.lacks(Without::LiveGrants) {
@@ -214,7 +214,7 @@ impl Rules {
             Look::Quotas | Look::All => world.quotas[target.namespace].clone(),
         };
         let quotas = natives(&run.records);
-        Answer::Seen(self.snapshot(world, run, quotas))
+        Done::Seen(self.snapshot(world, run, quotas))
     }
 
     /// The raise that is the next command.
@@ -236,17 +236,19 @@ impl Rules {
         snapshot
     }
 
-    fn renewed(world: &mut World, run: &mut Run, quota: &QuotaRef) -> Answer {
+    fn renewed(world: &mut World, run: &mut Run, quota: &QuotaRef) -> Done {
         let at = (world.targets[run.target].namespace, position(&quota.name));
         run.renewed = true;
         let known = newest(world, run, at);
-        let Some(own) = known.mark.filter(|mark| run.machine.is_own(*mark)) else { return Answer::Conflict };
+        let Some(own) = known.mark.filter(|mark| run.machine.is_own(*mark)) else {
+            return Done::Conflict;
+        };
         if !Self::renew(world, at, known.version, own + RENEWAL_MS) {
-            return Answer::Conflict;
+            return Done::Conflict;
         }
         run.records[at.1] = world.quotas[at.0][at.1];
         run.locked_at = world.clock;
-        Answer::Written
+        Done::Written
     }
 
     /// Ends a raise whatever else has changed: after a conflict the quota is read, and written in the next step.
@@ -256,14 +258,14 @@ impl Rules {
         run: &mut Run,
         quota: &QuotaRef,
         is_own: impl Fn(&World, &Run, i64) -> bool,
-    ) -> Option<Answer> {
+    ) -> Option<Done> {
         let at = (world.targets[run.target].namespace, position(&quota.name));
         let known = run.fresh.take().unwrap_or_else(|| newest(world, run, at));
         if !known.mark.is_some_and(|mark| is_own(world, run, mark)) {
-            return Some(Answer::Conflict);
+            return Some(Done::Conflict);
         }
         if self.restore(world, at, &known) {
-            return Some(Answer::Written);
+            return Some(Done::Written);
         }
         run.fresh = Some(world.quotas[at.0][at.1]);
         None
@@ -277,9 +279,9 @@ fn newest(world: &World, run: &Run, (namespace, position): (usize, usize)) -> Qu
     known.filter(|known| known.version > shown.version).unwrap_or(shown)
 }
 
-fn take(world: &mut World, run: &mut Run, need: u8, answer: Answer) {
-    let lets_in = run.machine.command() == Command::LetIn && answer == Answer::LetIn;
-    run.machine.on_answer(answer);
+fn take(world: &mut World, run: &mut Run, need: u8, outcome: Done) {
+    let lets_in = run.machine.command() == Command::LetIn && outcome == Done::LetIn;
+    run.machine.on_done(outcome);
     if !lets_in {
         return;
     }

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use sluice_engine::{
-    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, ReleaseQueue, Resource, Uid, WaitKey,
+    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId, Uid,
+    WaitKey,
 };
 
 use crate::report::{median, quantile, round, say};
@@ -95,7 +96,7 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
     let waiting = 50_000;
     say(&format!("engine: sweeps of {waiting} different charges that all have to be looked at"));
     let quota = QuotaId(1);
-    let quotas: Arc<[QuotaId]> = Arc::from([quota]);
+    let quotas: Arc<QuotaSet> = Arc::new(QuotaSet::new(ShareId(0), [quota]));
     let of = |cpu, memory| {
         let amounts = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
         Charge::from_pairs(amounts.map(|(resource, amount)| (resource, Amount::from_nanos(amount))))
@@ -131,7 +132,7 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
 
 struct Queue {
     queue: ReleaseQueue,
-    quotas: Arc<[QuotaId]>,
+    quotas: Arc<QuotaSet>,
     charges: Vec<Arc<Charge>>,
     classes: u32,
     waiting: u32,
@@ -156,7 +157,7 @@ impl Queue {
         );
         let charges: Vec<Arc<Charge>> = (0..classes).map(|class| Arc::new(charge(class))).collect();
         let first = charges.first().cloned().unwrap_or_default();
-        let quotas: Arc<[QuotaId]> = Arc::from([quota]);
+        let quotas: Arc<QuotaSet> = Arc::new(QuotaSet::new(ShareId(0), [quota]));
         queue.apply(Claim::Assumed, &quotas, &first);
         let runs = (PodId(waiting), first);
         let mut queue = Self { queue, quotas, charges, classes, waiting, clock: 0, runs };

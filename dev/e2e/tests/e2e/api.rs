@@ -1,6 +1,7 @@
 //! The kinds are what a client written for upstream expects.
 
 mod aaq;
+mod cluster_quotas;
 mod headroom;
 
 use http::Method;
@@ -18,12 +19,29 @@ use crate::team::Team;
 type Definition =
     (&'static str, &'static str, &'static [&'static str], &'static str, &'static [&'static str]);
 
+/// As in upstream's API its status is no subresource.
+const MIRROR: &str = "ApplicationAwareAppliedClusterResourceQuota";
+
 const DEFINITIONS: &[Definition] = &[
     ("AAQ", "aaqs", &["aaq", "aaqs"], "Cluster", &["Age", "Phase"]),
     (
         "ApplicationAwareResourceQuota",
         "applicationawareresourcequotas",
         &["arq", "arqs"],
+        "Namespaced",
+        &["Request", "Limit", "Held", "Age"],
+    ),
+    (
+        "ApplicationAwareClusterResourceQuota",
+        "applicationawareclusterresourcequotas",
+        &["acrq", "acrqs"],
+        "Cluster",
+        &["Request", "Limit", "Held", "Age"],
+    ),
+    (
+        MIRROR,
+        "applicationawareappliedclusterresourcequotas",
+        &["aacrq", "aacrqs"],
         "Namespaced",
         &["Request", "Limit", "Held", "Age"],
     ),
@@ -43,11 +61,14 @@ async fn definitions_are_what_a_client_of_upstream_expects() {
         assert_eq!(crd.spec.scope, *scope, "{kind}");
         let [version] = crd.spec.versions.as_slice() else { panic!("{kind} has one version") };
         assert_eq!((version.name.as_str(), version.served, version.storage), ("v1alpha1", true, true));
-        assert!(version.subresources.as_ref().is_some_and(|sub| sub.status.is_some()), "{kind}");
+        let has_subresource = version.subresources.as_ref().is_some_and(|sub| sub.status.is_some());
+        assert_eq!(has_subresource, *kind != MIRROR, "{kind}");
         let shown = version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str());
         assert_eq!(shown.collect::<Vec<_>>(), *columns, "{kind}");
         let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
-        assert_eq!(schema.required.as_deref(), Some(&["spec".to_owned()][..]), "{kind}");
+        let of_clusters = kind.contains("ClusterResourceQuota");
+        let required: &[&str] = if of_clusters { &["metadata", "spec"] } else { &["spec"] };
+        assert_eq!(schema.required.clone().unwrap_or_default(), *required, "{kind}");
         let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
         let is_true = |name: &str| conditions.iter().any(|c| c.type_ == name && c.status == "True");
         assert!(is_true("Established") && is_true("NamesAccepted"), "{kind}: {conditions:?}");
@@ -239,6 +260,13 @@ async fn every_field_is_explained() {
         "arq.status.used",
         "arq.status.requests",
         "arq.status.held",
+        "acrq.spec.quota.hard",
+        "acrq.spec.selector.labels",
+        "acrq.spec.selector.annotations",
+        "acrq.status.total",
+        "acrq.status.omittedNamespaces",
+        "aacrq.status.namespaces",
+        "clusterquotacharges.status.charges",
         "aaq.spec.namespaceSelector",
         "aaq.spec.certConfig.ca.renewBefore",
         "aaq.spec.configuration.vmiCalculatorConfiguration.configName",

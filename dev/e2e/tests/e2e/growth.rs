@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
 use sluice_e2e::objects::{from_json, is_held};
 use sluice_e2e::{Controller, Running, Setup};
-use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, idle, idle_bed, used_of};
@@ -37,15 +36,6 @@ fn resources(requests: &[(&str, &str)]) -> Value {
 }
 
 impl Team {
-    /// Whose client tries nothing again by itself.
-    pub async fn plain(bed: &Bed, prefix: &str) -> Self {
-        let mut team = Self::on(bed, prefix).await;
-        let kubeconfig = Some(bed.admin_kubeconfig().to_owned());
-        team.client = connect(&ClientOptions { kubeconfig, ..ClientOptions::default() }).await.unwrap();
-        team.pods = Api::namespaced(team.client.clone(), &team.namespace.name);
-        team
-    }
-
     async fn resize(&self, name: &str, requests: &[(&str, &str)], dry_run: bool) -> Refusal {
         let params = PatchParams { dry_run, ..PatchParams::default() };
         let patch = Patch::Strategic(resources(requests));

@@ -7,6 +7,7 @@
 mod admission;
 mod api;
 mod certificates;
+mod cluster_quotas;
 mod context;
 mod differential;
 mod gate;

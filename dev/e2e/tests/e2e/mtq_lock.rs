@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use sluice_api::{Endpoint, names};
-use sluice_e2e::call::{Answer, JSON, MERGE, call, post};
+use sluice_e2e::call::{JSON, MERGE, Response, call, post};
 use sluice_e2e::objects;
 use sluice_testbed::wait;
 
@@ -38,7 +38,7 @@ fn lock(namespace: &str, url: &str, bundle: &ByteString) -> Value {
     })
 }
 
-fn denied(answer: &Answer, lock: &str, message: &str) {
+fn denied(answer: &Response, lock: &str, message: &str) {
     assert_eq!(answer.code, 403, "{answer:?}");
     let start = format!(
         "admission webhook \"{lock}\" denied the request: Migration process is currently being handled by the Managed Quota controller, and as a result, {message}"

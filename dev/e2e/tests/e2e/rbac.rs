@@ -17,7 +17,7 @@ use crate::context::shared;
 use crate::team::Team;
 use asked::{check, granted, set, wish};
 use rights::{
-    CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM,
+    CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM,
     NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
 };
 
@@ -29,7 +29,7 @@ async fn the_controller_has_exactly_these_rights() {
     let identity = bed.service_account(OWN, names::CONTROLLER).await.unwrap();
     let everywhere = [CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE].concat();
     assert_eq!(granted(bed, &identity, "").await, set(&everywhere));
-    let own = [&everywhere[..], &["create coordination.k8s.io:leases"]].concat();
+    let own = [&everywhere[..], CONTROLLER_AT_HOME].concat();
     assert_eq!(granted(bed, &identity, OWN).await, set(&own));
     check(&identity, READ_ELSEWHERE, true).await;
     // Nothing is served there; a plugin asks for it where an object is to block the deletion of its owner.
@@ -243,9 +243,14 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "aaq.kubevirt.io:aaqjobqueueconfigs",
         "aaq.kubevirt.io:aaqjobqueueconfigs/status",
         "aaq.kubevirt.io:aaqs",
+        "aaq.kubevirt.io:applicationawareclusterresourcequotas",
+        "aaq.kubevirt.io:applicationawareclusterresourcequotas/status",
+        "aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
         "mtq.kubevirt.io:mtqs",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
+        "quota.sluice.dev:clusterquotacharges",
+        "quota.sluice.dev:clusterquotacharges/status",
         "quota.sluice.dev:headroomprobes",
         "quota.sluice.dev:gateprobes",
         "quota.sluice.dev:headroompolicies",
@@ -311,6 +316,7 @@ async fn who_may_view_a_namespace_sees_its_quotas() {
     let ours = granted.into_iter().filter(|line| line.contains("kubevirt.io") || line.contains("sluice.dev"));
     let kinds = [
         "aaq.kubevirt.io:applicationawareresourcequotas",
+        "aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
         "mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
     ];
     let expected =

@@ -1,6 +1,7 @@
 //! Which namespaces are gated. What the `AAQ` says holds for the whole cluster, so these tests have one of their
 //! own and take turns.
 
+mod cluster_quotas;
 mod refused;
 
 use http::Method;
@@ -10,7 +11,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{AAQ, WebhookEntry, names};
-use sluice_e2e::call::{APPLY, Answer, JSON, JSON_PATCH, call, post};
+use sluice_e2e::call::{APPLY, JSON, JSON_PATCH, Response, call, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
@@ -75,7 +76,7 @@ async fn create_aaq(client: &Client, selector: Value) {
     // The webhook may still know of one that is gone already.
     let object = aaq(names::AAQ_NAME, spec);
     let created = || async {
-        post(client, "/apis/aaq.kubevirt.io/v1alpha1/aaqs", &object).await.ok().filter(Answer::is_ok)
+        post(client, "/apis/aaq.kubevirt.io/v1alpha1/aaqs", &object).await.ok().filter(Response::is_ok)
     };
     wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
 }

@@ -6,8 +6,9 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::ApplicationAwareResourceQuota;
-use sluice_e2e::call::{Answer, post};
+use sluice_e2e::call::{Response, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
+use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, TestNamespace, wait};
 
 use crate::context::{SOON, used_of};
@@ -24,6 +25,15 @@ impl Team {
     /// A fresh targeted namespace on `bed`.
     pub async fn on(bed: &Bed, prefix: &str) -> Self {
         Self::with(bed, prefix, TARGETED).await
+    }
+
+    /// As [`Self::on`], with a client that tries nothing again by itself.
+    pub async fn plain(bed: &Bed, prefix: &str) -> Self {
+        let mut team = Self::on(bed, prefix).await;
+        let kubeconfig = Some(bed.admin_kubeconfig().to_owned());
+        team.client = connect(&ClientOptions { kubeconfig, ..ClientOptions::default() }).await.unwrap();
+        team.pods = Api::namespaced(team.client.clone(), &team.namespace.name);
+        team
     }
 
     /// A fresh namespace with these labels.
@@ -77,16 +87,16 @@ impl Team {
         format!("/api/v1/namespaces/{}/{rest}", self.namespace)
     }
 
-    pub async fn create(&self, pod: &Value) -> Answer {
+    pub async fn create(&self, pod: &Value) -> Response {
         self.create_by(&self.client, pod).await
     }
 
-    pub async fn create_by(&self, client: &Client, pod: &Value) -> Answer {
+    pub async fn create_by(&self, client: &Client, pod: &Value) -> Response {
         post(client, &self.path("pods"), pod).await.unwrap()
     }
 
     /// What would become of a new pod.
-    pub async fn tries(&self, pod: &Value) -> Answer {
+    pub async fn tries(&self, pod: &Value) -> Response {
         post(&self.client, &self.path("pods?dryRun=All"), pod).await.unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue, ScopeFacts};
+use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue, ScopeFacts, ShareId};
 use sluice_index::{PodFacts, Version};
 
 use crate::gate::admission::{CHANGED, Judgement, Ticket};
@@ -40,6 +40,8 @@ pub type Parts = BTreeMap<QuotaId, Charge>;
 /// What is charged for updates of one pod.
 #[derive(Debug, Default)]
 struct Admitted {
+    /// Of the quotas that are charged.
+    share: ShareId,
     /// The latest version that a request was about.
     version: Version,
     /// When no request can be in flight any more (milliseconds).
@@ -66,6 +68,8 @@ impl Admitted {
 
 /// A charge that is to be held for a pod, see [`Admissions::hold`].
 pub struct Hold {
+    /// The share of the pod's namespace.
+    pub share: ShareId,
     /// The version that the request is about.
     pub version: Version,
     /// When the request cannot be in flight any more (milliseconds).
@@ -110,9 +114,10 @@ impl Admissions {
         self.by_pod.get(&id).map(|admitted| &admitted.held)
     }
 
-    /// What is held in the quota, by pod.
-    pub fn held_in(&self, quota: QuotaId) -> impl Iterator<Item = &Charge> {
-        self.by_pod.values().filter_map(move |admitted| admitted.held.get(&quota))
+    /// What is held in the quota for pods of this share, by pod.
+    pub fn held_in(&self, quota: QuotaId, share: ShareId) -> impl Iterator<Item = &Charge> {
+        let of_share = self.by_pod.values().filter(move |admitted| admitted.share == share);
+        of_share.filter_map(move |admitted| admitted.held.get(&quota))
     }
 
     /// The latest version that a request about the pod was about.
@@ -125,7 +130,7 @@ impl Admissions {
     pub fn hold(&mut self, id: PodId, hold: Hold, serial: u64, more: usize) -> bool {
         let admitted = self.by_pod.entry(id).or_insert_with(|| {
             self.later.insert((hold.until_ms, id));
-            Admitted::default()
+            Admitted { share: hold.share, ..Admitted::default() }
         });
         if !hold.version.is_older_than(admitted.version) {
             admitted.version = hold.version;
@@ -152,10 +157,10 @@ impl Admissions {
         }
         // First what is new: there is no moment without either.
         for (quota, charge) in &parts {
-            queue.apply(Claim::Assumed, &[*quota], charge);
+            queue.apply_to(*quota, Claim::Assumed, admitted.share, charge);
         }
         for (quota, charge) in &admitted.held {
-            queue.revert(Claim::Assumed, &[*quota], charge);
+            queue.revert_from(*quota, Claim::Assumed, admitted.share, charge);
         }
         let old = std::mem::replace(&mut admitted.held, parts);
         old.keys().chain(admitted.held.keys()).copied().collect()

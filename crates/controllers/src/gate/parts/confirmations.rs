@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 use sluice_engine::PodId;
 use sluice_index::Version;
 
-/// Decisions by pod and serial.
-pub type Decisions = Vec<(PodId, u64)>;
+/// A decision by pod and serial.
+pub type Decision = (PodId, u64);
+
+/// See [`Decision`].
+pub type Decisions = Vec<Decision>;
 
 /// How far the watch of quotas has come, and what waits for it to come further.
 ///

@@ -9,7 +9,7 @@ pub mod foreign_charges;
 pub mod managed_statuses;
 pub mod pod_stages;
 pub mod quota_checks;
-pub mod quota_lists;
+pub mod quota_sets;
 pub mod reclassification;
 pub mod releases;
 pub mod stamp;

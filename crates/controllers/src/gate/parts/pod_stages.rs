@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue};
+use sluice_engine::{Charge, Claim, PodId, QuotaSet, ReleaseQueue};
 use sluice_index::{PodRecord, push_tightly};
 
 use crate::gate::stage::Stage;
 
-/// What a recorded charge means for a pod.
+/// What a recorded charge, or a list that confirms it, means for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// All quotas have recorded it: the gate is to be removed.
+    /// It was the last one that was awaited: the gate is to be removed.
     ByAll,
-    /// Other quotas have not recorded it yet.
+    /// Others are awaited still.
     BySome,
     /// It is not the charge of this pod's stage.
     Unrelated,
@@ -79,7 +79,7 @@ impl PodStages {
         id: PodId,
         record: &PodRecord,
         since_ms: u64,
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
         queue: &mut ReleaseQueue,
     ) {
         let class = queue.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
@@ -87,13 +87,7 @@ impl PodStages {
     }
 
     /// The pod claims nothing, and is counted.
-    pub fn count(
-        &mut self,
-        id: PodId,
-        charge: Arc<Charge>,
-        quotas: Arc<[QuotaId]>,
-        queue: &mut ReleaseQueue,
-    ) {
+    pub fn count(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
         queue.apply(Claim::Counted, &quotas, &charge);
         self.set(id, Stage::Counted { charge, quotas });
     }
@@ -103,17 +97,18 @@ impl PodStages {
         &mut self,
         id: PodId,
         charge: Arc<Charge>,
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
         queue: &mut ReleaseQueue,
     ) {
         queue.arrive(&quotas, &charge);
         self.set(id, Stage::Counted { charge, quotas });
     }
 
-    /// The queue has decided to release the pod, and assumes its charge. Returns the decision's serial.
-    pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<[QuotaId]>) -> u64 {
+    /// The queue has decided to release the pod, and assumes its charge. All its quotas have to record that, and `lists` lists
+    /// to confirm it. Returns the decision's serial.
+    pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, lists: u32) -> u64 {
         let serial = self.next_serial();
-        let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX);
+        let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX).saturating_add(lists);
         self.set(id, Stage::Assumed { charge, quotas, awaited, serial });
         serial
     }
@@ -123,7 +118,7 @@ impl PodStages {
         &mut self,
         id: PodId,
         charge: Arc<Charge>,
-        quotas: Arc<[QuotaId]>,
+        quotas: Arc<QuotaSet>,
         serial: u64,
         queue: &mut ReleaseQueue,
     ) {
@@ -140,10 +135,12 @@ impl PodStages {
         Some(charge)
     }
 
-    /// One more quota has recorded the charge of this decision.
+    /// One more quota has recorded the charge of this decision, or a list has confirmed it.
     pub fn recorded(&mut self, id: PodId, decision: u64) -> Recorded {
         match self.stages.get_mut(id.0 as usize) {
-            Some(Stage::Assumed { awaited, serial, .. }) if *serial == decision => {
+            Some(Stage::Assumed { awaited, serial, .. } | Stage::Free { awaited, serial })
+                if *serial == decision && *awaited > 0 =>
+            {
                 *awaited = awaited.saturating_sub(1);
                 if *awaited == 0 { Recorded::ByAll } else { Recorded::BySome }
             }
@@ -151,18 +148,17 @@ impl PodStages {
         }
     }
 
-    /// The pod needs no charge, as a list of its quotas has confirmed. False if its stage is another one by now.
-    pub fn clear(&mut self, id: PodId) -> bool {
-        let is_free = matches!(self.get(id), Stage::Free { cleared: false });
-        if is_free {
-            self.set(id, Stage::Free { cleared: true });
-        }
-        is_free
-    }
-
     /// Whether the gate may be removed.
     pub fn may_be_released(&self, id: PodId) -> bool {
-        matches!(self.get(id), Stage::Assumed { awaited: 0, .. } | Stage::Free { cleared: true })
+        matches!(self.get(id), Stage::Assumed { awaited: 0, .. } | Stage::Free { awaited: 0, .. })
+    }
+
+    /// Whether the pod waits for this decision to be recorded, or confirmed by a list.
+    pub fn is_awaiting(&self, id: PodId, decision: u64) -> bool {
+        matches!(
+            self.get(id),
+            Stage::Assumed { serial, awaited: 1.., .. } | Stage::Free { serial, awaited: 1.. } if *serial == decision
+        )
     }
 
     /// Whether the pod waits for quotas to record the charge of this decision.
@@ -178,7 +174,7 @@ impl PodStages {
         id: PodId,
         record: &PodRecord,
         queue: &mut ReleaseQueue,
-    ) -> Option<Arc<[QuotaId]>> {
+    ) -> Option<Arc<QuotaSet>> {
         self.leave(id, record, queue, ReleaseQueue::end)
     }
 
@@ -189,7 +185,7 @@ impl PodStages {
         id: PodId,
         record: &PodRecord,
         queue: &mut ReleaseQueue,
-    ) -> Option<Arc<[QuotaId]>> {
+    ) -> Option<Arc<QuotaSet>> {
         self.leave(id, record, queue, ReleaseQueue::revert)
     }
 
@@ -198,8 +194,8 @@ impl PodStages {
         id: PodId,
         record: &PodRecord,
         queue: &mut ReleaseQueue,
-        drop_claim: fn(&mut ReleaseQueue, Claim, &[QuotaId], &Charge),
-    ) -> Option<Arc<[QuotaId]>> {
+        drop_claim: fn(&mut ReleaseQueue, Claim, &QuotaSet, &Charge),
+    ) -> Option<Arc<QuotaSet>> {
         match std::mem::take(self.stages.get_mut(id.0 as usize)?) {
             Stage::Waiting(class) => {
                 let quotas = queue.class(class).map(|class| Arc::clone(class.quotas()));

@@ -1,81 +1,117 @@
-//! Lists of a namespace's quotas, read before pods of it go without a charge.
+//! Lists of quotas that are read before pods go, for what a watch may not have shown yet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use sluice_engine::{PodId, Uid};
 use sluice_index::NamespaceId;
 
+use super::confirmations::{Decision, Decisions};
 use crate::gate::backoff::delay_ms;
 use crate::gate::config::Moment;
 
-/// Which namespaces' quotas are to be listed, are being listed, or could not be.
+/// Which quotas are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Listed {
+    /// Those of one namespace.
+    Namespace(NamespaceId),
+    /// Those of the cluster.
+    Cluster,
+}
+
+#[derive(Debug, Default)]
+struct Check {
+    /// Decisions that need a list from now on.
+    waiting: Decisions,
+    /// Decisions that were made before the list that is in flight was requested.
+    in_flight: Option<Decisions>,
+    /// Failures in a row, and until when (milliseconds) it is not tried again.
+    failures: u32,
+    not_before_ms: u64,
+}
+
+/// Which quotas are to be listed, are being listed, or could not be.
 ///
-/// Invariant: a namespace has at most one list in flight, with the pods that it clears: only pods that were known before
-/// the request was sent. Where it failed, the next one waits until its backoff has passed.
+/// Invariant: of each there is at most one list in flight. A decision is returned by the first list that was requested after
+/// it was made, exactly once. Where a list failed, the next one waits until its backoff has passed.
 #[derive(Debug, Default)]
 pub struct QuotaChecks {
-    wanted: BTreeSet<NamespaceId>,
-    in_flight: HashMap<NamespaceId, Vec<(PodId, Uid)>>,
-    /// How often in a row it failed, and until when (milliseconds) it is not tried again.
-    failures: HashMap<NamespaceId, (u32, u64)>,
-    later: BTreeSet<(u64, NamespaceId)>,
+    checks: HashMap<Listed, Check>,
+    wanted: BTreeSet<Listed>,
+    later: BTreeSet<(u64, Listed)>,
 }
 
 impl QuotaChecks {
-    /// The namespace may have pods that need one.
-    pub fn request(&mut self, id: NamespaceId) {
-        self.wanted.insert(id);
+    /// The decision waits for a list that is requested from now on.
+    pub fn wait(&mut self, listed: Listed, decision: Decision) {
+        self.checks.entry(listed).or_default().waiting.push(decision);
+        self.wanted.insert(listed);
     }
 
-    /// See [`Self::request`].
-    pub fn request_all(&mut self, ids: impl Iterator<Item = NamespaceId>) {
-        self.wanted.extend(ids);
+    /// What waits may be listed now.
+    pub fn request(&mut self, listed: Listed) {
+        self.wanted.insert(listed);
     }
 
-    /// The namespaces to look at now. One whose list is in flight is requested again with the answer, one that backs off
-    /// when its time has come.
-    pub fn take_wanted(&mut self, now: Moment) -> Vec<NamespaceId> {
-        let backs_off =
-            |id: &NamespaceId| self.failures.get(id).is_some_and(|(_, until)| now.mono_ms < *until);
-        let wanted = std::mem::take(&mut self.wanted);
-        wanted.into_iter().filter(|id| !self.in_flight.contains_key(id) && !backs_off(id)).collect()
+    /// What to list now, for the decisions that wait; `is_put_off` says of what another time. One that is in flight is looked
+    /// at again with its answer, one that backs off when its time has come, one that is put off when it is requested.
+    pub fn begin_wanted(&mut self, now: Moment, is_put_off: impl Fn(Listed) -> bool) -> Vec<Listed> {
+        let mut begun = Vec::new();
+        for listed in std::mem::take(&mut self.wanted) {
+            let Some(check) = self.checks.get_mut(&listed) else { continue };
+            if check.in_flight.is_some() || now.mono_ms < check.not_before_ms || is_put_off(listed) {
+                continue;
+            }
+            if check.waiting.is_empty() {
+                self.checks.remove(&listed);
+                continue;
+            }
+            check.in_flight = Some(std::mem::take(&mut check.waiting));
+            begun.push(listed);
+        }
+        begun
     }
 
-    /// A list is requested that clears these pods.
-    pub fn begin(&mut self, id: NamespaceId, pods: Vec<(PodId, Uid)>) {
-        self.in_flight.insert(id, pods);
+    /// The decisions that a list has not returned yet.
+    pub fn unlisted(&self, listed: Listed) -> Decisions {
+        let check = self.checks.get(&listed).into_iter();
+        let all = check.flat_map(|check| check.waiting.iter().chain(check.in_flight.iter().flatten()));
+        all.copied().collect()
     }
 
-    /// No pod of the namespace needs one.
-    pub fn not_needed(&mut self, id: NamespaceId) {
-        self.failures.remove(&id);
+    /// The list was read: returns the decisions that it was requested after.
+    pub fn succeeded(&mut self, listed: Listed) -> Decisions {
+        let Some(check) = self.checks.get_mut(&listed) else { return Vec::new() };
+        check.failures = 0;
+        self.wanted.insert(listed);
+        check.in_flight.take().unwrap_or_default()
     }
 
-    /// Ends the request; returns the pods that it was for.
-    pub fn answered(&mut self, id: NamespaceId) -> Option<Vec<(PodId, Uid)>> {
-        self.in_flight.remove(&id)
+    /// The list could not be read. Decisions that do not stand any more are forgotten.
+    pub fn failed(
+        &mut self,
+        listed: Listed,
+        retry_after: Option<Duration>,
+        stands: impl Fn(&Decision) -> bool,
+        now: Moment,
+    ) {
+        let Some(check) = self.checks.get_mut(&listed) else { return };
+        check.waiting.extend(check.in_flight.take().unwrap_or_default());
+        check.waiting.retain(stands);
+        check.failures += 1;
+        check.not_before_ms = now.mono_ms + delay_ms(retry_after, check.failures);
+        self.later.insert((check.not_before_ms, listed));
     }
 
-    /// The list was read. Pods that came after the request need another one.
-    pub fn succeeded(&mut self, id: NamespaceId) {
-        self.failures.remove(&id);
-        self.wanted.insert(id);
-    }
-
-    /// The list could not be read.
-    pub fn failed(&mut self, id: NamespaceId, retry_after: Option<Duration>, now: Moment) {
-        let (failures, until) = self.failures.entry(id).or_default();
-        *failures += 1;
-        *until = now.mono_ms + delay_ms(retry_after, *failures);
-        self.later.insert((*until, id));
+    /// The decisions are not waited for any more by any list of this.
+    pub fn forget(&mut self, listed: Listed) {
+        self.checks.remove(&listed);
     }
 
     /// Requests again what has backed off long enough.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, id));
-            self.wanted.insert(id);
+        while let Some((at, listed)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.later.remove(&(at, listed));
+            self.wanted.insert(listed);
         }
     }
 
@@ -85,6 +121,6 @@ impl QuotaChecks {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
+        self.checks.values().all(|check| check.in_flight.is_none())
     }
 }

@@ -1,68 +1,104 @@
 //! Namespaces whose pods find their stage anew, some at a time, because their quotas or the namespace have changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use sluice_engine::{PodId, QuotaId};
 use sluice_index::NamespaceId;
 
-/// What is to be done when the pods of a namespace have their stages.
+/// What was deferred until the pods of a namespace had their stages, and can be done now.
 #[derive(Debug, Default)]
-pub struct Deferred {
+pub struct Ended {
     /// Pods whose gate is to be removed.
     pub releases: Vec<PodId>,
-    /// Quotas that are no more. Their entries are kept until no pod has a claim on them.
+    /// Quotas that no paused namespace has pods of any more.
+    pub resumed: Vec<QuotaId>,
+    /// Of these, the ones that are no more. Their entries were kept until no pod had a claim on them.
     pub closed: Vec<QuotaId>,
-    /// Quotas in which room is to be kept for foreign charges: only complete sums show how much.
-    pub foreign_charges: BTreeSet<QuotaId>,
+    /// Of these, the ones in which room is to be kept for foreign charges: only complete sums show how much.
+    pub foreign_charges: Vec<QuotaId>,
 }
 
 #[derive(Debug, Default)]
-struct Paused {
+struct PausedNamespace {
     /// Pods that are still to have their turn.
     pods: Vec<PodId>,
-    deferred: Deferred,
+    releases: Vec<PodId>,
+    /// The quotas that are paused on its account.
+    quotas: BTreeSet<QuotaId>,
 }
 
-/// Paused namespaces.
+#[derive(Debug, Default)]
+struct PausedQuota {
+    /// How many namespaces it is paused on account of.
+    namespaces: usize,
+    is_closed: bool,
+    keeps_foreign_charges: bool,
+}
+
+/// Paused namespaces, and the quotas that are paused on their account: while pods of one have not had their turn, the sums are
+/// not complete.
 ///
 /// Invariant: a namespace is paused from the first pod that has to find its stage anew until the last one has, and no
-/// longer; what was deferred meanwhile is returned exactly once, by [`Self::end`].
+/// longer; a quota as long as any of these namespaces is. What was deferred meanwhile is returned exactly once, by
+/// [`Self::end`].
 #[derive(Debug, Default)]
 pub struct Reclassification {
-    paused: BTreeMap<NamespaceId, Paused>,
-    /// The one whose pods had the last turn.
+    namespaces: BTreeMap<NamespaceId, PausedNamespace>,
+    quotas: HashMap<QuotaId, PausedQuota>,
+    /// The namespace whose pods had the last turn.
     last: Option<NamespaceId>,
 }
 
 impl Reclassification {
     pub fn is_idle(&self) -> bool {
-        self.paused.is_empty()
+        self.namespaces.is_empty()
     }
 
     pub fn is_paused(&self, namespace: NamespaceId) -> bool {
-        self.paused.contains_key(&namespace)
+        self.namespaces.contains_key(&namespace)
+    }
+
+    /// Whether the sums of the quota are not complete.
+    pub fn is_quota_paused(&self, id: QuotaId) -> bool {
+        self.quotas.contains_key(&id)
     }
 
     /// Whether the pod is still to have its turn.
     pub fn awaits(&self, namespace: NamespaceId, id: PodId) -> bool {
-        self.paused.get(&namespace).is_some_and(|paused| paused.pods.contains(&id))
+        self.namespaces.get(&namespace).is_some_and(|paused| paused.pods.contains(&id))
     }
 
-    /// Pauses the namespace until these pods, of `known` that it has, have had their turn.
-    pub fn pause(&mut self, namespace: NamespaceId, pods: impl IntoIterator<Item = PodId>, known: usize) {
-        let paused = self.paused.entry(namespace).or_default();
+    /// Pauses the namespace and these quotas until these pods, of `known` that it has, have had their turn.
+    pub fn pause(
+        &mut self,
+        namespace: NamespaceId,
+        pods: impl IntoIterator<Item = PodId>,
+        known: usize,
+        quotas: &[QuotaId],
+    ) {
+        let paused = self.namespaces.entry(namespace).or_default();
         paused.pods.extend(pods);
         if paused.pods.len() > known {
             // Some have to for several reasons.
             paused.pods.sort_unstable();
             paused.pods.dedup();
         }
+        for quota in quotas {
+            self.pause_quota(namespace, *quota);
+        }
+    }
+
+    fn pause_quota(&mut self, namespace: NamespaceId, id: QuotaId) -> &mut PausedQuota {
+        let is_new = self.namespaces.entry(namespace).or_default().quotas.insert(id);
+        let paused = self.quotas.entry(id).or_default();
+        paused.namespaces += usize::from(is_new);
+        paused
     }
 
     /// Forgets which pods were to have a turn: all will.
     pub fn restart(&mut self, namespace: NamespaceId) {
-        if let Some(paused) = self.paused.get_mut(&namespace) {
+        if let Some(paused) = self.namespaces.get_mut(&namespace) {
             paused.pods.clear();
         }
     }
@@ -70,44 +106,55 @@ impl Reclassification {
     /// The namespace whose turn it is, and its next pods, `most` at most.
     pub fn next(&mut self, most: usize) -> Option<(NamespaceId, Vec<PodId>)> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.paused.range((after, Bound::Unbounded)).next();
-        let namespace = *next.or_else(|| self.paused.first_key_value())?.0;
+        let next = self.namespaces.range((after, Bound::Unbounded)).next();
+        let namespace = *next.or_else(|| self.namespaces.first_key_value())?.0;
         self.last = Some(namespace);
-        let pods = &mut self.paused.get_mut(&namespace)?.pods;
+        let pods = &mut self.namespaces.get_mut(&namespace)?.pods;
         Some((namespace, pods.split_off(pods.len().saturating_sub(most))))
     }
 
     /// Ends the pause if all pods have had their turn.
-    pub fn end(&mut self, namespace: NamespaceId) -> Option<Deferred> {
-        if !self.paused.get(&namespace)?.pods.is_empty() {
+    pub fn end(&mut self, namespace: NamespaceId) -> Option<Ended> {
+        if !self.namespaces.get(&namespace)?.pods.is_empty() {
             return None;
         }
-        self.paused.remove(&namespace).map(|paused| paused.deferred)
+        let paused = self.namespaces.remove(&namespace)?;
+        let mut ended = Ended { releases: paused.releases, ..Ended::default() };
+        for id in paused.quotas {
+            let Some(quota) = self.quotas.get_mut(&id) else { continue };
+            quota.namespaces = quota.namespaces.saturating_sub(1);
+            if quota.namespaces > 0 {
+                continue;
+            }
+            let Some(quota) = self.quotas.remove(&id) else { continue };
+            ended.resumed.push(id);
+            ended.closed.extend(quota.is_closed.then_some(id));
+            ended.foreign_charges.extend(quota.keeps_foreign_charges.then_some(id));
+        }
+        Some(ended)
     }
 
     /// Defers the release of a pod; false if its namespace is not paused.
     pub fn defer_release(&mut self, namespace: NamespaceId, id: PodId) -> bool {
-        let paused = self.paused.get_mut(&namespace);
-        paused.map(|paused| paused.deferred.releases.push(id)).is_some()
+        let paused = self.namespaces.get_mut(&namespace);
+        paused.map(|paused| paused.releases.push(id)).is_some()
     }
 
-    /// Defers keeping room for foreign charges; false if the namespace is not paused.
-    pub fn defer_foreign_charges(&mut self, namespace: NamespaceId, id: QuotaId) -> bool {
-        let paused = self.paused.get_mut(&namespace);
-        paused.map(|paused| paused.deferred.foreign_charges.insert(id)).is_some()
+    /// Defers keeping room for foreign charges; false if the quota is not paused.
+    pub fn defer_foreign_charges(&mut self, id: QuotaId) -> bool {
+        let paused = self.quotas.get_mut(&id);
+        paused.map(|paused| paused.keeps_foreign_charges = true).is_some()
     }
 
-    /// A quota of the namespace is no more; all pods of it have to find their stage anew.
-    pub fn close(&mut self, namespace: NamespaceId, id: QuotaId) {
-        self.paused.entry(namespace).or_default().deferred.closed.push(id);
-    }
-
-    /// The quota has another handle; all pods of the namespace have to find their stage anew. `is_kept`: room is kept in it
-    /// for foreign charges.
-    pub fn rename(&mut self, namespace: NamespaceId, old: QuotaId, new: QuotaId, is_kept: bool) {
-        let foreign_charges = &mut self.paused.entry(namespace).or_default().deferred.foreign_charges;
-        if foreign_charges.remove(&old) || is_kept {
-            foreign_charges.insert(new);
+    /// The quota is no more. All pods of these namespaces have to find their stage anew; until then its entry is kept.
+    pub fn close(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
+        for namespace in namespaces {
+            self.pause_quota(*namespace, id).is_closed = true;
         }
+    }
+
+    /// Whether keeping room for foreign charges was deferred; it is not any more.
+    pub fn take_foreign_charges(&mut self, id: QuotaId) -> bool {
+        self.quotas.get_mut(&id).is_some_and(|paused| std::mem::take(&mut paused.keeps_foreign_charges))
     }
 }

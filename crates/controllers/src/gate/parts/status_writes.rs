@@ -126,6 +126,16 @@ impl StatusWrites {
         Some(many)
     }
 
+    /// As [`Self::begin`], but the write records nothing; decisions stay pending. False if it is too early.
+    pub fn begin_without_charge(&mut self, id: QuotaId, spacing_ms: u64, now: Moment) -> bool {
+        let pending = self.take_pending(id);
+        let is_begun = self.begin(id, spacing_ms, now).is_some();
+        if let Some(write) = self.by_quota.get_mut(&id) {
+            write.pending = pending;
+        }
+        is_begun
+    }
+
     /// A request was answered, of whatever quota.
     pub fn end_request(&mut self) {
         self.requests = self.requests.saturating_sub(1);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use sluice_engine::ledger::Line;
 use sluice_engine::status::enforced;
-use sluice_engine::{Claim, Ledger, PodId, QuotaId};
+use sluice_engine::{Amount, Claim, Ledger, PodId, QuotaId, Shares};
 use sluice_index::{Gates, NamespaceId};
 
 use super::State;
@@ -51,31 +52,22 @@ impl State {
                 return AuditFinding::More;
             };
             let pod = self.pods.get(wrong).map(|record| record.name.clone());
-            return self.repair(namespace, &quotas, AuditFinding::Repaired { pod, quota: None }, now);
+            return self.repair(&quotas, AuditFinding::Repaired { pod, quota: None }, now);
         }
         let Some(next) = quotas.get(cursor.quotas).copied() else { return AuditFinding::Right };
         cursor.quotas += 1;
         self.stats.audited += 1;
-        if self.is_sum_right(next) {
+        if self.is_sum_right(next, namespace) {
             return AuditFinding::More;
         }
         let wrong = next;
         let quota = self.quotas.get(wrong).map(|record| Arc::clone(&record.name));
-        self.repair(namespace, &quotas, AuditFinding::Repaired { pod: None, quota }, now)
+        self.repair(&quotas, AuditFinding::Repaired { pod: None, quota }, now)
     }
 
-    fn repair(
-        &mut self,
-        namespace: NamespaceId,
-        quotas: &[QuotaId],
-        found: AuditFinding,
-        now: Moment,
-    ) -> AuditFinding {
+    fn repair(&mut self, quotas: &[QuotaId], found: AuditFinding, now: Moment) -> AuditFinding {
         self.stats.audit_differences += 1;
-        for id in quotas {
-            self.renew_quota(*id);
-        }
-        self.reclassify_all(namespace, now);
+        self.renew_quotas(quotas, now);
         found
     }
 
@@ -102,29 +94,63 @@ impl State {
         }
     }
 
-    /// Whether the sums of a quota are those of its pods.
-    fn is_sum_right(&self, id: QuotaId) -> bool {
+    /// Whether what the pods of a namespace take of a quota is what they are charged. For a cluster quota, its total is what its
+    /// namespaces take: audited one by one, they are all of it.
+    fn is_sum_right(&self, id: QuotaId, namespace: NamespaceId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
         let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.queue.ledger(id)) else { return true };
-        let mut recount = Ledger::new(enforced(compiled));
-        for pod in self.namespaces.get(quota.namespace).into_iter().flat_map(|known| known.pods()) {
+        if self.reclassification.is_quota_paused(id) {
+            return true;
+        }
+        let recount = self.recount(id, namespace, Ledger::new(enforced(compiled)));
+        match self.queue.shares(id) {
+            Some(shares) => {
+                let used: Vec<Amount> = recount.lines().iter().map(Line::used).collect();
+                is_nothing_or(&used, shares.get(namespace.share())) && sum_up(shares, ledger)
+            }
+            None => {
+                ledger.lines().len() == recount.lines().len()
+                    && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
+                        kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
+                            && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
+                    })
+            }
+        }
+    }
+
+    /// Adds what pods of the namespace take of the quota.
+    fn recount(&self, id: QuotaId, namespace: NamespaceId, mut ledger: Ledger) -> Ledger {
+        for pod in self.namespaces.get(namespace).into_iter().flat_map(|known| known.pods()) {
             match self.stages.get(*pod) {
                 Stage::Counted { charge, quotas } if quotas.binary_search(&id).is_ok() => {
-                    recount.apply(Claim::Counted, charge);
+                    ledger.apply(Claim::Counted, charge);
                 }
                 Stage::Assumed { charge, quotas, .. } if quotas.binary_search(&id).is_ok() => {
-                    recount.apply(Claim::Assumed, charge);
+                    ledger.apply(Claim::Assumed, charge);
                 }
                 _ => {}
             }
         }
-        for charge in self.admissions.held_in(id) {
-            recount.apply(Claim::Assumed, charge);
+        for charge in self.admissions.held_in(id, namespace.share()) {
+            ledger.apply(Claim::Assumed, charge);
         }
-        ledger.lines().len() == recount.lines().len()
-            && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
-                kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
-                    && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
-            })
+        ledger
     }
+}
+
+/// A share that takes nothing has no sums.
+fn is_nothing_or(used: &[Amount], share: &[Amount]) -> bool {
+    used == share || share.is_empty() && used.iter().all(|amount| amount.is_zero())
+}
+
+/// Whether the shares make up what is counted and assumed.
+fn sum_up(shares: &Shares, ledger: &Ledger) -> bool {
+    let mut sums = vec![Amount::ZERO; ledger.lines().len()];
+    for (_, share) in shares.iter() {
+        for (sum, amount) in sums.iter_mut().zip(share) {
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    let of_line = |line: &Line| line.claimed(Claim::Counted).saturating_add(line.claimed(Claim::Assumed));
+    ledger.lines().iter().map(of_line).eq(sums)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, ScopeFacts};
+use sluice_engine::{PodId, QuotaId, QuotaSet, ScopeFacts};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 use smallvec::SmallVec;
 
@@ -51,18 +51,19 @@ impl State {
                 self.stages.wait(id, record, since_ms, quotas, &mut self.queue);
             }
             Err(stage) => {
-                match stage {
-                    Stage::Free { cleared: true } => self.releases.enqueue(id),
-                    Stage::Free { cleared: false } => self.checks.request(record.namespace),
-                    _ => {}
+                if matches!(stage, Stage::Free { awaited: 0, .. }) {
+                    self.releases.enqueue(id);
                 }
                 self.stages.place(id, stage);
+                if self.leading {
+                    self.await_lists(id);
+                }
             }
         }
     }
 
     /// The quotas that the pod waits for, or the stage of one that does not wait.
-    fn obstacle(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Result<Arc<[QuotaId]>, Stage> {
+    fn obstacle(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Result<Arc<QuotaSet>, Stage> {
         let Some(is_targeted) = self.namespaces.is_targeted(record.namespace) else {
             return Err(Stage::Stuck(Stuck::UnknownNamespace));
         };
@@ -70,7 +71,7 @@ impl State {
             return Err(Stage::Stuck(Stuck::BackingOff));
         }
         if !is_targeted {
-            return Err(Stage::Free { cleared: true });
+            return Err(Stage::Free { awaited: 0, serial: 0 });
         }
         if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
             return Err(Stage::Stuck(Stuck::Terminating));
@@ -82,21 +83,25 @@ impl State {
             return Err(Stage::Stuck(Stuck::Unreadable(Arc::clone(field))));
         }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
-        if quotas.is_empty() { Err(Stage::Free { cleared: false }) } else { Ok(quotas) }
+        if !quotas.is_empty() {
+            return Ok(quotas);
+        }
+        let awaited = 1 + u32::from(self.quotas.are_cluster_quotas_allowed());
+        Err(Stage::Free { awaited, serial: self.stages.next_serial() })
     }
 
-    /// The quotas of a namespace that are about such a pod, in the order of ids.
-    pub(super) fn matching_quotas(&mut self, namespace: NamespaceId, facts: &ScopeFacts) -> Arc<[QuotaId]> {
-        let Some(namespace) = self.namespaces.get(namespace) else { return Arc::from([]) };
+    /// The quotas that are about such a pod of a namespace.
+    pub(super) fn matching_quotas(&mut self, id: NamespaceId, facts: &ScopeFacts) -> Arc<QuotaSet> {
+        let Some(namespace) = self.namespaces.get(id) else { return Arc::default() };
         let is_about = |id: &QuotaId| {
             let compiled = self.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok());
             compiled.is_some_and(|compiled| compiled.scopes.matches(facts))
         };
         let matching: SmallVec<[QuotaId; 8]> = namespace.quotas().iter().copied().filter(is_about).collect();
-        self.quota_lists.share(&matching)
+        self.quota_sets.share(id.share(), &matching)
     }
 
-    /// The first quota of the namespace that cannot be enforced: no pod of it is released meanwhile.
+    /// The first quota about the namespace that cannot be enforced: no pod of it is released meanwhile.
     pub(super) fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
         let is_invalid = |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err());
         self.namespaces.get(namespace)?.quotas().iter().copied().find(is_invalid)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::QuotaId;
 use sluice_index::PodRecord;
-use sluice_index::QuotaWire;
 
 use super::State;
 use crate::gate::action::{GateEvent, Regarding};
@@ -17,7 +17,7 @@ const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
 
 impl State {
     /// The status of a quota was written. If not by this controller, that is noted.
-    pub(super) fn on_status_seen(&mut self, id: QuotaId, wire: &QuotaWire, now: Moment) {
+    pub(super) fn on_status_seen(&mut self, id: QuotaId, meta: &ObjectMeta, now: Moment) {
         if !self.leading || self.is_status_right(id) {
             return;
         }
@@ -28,7 +28,7 @@ impl State {
         if !is_reported {
             return;
         }
-        let by = match other_writer(wire) {
+        let by = match other_writer(meta) {
             Some(manager) if UPSTREAM.contains(&manager) => {
                 format!("{manager}, the controller of application-aware-quota: one of the two has to go")
             }
@@ -60,8 +60,8 @@ impl State {
 
     fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
         let Some(quota) = self.quotas.get(id) else { return };
-        let Some(namespace) = self.namespaces.get(quota.namespace) else { return };
-        let (namespace, name) = (Arc::clone(&namespace.name), Arc::clone(&quota.name));
+        let Some(quota_ref) = self.quota_ref(id) else { return };
+        let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
         tracing::warn!(ns = %namespace, quota = %name, reason, %message, "quota contested");
         let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
@@ -69,8 +69,8 @@ impl State {
 }
 
 /// Who else wrote the status, as its last field manager.
-fn other_writer(wire: &QuotaWire) -> Option<&str> {
-    let entries = wire.metadata.managed_fields.iter().flatten();
+fn other_writer(meta: &ObjectMeta) -> Option<&str> {
+    let entries = meta.managed_fields.iter().flatten();
     let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
     let others = of_status.filter(|entry| entry.manager.as_deref() != Some(names::CONTROLLER));
     others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.as_deref()

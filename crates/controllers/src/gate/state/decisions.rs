@@ -1,6 +1,7 @@
 //! Decisions to release pods: made, recorded by the quotas, or reverted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_engine::{Decision, PodId};
 use sluice_index::NamespaceId;
@@ -19,9 +20,14 @@ impl State {
         for decision in self.queue.decide(impatient_since_ms, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
-                    let serial = self.stages.decide(pod, charge, std::sync::Arc::clone(&quotas));
+                    let lists = self.lists_to_await(&quotas);
+                    let many = u32::try_from(lists.len()).unwrap_or(u32::MAX);
+                    let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), many);
                     for quota in quotas.iter() {
                         self.writes.charge(*quota, pod, serial);
+                    }
+                    for listed in lists {
+                        self.checks.wait(listed, (pod, serial));
                     }
                 }
                 Decision::Held(class) => self.on_class_held(class, now),
@@ -29,7 +35,7 @@ impl State {
         }
     }
 
-    /// The charges of these decisions are recorded by one more quota, and all quotas are seen that there were before.
+    /// The charges of these decisions are recorded by one more quota, or one more list shows that there is no other.
     pub(super) fn on_charges_confirmed(&mut self, decisions: Vec<(PodId, u64)>) {
         for (pod, serial) in decisions {
             match self.stages.recorded(pod, serial) {

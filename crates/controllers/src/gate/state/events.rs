@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{ClassId, PodId, QuotaId, Uid};
-use sluice_index::NamespaceId;
+use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
 use crate::gate::action::{GateEvent, Regarding, Release};
@@ -88,13 +88,16 @@ impl State {
     }
 
     fn text_about_class(&self, class: ClassId) -> Option<Text> {
-        let reason = self.queue.class(class)?.reason()?;
+        let class = self.queue.class(class)?;
+        let reason = class.reason()?;
         let quota = self.quotas.get(reason.quota)?;
         let compiled = quota.compiled.as_ref().ok()?;
         // It may have gone since the class was looked at, and its handle may be another pod's.
         let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
         let ahead = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod));
-        let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
+        // A tenant is told nothing of another one's pods.
+        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == class.quotas().share();
+        let behind = ahead.filter(is_of_the_same).map(|pod| &*pod.name);
         let kind = if behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
         Some((kind, exceeded(&quota.name, compiled, reason, behind)))
     }

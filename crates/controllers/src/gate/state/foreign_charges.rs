@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, PodId, QuotaId, Resource};
+use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
 
 use super::State;
 use crate::gate::action::Action;
@@ -19,32 +19,44 @@ impl State {
         if !self.leading || charges == before || self.writes.made(charges) {
             return;
         }
+        self.on_foreign_charge(id, now);
+    }
+
+    /// There is another leader, or what it may have recorded is lost.
+    pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
         let undone = self.writes.overtake(id);
         self.revert_decisions(&undone, now);
         self.reserve_in_flight(id, now);
-        // There is another leader, and it may have given away the room of a pod whose end is not seen here
-        // yet. So nothing that ends makes room until its requests are dead.
+        // It may have given away the room of a pod whose end is not seen here yet. So nothing that ends makes room until
+        // its requests are dead.
         self.queue.freeze(id);
         self.keep_foreign_charges(id, now);
     }
 
     /// Keeps what a quota's status holds above the pods' sums, for a while.
     pub(super) fn reserve_in_flight(&mut self, id: QuotaId, now: Moment) {
-        let Some(quota) = self.quotas.get(id) else { return };
-        if self.reclassification.defer_foreign_charges(quota.namespace, id) {
+        if self.reclassification.defer_foreign_charges(id) {
             return;
         }
-        let recorded: Vec<_> = quota
-            .recorded
-            .used
-            .iter()
-            .filter_map(|(key, used)| Some((Resource::from_quota_key(key), used?.into())))
-            .collect();
+        let Some(recorded) = self.recorded_amounts(id) else { return };
         let unrecorded = self.unrecorded_charges(id);
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
         if self.queue.reserve_in_flight(id, recorded, &unrecorded) {
             self.keep_foreign_charges(id, now);
         }
+    }
+
+    /// What the quota's record says is used. If there is no record where there has been one, it may have said anything up to
+    /// the limits.
+    fn recorded_amounts(&self, id: QuotaId) -> Option<Vec<(Resource, Amount)>> {
+        let quota = self.quotas.get(id)?;
+        if quota.cluster().is_some_and(|cluster| cluster.is_shown && cluster.charge.is_none()) {
+            let lines = self.queue.ledger(id)?.lines();
+            return Some(lines.iter().map(|line| (line.resource.clone(), line.hard)).collect());
+        }
+        let readable =
+            |(key, used): (&str, Option<Quantity>)| Some((Resource::from_quota_key(key), used?.into()));
+        Some(quota.recorded.used.iter().filter_map(readable).collect())
     }
 
     /// What this process has claimed of the quota and not recorded.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{Charge, PodId, QuotaId, Reason};
+use sluice_engine::{Charge, PodId, QuotaId, QuotaSet, Reason};
 use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 
 use super::State;
@@ -39,13 +39,16 @@ impl State {
         let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
         if change.dry_run {
             let fits = self.queue.can_grow(&more, impatient_since_ms);
-            return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(&reason));
+            return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        self.queue.grow(&more, impatient_since_ms).map_err(|reason| self.refusal(&reason))?;
-        Ok(self.hold(id, change.before.version, wanted, parts, &more, now))
+        let grown = self.queue.grow(namespace.share(), &more, impatient_since_ms);
+        grown.map_err(|reason| self.refusal(namespace, &reason))?;
+        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        let share = namespace.share();
+        Ok(self.hold(id, Hold { share, version: change.before.version, until_ms, wanted, parts }, &more))
     }
 
     /// The pod that is to be charged and its namespace; `None` if the update is not this controller's concern.
@@ -84,18 +87,9 @@ impl State {
     }
 
     /// What was claimed is held, and recorded before it is answered.
-    fn hold(
-        &mut self,
-        id: PodId,
-        version: Version,
-        wanted: Wanted,
-        parts: Parts,
-        more: &[(QuotaId, Charge)],
-        now: Moment,
-    ) -> Asked {
+    fn hold(&mut self, id: PodId, hold: Hold, more: &[(QuotaId, Charge)]) -> Asked {
         let serial = self.stages.next_serial();
-        let until_ms = now.mono_ms + self.config.admission_life_ms;
-        if !self.admissions.hold(id, Hold { version, until_ms, wanted, parts }, serial, more.len()) {
+        if !self.admissions.hold(id, hold, serial, more.len()) {
             return ALLOWED;
         }
         for (quota, _) in more {
@@ -105,12 +99,12 @@ impl State {
     }
 
     /// What the pod is counted with, and in which quotas; nothing of one that gates of others hold.
-    fn counted_of(&self, id: PodId) -> Option<(Arc<Charge>, Arc<[QuotaId]>)> {
+    fn counted_of(&self, id: PodId) -> Option<(Arc<Charge>, Arc<QuotaSet>)> {
         match self.stages.get(id) {
             Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. } => {
                 Some((Arc::clone(charge), Arc::clone(quotas)))
             }
-            Stage::Foreign => Some((Arc::default(), Arc::from([]))),
+            Stage::Foreign => Some((Arc::default(), Arc::default())),
             _ => None,
         }
     }
@@ -144,11 +138,11 @@ impl State {
         Some(parts)
     }
 
-    fn refusal(&self, reason: &Reason) -> Judgement {
+    fn refusal(&self, namespace: NamespaceId, reason: &Reason) -> Judgement {
         let quota = self.quotas.get(reason.quota);
         let message = quota.and_then(|quota| {
             let ahead = reason.behind.and_then(|pod| self.pods.get(pod));
-            let behind = ahead.filter(|pod| pod.namespace == quota.namespace).map(|pod| &*pod.name);
+            let behind = ahead.filter(|pod| pod.namespace == namespace).map(|pod| &*pod.name);
             Some(exceeded(&quota.name, quota.compiled.as_ref().ok()?, reason, behind))
         });
         message.map_or(CHANGED, Judgement::Refused)

@@ -29,7 +29,9 @@ impl State {
     /// stays; a 0 would be wrong.
     fn managed_status(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> ManagedStatus {
         let mut keys = managed(compiled).map(|entry| &entry.key).peekable();
-        let Some(namespace) = self.namespaces.get(quota.namespace).filter(|_| keys.peek().is_some()) else {
+        let Some(namespace) =
+            quota.namespace().and_then(|id| self.namespaces.get(id)).filter(|_| keys.peek().is_some())
+        else {
             return ManagedStatus::default();
         };
         let key = Key { namespace: Arc::clone(&namespace.name), name: Arc::clone(&quota.name) };

@@ -17,24 +17,32 @@ impl State {
     /// The list of namespaces is complete.
     pub fn end_namespaces(&mut self, now: Moment) {
         for id in self.namespaces.end_list() {
-            self.reclassify_gated(id, now);
+            self.on_namespace_changed(id, true, now);
         }
     }
 
     /// A namespace was added or modified.
     pub fn apply_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
-        let meta = &wire.metadata;
-        let name = meta.name.as_deref().unwrap_or_default();
-        let terminating = meta.deletion_timestamp.is_some();
-        let labels = meta.labels.clone().unwrap_or_default();
-        if let Some(id) = self.namespaces.upsert(name, labels, terminating) {
-            self.reclassify_gated(id, now);
+        let change = self.namespaces.upsert(&wire.metadata);
+        if change.is_relabelled {
+            self.on_namespace_changed(change.id, change.is_retargeted, now);
+        } else if change.is_retargeted {
+            self.reclassify_gated(change.id, now);
         }
     }
 
     /// A namespace was deleted.
     pub fn delete_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
         if let Some(id) = self.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
+            self.on_namespace_changed(id, true, now);
+        }
+    }
+
+    /// Cluster quotas may select it, or not any more: that matters to all its pods.
+    fn on_namespace_changed(&mut self, id: NamespaceId, is_retargeted: bool, now: Moment) {
+        if self.quotas.reselect(id, &mut self.namespaces) {
+            self.reclassify_all(id, now);
+        } else if is_retargeted {
             self.reclassify_gated(id, now);
         }
     }

@@ -1,61 +1,109 @@
-//! Lists of quotas that are read before pods go without a charge.
+//! Lists of quotas that are read before pods go.
 //!
-//! A pod that no known quota is about may have been created right after a quota that was not seen yet: the
-//! two come by different watches. So the quotas are read once more before such pods go.
+//! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
+//! charge in a quota of the namespace shows that the watch of these has come that far
+//! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
+//! quotas, the quotas are read once more, after the decision and before the pod goes.
 
 use std::sync::Arc;
 
-use sluice_index::NamespaceId;
-use sluice_index::QuotaWire;
+use sluice_engine::{PodId, QuotaId, QuotaSet};
+use sluice_index::{AcrqWire, NamespaceId, QuotaWire};
+use smallvec::SmallVec;
 
 use super::State;
 use crate::gate::action::{Action, Answer};
 use crate::gate::config::Moment;
+use crate::gate::parts::confirmations::Decisions;
+use crate::gate::parts::quota_checks::Listed;
 use crate::gate::stage::Stage;
 
 impl State {
+    /// The lists that have to confirm that a pod that is charged to these quotas is not to be charged to others.
+    pub(super) fn lists_to_await(&self, quotas: &QuotaSet) -> SmallVec<[Listed; 2]> {
+        let is_of_namespace =
+            |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.namespace().is_some());
+        let mut lists = SmallVec::new();
+        if !quotas.iter().any(is_of_namespace) {
+            lists.push(Listed::Namespace(NamespaceId::of_share(quotas.share())));
+        }
+        if self.quotas.are_cluster_quotas_allowed() {
+            lists.push(Listed::Cluster);
+        }
+        lists
+    }
+
+    /// A pod that no quota is about waits for lists that confirm that.
+    pub(super) fn await_lists(&mut self, id: PodId) {
+        let Stage::Free { awaited: 1.., serial } = *self.stages.get(id) else { return };
+        let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
+        self.checks.wait(Listed::Namespace(namespace), (id, serial));
+        if self.quotas.are_cluster_quotas_allowed() {
+            self.checks.wait(Listed::Cluster, (id, serial));
+        }
+    }
+
     pub(super) fn plan_checks(&mut self, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
-        for id in self.checks.take_wanted(now) {
-            if self.reclassification.is_paused(id) {
-                // It is checked when that is over.
-                continue;
+        let reclassification = &self.reclassification;
+        // A namespace is requested again when it is not paused any more.
+        let is_put_off = |listed| matches!(listed, Listed::Namespace(id) if reclassification.is_paused(id));
+        for listed in self.checks.begin_wanted(now, is_put_off) {
+            match listed {
+                Listed::Cluster => actions.push(Action::ListClusterQuotas),
+                Listed::Namespace(id) => match self.namespaces.get(id) {
+                    Some(namespace) => actions.push(Action::ListQuotas(id, Arc::clone(&namespace.name))),
+                    None => self.checks.forget(listed),
+                },
             }
-            let Some(namespace) = self.namespaces.get(id) else {
-                self.checks.not_needed(id);
-                continue;
-            };
-            let is_free = |stage: &Stage| matches!(stage, Stage::Free { cleared: false });
-            let free = namespace.pods().iter().filter(|pod| is_free(self.stages.get(**pod)));
-            let pods: Vec<_> =
-                free.filter_map(|pod| Some((*pod, self.pods.get(*pod)?.uid.clone()))).collect();
-            if pods.is_empty() {
-                self.checks.not_needed(id);
-                continue;
-            }
-            actions.push(Action::ListQuotas(id, Arc::clone(&namespace.name)));
-            self.checks.begin(id, pods);
         }
         actions
     }
 
     pub(super) fn on_listed(&mut self, id: NamespaceId, answer: Answer<Vec<QuotaWire>>, now: Moment) {
-        let Some(pods) = self.checks.answered(id) else { return };
-        match answer {
-            Answer::Done(quotas) => {
-                for quota in &quotas {
-                    self.apply_quota(quota, now);
-                }
-                for (pod, uid) in pods {
-                    let is_same = self.pods.get(pod).is_some_and(|record| record.uid == uid);
-                    if is_same && self.stages.clear(pod) {
-                        self.releases.enqueue(pod);
-                    }
-                }
-                self.checks.succeeded(id);
-            }
-            Answer::Busy(after) => self.checks.failed(id, after, now),
-            Answer::Stale(_) | Answer::Refused(_) | Answer::Unknown(_) => self.checks.failed(id, None, now),
+        let quotas = self.take_list(Listed::Namespace(id), answer, now);
+        for quota in quotas.iter().flatten() {
+            self.apply_quota(quota, now);
         }
+        if quotas.is_some() {
+            self.on_checked(Listed::Namespace(id));
+        }
+    }
+
+    pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
+        let quotas = self.take_list(Listed::Cluster, answer, now);
+        for quota in quotas.iter().flatten() {
+            self.apply_cluster_quota(quota, now);
+        }
+        if quotas.is_some() {
+            self.on_checked(Listed::Cluster);
+        }
+    }
+
+    fn take_list<T>(&mut self, listed: Listed, answer: Answer<Vec<T>>, now: Moment) -> Option<Vec<T>> {
+        let after = match answer {
+            Answer::Done(quotas) => return Some(quotas),
+            Answer::Busy(after) => after,
+            Answer::Stale(_) | Answer::Refused(_) | Answer::Unknown(_) => None,
+        };
+        let stages = &self.stages;
+        let is_waited_for = |(pod, serial): &(PodId, u64)| stages.is_awaiting(*pod, *serial);
+        self.checks.failed(listed, after, is_waited_for, now);
+        None
+    }
+
+    /// Whatever was in the list is applied: what was decided before it and still stands, stands.
+    fn on_checked(&mut self, listed: Listed) {
+        let confirmed = self.checks.succeeded(listed);
+        self.on_charges_confirmed(confirmed);
+    }
+
+    /// Decisions that charge this quota and that no list of cluster quotas has confirmed yet.
+    pub(super) fn unlisted_decisions(&self, id: QuotaId) -> Decisions {
+        let is_charged = |(pod, serial): &(PodId, u64)| match self.stages.get(*pod) {
+            Stage::Assumed { quotas, serial: current, .. } => current == serial && quotas.contains(&id),
+            _ => false,
+        };
+        self.checks.unlisted(Listed::Cluster).into_iter().filter(is_charged).collect()
     }
 }

@@ -3,12 +3,13 @@
 //! A changed limit goes this way: [`State::apply_quota`] → [`State::on_limits_changed`], where the ledger takes over the
 //! limits, decisions that are not recorded are [reverted](State::revert_decisions) and the status is marked for a write. The
 //! queue then reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than
-//! before is [another one](State::renew_quota) to the queue.
+//! before is [another one](State::renew_quotas) to the queue.
+
+use std::collections::BTreeSet;
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, QuotaId, Uid};
-use sluice_index::QuotaWire;
-use sluice_index::{NamespaceId, QuotaChange, Version};
+use sluice_index::{NamespaceId, QuotaChange, QuotaRecord, QuotaWire, Version};
 
 use super::State;
 use crate::gate::config::Moment;
@@ -61,7 +62,7 @@ impl State {
         match self.quotas.upsert(wire, &mut self.namespaces) {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);
-                self.reclassify_namespace_of(id, now);
+                self.reclassify_each(self.namespaces_of(id), now);
                 self.on_charges_seen(id, before, now);
             }
             QuotaChange::Meaning(id) => {
@@ -74,7 +75,7 @@ impl State {
             }
             QuotaChange::Status(id) => {
                 self.on_charges_seen(id, before, now);
-                self.on_status_seen(id, wire, now);
+                self.on_status_seen(id, &wire.metadata, now);
                 self.writes.mark(id);
             }
             QuotaChange::Same => {}
@@ -82,22 +83,25 @@ impl State {
     }
 
     /// Returns the quota's handle.
-    fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
+    pub(super) fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
         let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
         if !limits.is_some_and(|limits| self.queue.replace_hard(id, enforced(&limits))) {
             return self.on_meaning_changed(id, now);
         }
-        let undone = self.writes.overtake(id);
+        let mut undone = self.writes.overtake(id);
+        if self.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
+            // A charge that is recorded after a change of limits does not show that those were known, as the status of a
+            // quota of one namespace does: only the list does that is read before the pods go.
+            undone.extend(self.unlisted_decisions(id));
+        }
         self.revert_decisions(&undone, now);
         self.writes.mark(id);
         id
     }
 
     /// Returns the quota's new handle.
-    fn on_meaning_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
-        let id = self.renew_quota(id);
-        self.reclassify_namespace_of(id, now);
-        id
+    pub(super) fn on_meaning_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
+        self.renew_quotas(&[id], now).first().copied().unwrap_or(id)
     }
 
     /// A quota was deleted.
@@ -110,50 +114,77 @@ impl State {
     }
 
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
-        let Some(namespace) = self.quotas.get(id).map(|record| record.namespace) else { return };
+        let namespaces = self.namespaces_of(id);
         self.quotas.remove(id, &mut self.namespaces);
-        self.drop_quota(id, namespace);
-        self.reclassify_all(namespace, now);
+        self.drop_quota(id, &namespaces);
+        self.reclassify_each(namespaces, now);
     }
 
-    /// The quota is another one to the queue, of which nothing is claimed yet. [`Self::reclassify_all`] has to follow.
-    pub(super) fn renew_quota(&mut self, old: QuotaId) -> QuotaId {
-        let namespace = self.quotas.get(old).map(|quota| quota.namespace);
-        let (Some(namespace), Some(new)) = (namespace, self.quotas.renew(old, &mut self.namespaces)) else {
-            return old;
-        };
-        self.open_ledger(new);
-        if self.queue.is_frozen(old) {
-            self.queue.freeze(new);
+    /// The namespaces whose pods a quota is about.
+    pub(super) fn namespaces_of(&self, id: QuotaId) -> Vec<NamespaceId> {
+        self.quotas.get(id).into_iter().flat_map(QuotaRecord::namespaces).collect()
+    }
+
+    /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have found
+    /// their stages anew. Returns the new handles.
+    pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
+        let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());
+        for old in quotas.iter().copied() {
+            let Some(new) = self.quotas.renew(old, &mut self.namespaces) else { continue };
+            self.open_ledger(new);
+            if self.queue.is_frozen(old) {
+                self.queue.freeze(new);
+            }
+            let is_kept = self.foreign_charges.is_kept(old) | self.reclassification.take_foreign_charges(old);
+            kept.extend(is_kept.then_some(new));
+            self.foreign_charges.rename(old, new);
+            self.contests.rename(old, new);
+            self.writes.rename(old, new, self.config.charge_spacing_ms);
+            let of_quota = self.namespaces_of(new);
+            self.drop_quota(old, &of_quota);
+            namespaces.extend(of_quota);
+            renewed.push(new);
         }
-        self.reclassification.rename(namespace, old, new, self.foreign_charges.is_kept(old));
-        self.foreign_charges.rename(old, new);
-        self.contests.rename(old, new);
-        self.writes.rename(old, new, self.config.charge_spacing_ms);
-        self.drop_quota(old, namespace);
-        new
+        for namespace in &namespaces {
+            // The quotas are paused first, so that what is to be kept in them is as well.
+            self.reclassify_later(*namespace, Vec::new());
+        }
+        for quota in kept {
+            self.reserve_in_flight(quota, now);
+        }
+        self.reclassify_each(namespaces, now);
+        renewed
     }
 
-    fn open_ledger(&mut self, id: QuotaId) {
-        let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok());
+    pub(super) fn open_ledger(&mut self, id: QuotaId) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        let limits = quota.compiled.as_ref().ok();
         let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
-        self.queue.open(id, ledger);
+        match quota.cluster() {
+            Some(_) => self.queue.open_shared(id, ledger),
+            None => self.queue.open(id, ledger),
+        }
     }
 
-    /// The quota is no more. [`Self::reclassify_all`] has to follow.
-    fn drop_quota(&mut self, id: QuotaId, namespace: NamespaceId) {
+    /// The quota is no more. [`Self::reclassify_each`] of its namespaces has to follow.
+    fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
         self.queue.pause(id);
-        self.reclassification.close(namespace, id);
-        self.quota_lists.forget(id);
+        for namespace in namespaces {
+            self.quota_sets.forget(namespace.share(), id);
+        }
         self.writes.forget(id);
         self.contests.forget(id);
         self.foreign_charges.forget(id);
+        self.reclassification.close(id, namespaces);
+        if !self.reclassification.is_quota_paused(id) {
+            self.close_quota(id);
+        }
     }
 
-    fn reclassify_namespace_of(&mut self, id: QuotaId, now: Moment) {
-        if let Some(quota) = self.quotas.get(id) {
-            self.reclassify_all(quota.namespace, now);
-        }
+    /// No pod has a claim on the quota any more.
+    pub(super) fn close_quota(&mut self, id: QuotaId) {
+        self.queue.close(id);
+        self.writes.unmark(id);
     }
 
     fn find_quota(&self, wire: &QuotaWire) -> Option<QuotaId> {

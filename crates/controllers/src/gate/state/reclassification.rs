@@ -2,8 +2,9 @@
 //!
 //! There may be very many, so it is done for some at a time. A quota that counts other things than before is another one to
 //! the queue, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
-//! claim of the new one is right as soon as each of them has had its turn. Until then the namespace is paused: no pod of it
-//! is decided on, none is released, no status is written, no growth is admitted. Watch events are applied as always.
+//! claim of the new one is right as soon as each of them has had its turn. Until then the namespace is paused, and all quotas
+//! that are about it: no pod of theirs is decided on, none of the namespace is released, no status of theirs is written, no
+//! growth is admitted. Watch events are applied as always.
 
 use std::sync::Arc;
 
@@ -12,14 +13,22 @@ use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
 use crate::gate::config::Moment;
+use crate::gate::parts::quota_checks::Listed;
 use crate::gate::stage::Stage;
 
 impl State {
     /// All pods of a namespace have to find their stage anew.
     pub(super) fn reclassify_all(&mut self, namespace: NamespaceId, now: Moment) {
-        let pods = self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
-        self.reclassification.restart(namespace);
-        self.reclassify_later(namespace, pods);
+        self.reclassify_each([namespace], now);
+    }
+
+    /// All pods of these namespaces have to find their stage anew.
+    pub(super) fn reclassify_each(&mut self, namespaces: impl IntoIterator<Item = NamespaceId>, now: Moment) {
+        for namespace in namespaces {
+            let pods = self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+            self.reclassification.restart(namespace);
+            self.reclassify_later(namespace, pods);
+        }
         self.go_on_reclassifying(now);
     }
 
@@ -28,9 +37,10 @@ impl State {
         let admitted = self.revert_admissions(namespace);
         let known = self.namespaces.get(namespace);
         let many = known.map_or(usize::MAX, |known| known.pods().len());
-        self.reclassification.pause(namespace, pods.into_iter().chain(admitted), many);
-        for quota in known.into_iter().flat_map(|known| known.quotas()) {
-            self.queue.pause(*quota);
+        let quotas = known.map(|known| known.quotas().to_vec()).unwrap_or_default();
+        self.reclassification.pause(namespace, pods.into_iter().chain(admitted), many, &quotas);
+        for quota in quotas {
+            self.queue.pause(quota);
         }
     }
 
@@ -77,20 +87,18 @@ impl State {
 
     /// If all pods of the namespace have had their turn, it is paused no longer.
     fn resume_namespace(&mut self, namespace: NamespaceId, now: Moment) {
-        let Some(deferred) = self.reclassification.end(namespace) else { return };
-        for quota in deferred.closed {
-            self.queue.close(quota);
-            self.writes.unmark(quota);
-        }
-        deferred.releases.into_iter().for_each(|id| self.releases.enqueue(id));
-        self.checks.request(namespace);
-        for quota in deferred.foreign_charges {
+        let Some(ended) = self.reclassification.end(namespace) else { return };
+        ended.releases.into_iter().for_each(|id| self.releases.enqueue(id));
+        self.checks.request(Listed::Namespace(namespace));
+        for quota in ended.foreign_charges {
             self.reserve_in_flight(quota, now);
         }
-        let quotas = self.namespaces.get(namespace).map(|known| known.quotas().to_vec()).unwrap_or_default();
-        for quota in quotas {
+        for quota in ended.resumed {
             self.queue.resume(quota);
             self.writes.mark(quota);
+        }
+        for quota in ended.closed {
+            self.close_quota(quota);
         }
     }
 }

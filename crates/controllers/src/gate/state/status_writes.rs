@@ -1,14 +1,11 @@
 //! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
 
-use std::sync::Arc;
-
 use sluice_engine::{QuotaId, StatusTarget, Uid};
-use sluice_index::QuotaWire;
-use sluice_index::Recorded;
+use sluice_index::QuotaRecord;
 
 use super::State;
 use super::quotas::version;
-use crate::gate::action::{Answer, Record};
+use crate::gate::action::{Answer, Record, RecordedIn, RecordedObject};
 use crate::gate::config::Moment;
 use crate::gate::parts::status_writes::InFlight;
 
@@ -26,20 +23,22 @@ impl State {
         records
     }
 
-    /// The write that a quota's status needs now, if any.
+    /// The write that a quota's record needs now, if any.
     fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
         if self.writes.is_in_flight(id) {
             // Its answer, or the timer that a failure sets, marks the quota again.
             return None;
         }
         let quota = self.quotas.get(id)?;
-        let namespace = Arc::clone(&self.namespaces.get(quota.namespace)?.name);
+        let name = self.quota_ref(id)?;
         let target = self.status_of(id)?;
         let held = self.held_by(id);
+        let object = recorded_in(quota);
         // Even a charge that changes no sum is written: only a write that succeeds proves that no other
         // leader has charged meanwhile.
         let is_charge = self.writes.has_pending(id);
-        if !is_charge && says(&quota.recorded, &target, held) {
+        let is_new = matches!(object, RecordedIn::NewCharge { .. });
+        if !is_charge && !is_new && says(quota, &target, held) {
             return None;
         }
         let spacing_ms = if is_charge {
@@ -47,44 +46,62 @@ impl State {
         } else {
             self.config.status_spacing_ms.max(self.contests.delay_ms(id, now))
         };
-        let charged = self.writes.begin(id, spacing_ms, now)?;
+        let charged = if is_new {
+            self.writes.begin_without_charge(id, spacing_ms, now).then_some(0)
+        } else {
+            self.writes.begin(id, spacing_ms, now)
+        };
         let uncounted = quota.recorded.uncounted.as_ref();
         Some(Record {
             quota: id,
-            namespace,
-            name: Arc::clone(&quota.name),
+            name,
             uid: quota.uid.clone(),
-            version: quota.version,
+            object,
             target,
             held,
-            charges: self.writes.charges_after(quota.recorded.charges, charged),
+            charges: self.writes.charges_after(quota.recorded.charges, charged?),
             uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
         })
     }
 
-    pub(super) fn on_recorded(&mut self, id: QuotaId, uid: &Uid, answer: Answer<QuotaWire>, now: Moment) {
+    pub(super) fn on_recorded(
+        &mut self,
+        id: QuotaId,
+        uid: &Uid,
+        answer: Answer<RecordedObject>,
+        now: Moment,
+    ) {
         self.writes.end_request();
         if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
             return;
         }
         let Some(InFlight { charged, overtaken }) = self.writes.answered(id) else { return };
         match answer {
-            Answer::Done(wire) => {
+            Answer::Done(object) => {
                 self.writes.reset_failures(id);
-                self.quotas.upsert(&wire, &mut self.namespaces);
-                let confirmed = self.confirmations.recorded(version(&wire), charged);
+                let confirmed = match object {
+                    RecordedObject::Quota(wire) => {
+                        self.quotas.upsert(&wire, &mut self.namespaces);
+                        self.confirmations.recorded(version(&wire), charged)
+                    }
+                    RecordedObject::Charge(wire) => {
+                        self.quotas.upsert_charge(&wire);
+                        charged
+                    }
+                };
                 self.on_charges_confirmed(confirmed);
                 self.writes.mark(id);
             }
-            Answer::Stale(wire) => {
+            Answer::Stale(object) => {
                 self.writes.reset_failures(id);
                 // The limits may be others now: whatever was not charged is decided on again.
                 let mut undone = charged;
                 undone.append(&mut self.writes.take_pending(id));
                 self.revert_decisions(&undone, now);
-                match wire {
-                    Some(wire) => self.apply_quota(&wire, now),
-                    None => self.forget_quota(id, now),
+                match object {
+                    Some(RecordedObject::Quota(wire)) => self.apply_quota(&wire, now),
+                    Some(RecordedObject::Charge(wire)) => self.apply_charge(&wire, now),
+                    None => self.on_record_gone(id, now),
                 }
                 self.writes.mark(id);
             }
@@ -101,6 +118,18 @@ impl State {
         }
     }
 
+    /// The object that records the charges does not exist: a quota of a namespace has gone with it.
+    fn on_record_gone(&mut self, id: QuotaId, now: Moment) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        if quota.namespace().is_some() {
+            return self.forget_quota(id, now);
+        }
+        let uid = quota.uid.clone();
+        if self.quotas.remove_charge(&uid).is_some() {
+            self.on_charge_lost(id, now);
+        }
+    }
+
     /// How many pods wait for the quota, as its status says it.
     fn held_by(&self, id: QuotaId) -> i64 {
         i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX)
@@ -110,16 +139,30 @@ impl State {
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
         let Some(target) = self.status_of(id) else { return true };
-        says(&quota.recorded, &target, self.held_by(id))
+        says(quota, &target, self.held_by(id))
     }
 }
 
-/// Whether the status holds the numbers and the texts of the target.
-fn says(recorded: &Recorded, target: &StatusTarget, held: i64) -> bool {
-    recorded.hard.are(&target.hard)
-        && recorded.used.are(&target.used)
+/// Whether the record holds the numbers and the texts of the target. The charge of a cluster quota has no texts.
+fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
+    let recorded = &quota.recorded;
+    let are_numbers_right = recorded.hard.are(&target.hard) && recorded.used.are(&target.used);
+    if quota.cluster().is_some() {
+        return are_numbers_right;
+    }
+    are_numbers_right
         && recorded.held.unwrap_or(0) == held
         && recorded.requests.as_deref().unwrap_or_default() == target.requests
         && recorded.limits.as_deref().unwrap_or_default() == target.limits
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
+}
+
+fn recorded_in(quota: &QuotaRecord) -> RecordedIn {
+    match quota.cluster() {
+        None => RecordedIn::Status(quota.version),
+        Some(cluster) => match &cluster.charge {
+            Some(object) => RecordedIn::Charge(object.clone()),
+            None => RecordedIn::NewCharge { is_shown: cluster.is_shown },
+        },
+    }
 }

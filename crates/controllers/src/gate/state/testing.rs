@@ -41,7 +41,7 @@ impl State {
     pub(in crate::gate) fn uncharge(&mut self, id: PodId) {
         self.forget_claim(id);
         let charge = self.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
-        self.stages.count(id, charge, [].into(), &mut self.queue);
+        self.stages.count(id, charge, std::sync::Arc::default(), &mut self.queue);
     }
 
     /// The pod claims nothing.

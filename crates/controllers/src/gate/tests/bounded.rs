@@ -149,7 +149,7 @@ fn what_is_recorded_and_not_released_yet_is_not_taken_for_another_leaders_when_i
     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(0));
     // Its gate is not being removed yet when the namespace is paused, and room is kept for its predecessor.
     story.state.keep_foreign_charges_until(record.quota, 50_000);
-    let namespace = story.state.index().2.get(record.quota).unwrap().namespace;
+    let namespace = story.state.index().2.get(record.quota).unwrap().namespace().unwrap();
     story.state.reclassify_namespace(namespace, at(1));
     story.run(at(100));
     assert_eq!(story.gated(), Vec::<&str>::new());

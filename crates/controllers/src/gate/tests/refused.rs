@@ -17,7 +17,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                     story.see_all(at(ms));
                 }
                 Action::Release(release) => return release,
-                Action::ListQuotas(..) | Action::CatchUp | Action::Read(_) => {
+                Action::ListQuotas(..) | Action::ListClusterQuotas | Action::CatchUp | Action::Read(_) => {
                     panic!("there was no other leader")
                 }
                 Action::WriteEvent(_) | Action::Answer(..) => {}

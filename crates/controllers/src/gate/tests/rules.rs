@@ -4,7 +4,7 @@ use sluice_index::PodWire;
 
 use super::server::{NAMESPACE, wire};
 use super::stories::{Story, at};
-use crate::gate::{Action, Answer, Outcome};
+use crate::gate::{Action, Answer, Outcome, RecordedObject};
 
 #[test]
 fn pods_are_read_by_other_rules_when_the_api_server_was_upgraded() {
@@ -34,9 +34,10 @@ fn pods_are_read_by_other_rules_when_the_api_server_was_upgraded() {
             "metadata": {"name": "q", "namespace": NAMESPACE, "uid": "q", "resourceVersion": "9"},
             "spec": {"hard": {"requests.cpu": "10"}},
         });
-        story
-            .state
-            .on_outcome(Outcome::Recorded(record.quota, record.uid, Answer::Done(wire(answer))), at(0));
+        story.state.on_outcome(
+            Outcome::Recorded(record.quota, record.uid, Answer::Done(RecordedObject::Quota(wire(answer)))),
+            at(0),
+        );
         record.target.used[0].1.to_string()
     };
     story.state.apply_pod(&pod, at(0));

@@ -9,7 +9,7 @@ use serde_json::json;
 use sluice_engine::Quantity;
 use sluice_index::{PodWire, QuotaWire};
 
-use crate::gate::{Answer, Record, Release};
+use crate::gate::{Answer, Record, RecordedIn, RecordedObject, Release};
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 pub const NAMESPACE: &str = "team";
@@ -208,10 +208,14 @@ impl Server {
         self.pods.values().filter(|pod| !pod.gated && !pod.finished).map(|pod| pod.milli_cpu).sum()
     }
 
-    pub fn record(&mut self, record: &Record) -> Answer<QuotaWire> {
+    pub fn record(&mut self, record: &Record) -> Answer<RecordedObject> {
+        self.record_status(record).map(RecordedObject::Quota)
+    }
+
+    fn record_status(&mut self, record: &Record) -> Answer<QuotaWire> {
         let Some(quota) = self.quota.clone() else { return Answer::Stale(None) };
         let matches = quota.uid == number(&record.uid.to_string())
-            && record.version.precondition() == Some(quota.version.to_string());
+            && matches!(&record.object, RecordedIn::Status(version) if version.precondition() == Some(quota.version.to_string()));
         if !matches {
             return Answer::Stale(Some(wire(Self::quota_json(&quota))));
         }

@@ -84,6 +84,7 @@ impl Story {
                             self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                         Outcome::Listed(namespace, Answer::Done(list))
                     }
+                    Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
                     Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
                     Action::CatchUp => {
                         self.see_all(now);

@@ -1,11 +1,13 @@
-//! For the gate: which namespaces are targeted, and which pods and quotas are in them.
+//! For the gate: which namespaces are targeted, which pods are in them, and which quotas are about those.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Selector, SelectorExt};
-use sluice_engine::{NamespacePattern, PodId, QuotaId};
+use sluice_engine::{NamespacePattern, PodId, QuotaId, ShareId};
 
+use crate::quotas::Annotations;
 use crate::store::ListNumber;
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
@@ -13,23 +15,38 @@ type Labels = Box<[(Box<str>, Box<str>)]>;
 
 /// A namespace by a small handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NamespaceId(pub(in crate::kinds) u32);
+pub struct NamespaceId(pub(crate) u32);
+
+impl NamespaceId {
+    /// The share of quotas that the pods of the namespace have.
+    #[must_use]
+    pub const fn share(self) -> ShareId {
+        ShareId(self.0)
+    }
+
+    /// The namespace with this share.
+    #[must_use]
+    pub const fn of_share(share: ShareId) -> Self {
+        Self(share.0)
+    }
+}
 
 /// What is known of a namespace.
 #[derive(Debug)]
 pub struct Namespace {
     /// Its name.
     pub name: Arc<str>,
-    /// Its labels; `None` while only things *in* it were seen, not the namespace itself.
+    /// Its labels, in order; `None` while only things *in* it were seen, not the namespace itself.
     labels: Option<Labels>,
+    annotations: Annotations,
     /// Whether the labels are those of a targeted namespace.
     targeted: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// Pods in it, in no order.
-    pub(in crate::kinds) pods: Vec<PodId>,
-    /// Quotas in it, in the order of ids.
-    pub(in crate::kinds) quotas: Vec<QuotaId>,
+    pub(crate) pods: Vec<PodId>,
+    /// Quotas that are about its pods, in the order of ids.
+    quotas: Vec<QuotaId>,
     list: ListNumber,
 }
 
@@ -40,11 +57,39 @@ impl Namespace {
         &self.pods
     }
 
-    /// Quotas in the namespace, in the order of ids.
+    /// Quotas that are about its pods, its own and those of the cluster, in the order of ids.
     #[must_use]
     pub fn quotas(&self) -> &[QuotaId] {
         &self.quotas
     }
+
+    /// A quota is about its pods from now on, or no more.
+    pub(crate) fn set_quota(&mut self, quota: QuotaId, is_about: bool) {
+        match (self.quotas.binary_search(&quota), is_about) {
+            (Err(at), true) => self.quotas.insert(at, quota),
+            (Ok(at), false) => drop(self.quotas.remove(at)),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn labels(&self) -> Option<&[(Box<str>, Box<str>)]> {
+        self.labels.as_deref()
+    }
+
+    pub(crate) const fn annotations(&self) -> &Annotations {
+        &self.annotations
+    }
+}
+
+/// What applying a namespace changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceChange {
+    /// Its handle.
+    pub id: NamespaceId,
+    /// Whether its pods are gated, or whether it is being deleted.
+    pub is_retargeted: bool,
+    /// What quotas may select it by.
+    pub is_relabelled: bool,
 }
 
 /// Which namespaces are targeted.
@@ -96,7 +141,7 @@ impl Namespaces {
         self.slots.get(id.0 as usize).and_then(Option::as_ref)
     }
 
-    pub(in crate::kinds) fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
+    pub(crate) fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
         self.slots.get_mut(id.0 as usize).and_then(Option::as_mut)
     }
 
@@ -150,23 +195,25 @@ impl Namespaces {
         gone.iter().filter_map(|name| self.remove(name)).collect()
     }
 
-    /// A namespace was seen. Returns its handle if anything that matters changed.
-    pub fn upsert(
-        &mut self,
-        name: &str,
-        labels: BTreeMap<String, String>,
-        terminating: bool,
-    ) -> Option<NamespaceId> {
+    /// A namespace was seen.
+    pub fn upsert(&mut self, meta: &ObjectMeta) -> NamespaceChange {
+        let name = meta.name.as_deref().unwrap_or_default();
+        let nothing = BTreeMap::new();
+        let labels = meta.labels.as_ref().unwrap_or(&nothing);
         let id = self.intern(name);
-        let before = (self.is_targeted(id), self.get(id).is_some_and(|namespace| namespace.terminating));
-        let list = self.list;
-        let targeted = self.targeting.covers(name, &labels);
-        let namespace = self.get_mut(id)?;
-        namespace.targeted = targeted;
-        namespace.labels = Some(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect());
-        namespace.terminating = terminating;
-        namespace.list = list;
-        (before != (self.is_targeted(id), terminating)).then_some(id)
+        let was_targeted = self.is_targeted(id);
+        let (list, targeted) = (self.list, self.targeting.covers(name, labels));
+        let pairs = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into()));
+        let labels = Some(pairs.collect());
+        let annotations = Annotations::read(meta.annotations.as_ref());
+        let terminating = meta.deletion_timestamp.is_some();
+        let mut change = NamespaceChange { id, is_retargeted: false, is_relabelled: false };
+        let Some(namespace) = self.get_mut(id) else { return change };
+        change.is_relabelled = namespace.labels != labels || namespace.annotations != annotations;
+        change.is_retargeted = was_targeted != Some(targeted) || namespace.terminating != terminating;
+        (namespace.labels, namespace.annotations) = (labels, annotations);
+        (namespace.targeted, namespace.terminating, namespace.list) = (targeted, terminating, list);
+        change
     }
 
     /// A namespace is gone. Returns its handle if something is still known to be in it.
@@ -174,12 +221,13 @@ impl Namespaces {
         let id = self.id(name)?;
         let namespace = self.get_mut(id)?;
         namespace.labels = None;
+        namespace.annotations = Annotations::default();
         self.forget_if_empty(id);
         self.get(id).map(|_| id)
     }
 
     /// The handle of a namespace, seen or not.
-    pub(in crate::kinds) fn intern(&mut self, name: &str) -> NamespaceId {
+    pub(crate) fn intern(&mut self, name: &str) -> NamespaceId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
@@ -187,6 +235,7 @@ impl Namespaces {
         let namespace = Namespace {
             name: Arc::clone(&name),
             labels: None,
+            annotations: Annotations::default(),
             targeted: false,
             terminating: false,
             pods: Vec::new(),
@@ -208,7 +257,7 @@ impl Namespaces {
     }
 
     /// Frees the handle of a namespace that is gone and has nothing in it.
-    pub(in crate::kinds) fn forget_if_empty(&mut self, id: NamespaceId) {
+    pub(crate) fn forget_if_empty(&mut self, id: NamespaceId) {
         let Some(namespace) = self.get(id) else { return };
         if namespace.labels.is_some() || !namespace.pods.is_empty() || !namespace.quotas.is_empty() {
             return;

@@ -9,6 +9,8 @@ use sluice_engine::headroom::MARK;
 
 use super::Passage;
 use crate::listing::Change;
+use crate::migration::table::table;
+use crate::table::Style;
 
 fn at(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -134,4 +136,49 @@ fn vm_and_migration_are_told_once_per_phase() {
     let running = json!({"phase": "Running", "nodeName": "n1"});
     assert_eq!(passage.vms(object(running.clone())), ["VM web                   Running on n1"]);
     assert_eq!(passage.vms(object(running)), Vec::<String>::new());
+}
+
+#[test]
+fn the_table_shows_quota_lock_and_pods() {
+    let printed =
+        |passage: &Passage| table(passage, at(3_500), Style { width: 60, colour: false }).join("\n");
+    let mut passage = Passage::default();
+    insta::assert_snapshot!(printed(&passage), @"
+    quota: not there yet
+    lock           none
+    VM              
+    migration      
+    POD                          ROLE    STATE        SINCE  NO…
+    ");
+    passage.quotas(at(1), quota("1", Some("1")));
+    passage.pods(at(1), Change::All(vec![pod("a", false, "Running", Some("n1"))]));
+    passage.quotas(at(10), locked("1767268807421"));
+    passage.pods(at(2_000), Change::Is(pod("b", true, "Pending", None)));
+    insta::assert_snapshot!(printed(&passage), @"
+    quota q                    pods
+    spec.hard                     1
+    status.hard                   2
+    used                          1
+    lock           until 12:00:07.421 UTC
+    VM              
+    migration      
+    POD                          ROLE    STATE        SINCE  NO…
+    pod-a                        source  Running      3.5 s  n1
+    pod-b                        target  Pending      1.5 s
+    ");
+    passage.quotas(at(30), quota("1", Some("1")));
+    passage.pods(at(3_000), Change::Is(pod("b", true, "Running", Some("n2"))));
+    insta::assert_snapshot!(printed(&passage), @"
+    quota q                    pods
+    spec.hard                     1
+    status.hard                   1
+    used                          1
+    was raised to                 2
+    lock           gone; was seen for 20 ms
+    VM              
+    migration      
+    POD                          ROLE    STATE        SINCE  NO…
+    pod-a                        source  Running      3.5 s  n1
+    pod-b                        target  Running      0.5 s  n2
+    ");
 }

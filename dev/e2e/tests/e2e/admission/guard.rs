@@ -4,7 +4,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names::{self, GATE};
-use sluice_e2e::call::{APPLY, Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
+use sluice_e2e::call::{APPLY, JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
 use sluice_e2e::objects;
 
 use super::{gates, pods_path};
@@ -27,7 +27,7 @@ fn applied(name: &str, gates: &[&str]) -> Value {
     pod
 }
 
-async fn apply(client: &Client, path: &str, pod: &Value) -> Answer {
+async fn apply(client: &Client, path: &str, pod: &Value) -> Response {
     call(client, Method::PATCH, &format!("{path}?fieldManager=owner&force=true"), APPLY, pod).await.unwrap()
 }
 

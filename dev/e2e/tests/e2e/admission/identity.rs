@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
-use sluice_e2e::call::{Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
 use sluice_e2e::{Setup, objects};
 use sluice_operator::Gating;
 
@@ -17,7 +17,7 @@ fn pod(name: &str, annotations: Value) -> Value {
     pod
 }
 
-fn stamp(answer: &Answer) -> Option<&str> {
+fn stamp(answer: &Response) -> Option<&str> {
     answer.body["metadata"]["annotations"][STAMP].as_str()
 }
 

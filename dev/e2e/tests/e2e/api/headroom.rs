@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, MERGE, call, get, post};
+use sluice_e2e::call::{MERGE, Response, call, get, post};
 use sluice_operator::{InstallOptions, render};
 use sluice_testbed::{Bed, BedOptions, wait};
 
@@ -183,7 +183,7 @@ fn vmmrq(name: &str, amounts: Value) -> Value {
         "metadata": {"name": name}, "spec": {"additionalMigrationResources": amounts}})
 }
 
-pub(super) fn refused(answer: &Answer, text: &str) {
+pub(super) fn refused(answer: &Response, text: &str) {
     assert_eq!(answer.code, 422, "{text}: {answer:?}");
     assert!(answer.message().contains(text), "{text} is missing: {}", answer.message());
 }

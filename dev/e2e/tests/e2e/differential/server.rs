@@ -25,7 +25,7 @@ impl fmt::Display for Refusal {
 }
 
 /// The body of a success, or the refusal.
-pub type Answer = Result<String, Refusal>;
+pub type ApiResult = Result<String, Refusal>;
 
 /// The API server as its administrator sees it.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Server {
         Self { client, rules: ChargeRules::for_minor(digits.parse().unwrap()) }
     }
 
-    pub async fn create(&self, path: &str, body: String, dry_run: bool) -> Answer {
+    pub async fn create(&self, path: &str, body: String, dry_run: bool) -> ApiResult {
         let params = PostParams { dry_run, ..PostParams::default() };
         self.answer(Request::new(path).create(&params, body.into_bytes()).unwrap()).await
     }
@@ -60,7 +60,7 @@ impl Server {
             .unwrap()
     }
 
-    pub async fn replace(&self, path: &str, name: &str, subresource: &str, object: &Value) -> Answer {
+    pub async fn replace(&self, path: &str, name: &str, subresource: &str, object: &Value) -> ApiResult {
         let body = object.to_string().into_bytes();
         let request = Request::new(path).replace_subresource(subresource, name, &PostParams::default(), body);
         self.answer(request.unwrap()).await
@@ -75,7 +75,7 @@ impl Server {
             .unwrap()
     }
 
-    async fn answer(&self, request: http::Request<Vec<u8>>) -> Answer {
+    async fn answer(&self, request: http::Request<Vec<u8>>) -> ApiResult {
         let what = format!("{} {}", request.method(), request.uri());
         match self.client.request_text(request).await {
             Ok(text) => Ok(text),

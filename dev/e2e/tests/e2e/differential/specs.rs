@@ -11,7 +11,7 @@ use crate::differential::quantities::{
     any_text, echo_difference, is_beyond_our_limits, mostly_legal_text, stored,
 };
 use crate::differential::report::Report;
-use crate::differential::server::{Answer, Server};
+use crate::differential::server::{ApiResult, Server};
 
 const LEGAL: [&str; 34] = [
     "pods",
@@ -249,7 +249,7 @@ fn compare_verdicts(
     body: &str,
     errors: &[FieldError],
     spec: &RawQuotaSpec,
-    theirs: &Answer,
+    theirs: &ApiResult,
     report: &Report,
 ) {
     let ours = errors.iter().filter(|error| !is_misjudged(spec, &error.field, &error.detail));

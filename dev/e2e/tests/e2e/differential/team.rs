@@ -10,7 +10,7 @@ use sluice_testbed::Bed;
 
 use crate::differential::natives::{Native, Room, Verdict, predict, read_excesses};
 use crate::differential::report::Report;
-use crate::differential::server::{Answer, Refusal, Server};
+use crate::differential::server::{ApiResult, Refusal, Server};
 use crate::differential::{resize, shapes};
 
 /// A pod as the server has it, read as the controller reads it.
@@ -108,7 +108,7 @@ impl<'r> Team<'r> {
         &mut self,
         what: &str,
         verdict: Verdict,
-        answer: &Answer,
+        answer: &ApiResult,
         taken: &Charge,
         facts: &ScopeFacts,
         outcomes: [&'static str; 3],
@@ -153,7 +153,7 @@ impl<'r> Team<'r> {
     }
 }
 
-fn agree(verdict: &Verdict, answer: &Answer) -> bool {
+fn agree(verdict: &Verdict, answer: &ApiResult) -> bool {
     match (verdict, answer) {
         (Verdict::Allowed, answer) => answer.is_ok(),
         (Verdict::Incomplete(texts), Err(refusal)) => {

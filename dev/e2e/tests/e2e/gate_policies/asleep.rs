@@ -130,7 +130,7 @@ async fn nothing_else_of_a_pod_changes() {
     spec["imagePullSecrets"] = json!([{ "name": "a" }, { "name": "b" }]);
     spec["hostAliases"] =
         json!([{ "ip": "10.0.0.1", "hostnames": ["a"] }, { "ip": "10.0.0.1", "hostnames": ["b"] }]);
-    let strip = |answer: &sluice_e2e::call::Answer| {
+    let strip = |answer: &sluice_e2e::call::Response| {
         assert!(answer.is_ok(), "{answer:?}");
         let mut spec = answer.body["spec"].clone();
         spec.as_object_mut().unwrap().remove("schedulingGates");

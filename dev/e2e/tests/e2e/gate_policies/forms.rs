@@ -5,7 +5,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
+use sluice_e2e::call::{JSON_PATCH, Response, call, get, post};
 use sluice_e2e::objects::TARGETED;
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
@@ -76,7 +76,7 @@ async fn until_gated(teams: &[(char, Team)], expected: &str, selector: &Value) {
     wait::eventually(SOON, as_expected, &what).await.unwrap();
 }
 
-async fn select(client: &Client, selector: &Value) -> Answer {
+async fn select(client: &Client, selector: &Value) -> Response {
     // Adding replaces too; what is absent has to be there to be removed.
     let patch = match selector {
         Value::Null => json!([{ "op": "remove", "path": "/spec/namespaceSelector" }]),
@@ -97,7 +97,7 @@ async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_ot
     let aaq = json!({
         "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME }, "spec": {},
     });
-    let created = || async { post(&client, AAQS, &aaq).await.ok().filter(Answer::is_ok) };
+    let created = || async { post(&client, AAQS, &aaq).await.ok().filter(Response::is_ok) };
     wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
     until_gated(&teams, "d", &json!("an AAQ without a selector")).await;
     let is_said = || async {

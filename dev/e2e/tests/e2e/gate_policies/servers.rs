@@ -47,7 +47,7 @@ async fn pods_that_come_through_it_are_gated_by_the_webhook(#[case] flag: &str) 
         async move { post(&second, &path, &pod).await.unwrap() }
     };
     // It learns of the namespace by watch.
-    let gated = || async { Some(through("gated").await).filter(sluice_e2e::call::Answer::is_ok) };
+    let gated = || async { Some(through("gated").await).filter(sluice_e2e::call::Response::is_ok) };
     assert_gated(&wait::eventually(SOON, gated, "a pod through the second API server").await.unwrap(), admin);
     team.until_all_released(1).await;
     webhook.program.kill();

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON, JSON_PATCH, MERGE, STRATEGIC, call, post};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, post};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use sluice_testbed::{Bed, wait};
 
@@ -18,11 +18,11 @@ async fn thief(bed: &Bed, account: &str) -> Client {
 }
 
 /// What would become of the patch.
-async fn tries(client: &Client, path: &str, content_type: &str, patch: &Value) -> Answer {
+async fn tries(client: &Client, path: &str, content_type: &str, patch: &Value) -> Response {
     call(client, Method::PATCH, &format!("{path}?dryRun=All"), content_type, patch).await.unwrap()
 }
 
-fn assert_denied(answer: &Answer, what: &Value) {
+fn assert_denied(answer: &Response, what: &Value) {
     let said = answer.message();
     assert!(answer.code == 403 && said.contains(names::ACCOUNT_DENIED), "{what}: {answer:?}");
 }
@@ -84,6 +84,43 @@ async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_els
     }
     let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "victim" } });
     assert_eq!(post(&thief, &format!("{victim}/eviction"), &eviction).await.unwrap().code, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controllers_token_keeps_no_namespace_from_being_deleted() {
+    let bed = asleep().await;
+    let team = Team::on(bed, "kept").await;
+    let thief = thief(bed, names::CONTROLLER).await;
+    let stay = json!({ "name": "q", "finalizers": ["example.com/stay"] });
+    let mut mirror = json!({
+        "apiVersion": names::API_VERSION, "kind": "ApplicationAwareAppliedClusterResourceQuota", "metadata": stay,
+        "spec": { "quota": { "hard": { "pods": "1" } }, "selector": { "labels": {} } },
+    });
+    let mut charge = json!({
+        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "ClusterQuotaCharge", "metadata": stay,
+        "spec": { "quota": "q" },
+    });
+    let mirrors = format!("/apis/{}/namespaces/{}/{}", names::API_VERSION, team.namespace, names::AACRQS);
+    let (group, version) = (names::OWN_GROUP, names::OWN_VERSION);
+    let (home, kind) = (names::INSTALL_NAMESPACE, names::CLUSTER_QUOTA_CHARGES);
+    let charges = format!("/apis/{group}/{version}/namespaces/{home}/{kind}");
+    for (path, object) in [(&mirrors, &mut mirror), (&charges, &mut charge)] {
+        assert_denied(&post(&thief, &format!("{path}?dryRun=All"), object).await.unwrap(), object);
+        object["metadata"] = json!({ "name": "q", "labels": { "a": "b" } });
+        let answer = post(&thief, path, object).await.unwrap();
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    let one = format!("{mirrors}/q");
+    let patch = json!({ "metadata": { "finalizers": ["example.com/stay"] } });
+    assert_denied(&tries(&thief, &one, MERGE, &patch).await, &patch);
+    let answer = call(&team.client, Method::PATCH, &one, MERGE, &patch).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    // What others have put there is theirs to take away.
+    let without = json!({ "metadata": { "finalizers": null } });
+    assert_denied(&tries(&thief, &one, MERGE, &without).await, &without);
+    let status = json!({ "status": { "total": { "used": { "pods": "1" } } } });
+    assert!(tries(&thief, &one, MERGE, &status).await.is_ok(), "the mirror can still be kept");
+    assert!(call(&team.client, Method::PATCH, &one, MERGE, &without).await.unwrap().is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,6 +195,8 @@ async fn the_controllers_token_writes_no_resource_quota_but_managed_ones() {
     let (right, services) = (format!("q{suffix}"), json!({ "services": "1", "count/deployments.apps": "1" }));
     let mut unowned = quota(&right, "q", services.clone());
     unowned["metadata"]["ownerReferences"] = json!([]);
+    let mut staying = quota(&right, "q", services.clone());
+    staying["metadata"]["finalizers"] = json!(["example.com/stay"]);
     let wrong = [
         quota("rq", "q", services.clone()),
         quota(&right, "other", services.clone()),
@@ -165,6 +204,7 @@ async fn the_controllers_token_writes_no_resource_quota_but_managed_ones() {
         quota(&right, "q", json!({ "count/pods": "0" })),
         quota(&right, "q", json!({ "requests.cpu": "0" })),
         unowned,
+        staying,
     ];
     for object in &wrong {
         assert_denied(&post(&thief, &all, object).await.unwrap(), object);

@@ -3,7 +3,7 @@
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON, call};
+use sluice_e2e::call::{JSON, Response, call};
 use sluice_e2e::{Running, Setup, objects};
 use sluice_testbed::Bed;
 use tokio::sync::OnceCell;
@@ -46,13 +46,13 @@ pub fn stamp(pod: &Value) -> Option<&str> {
 }
 
 /// The answer created a pod that is gated and stamped with this name.
-pub fn assert_gated(answer: &Answer, creator: &str) {
+pub fn assert_gated(answer: &Response, creator: &str) {
     assert!(answer.is_ok(), "{answer:?}");
     assert!(gates(&answer.body).contains(&names::GATE), "{answer:?}");
     assert_eq!(stamp(&answer.body), Some(creator), "{answer:?}");
 }
 
-pub fn assert_refused(answer: &Answer, words: &[&str]) {
+pub fn assert_refused(answer: &Response, words: &[&str]) {
     assert_eq!(answer.code, 403, "{answer:?}");
     for word in words {
         assert!(answer.message().contains(word), "{word}: {}", answer.message());

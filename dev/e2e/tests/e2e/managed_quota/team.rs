@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, names};
-use sluice_e2e::call::{Answer, post};
+use sluice_e2e::call::{Response, post};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 use tokio::sync::OnceCell;
@@ -47,7 +47,7 @@ impl Managed {
     }
 
     /// Creates an object of the namespace, by its path.
-    pub async fn post(&self, rest: &str, object: &Value) -> Answer {
+    pub async fn post(&self, rest: &str, object: &Value) -> Response {
         post(&self.team.client, &self.team.path(rest), object).await.unwrap()
     }
 

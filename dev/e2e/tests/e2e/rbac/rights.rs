@@ -16,6 +16,18 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "watch aaq.kubevirt.io:applicationawareresourcequotas",
     "update aaq.kubevirt.io:applicationawareresourcequotas/status",
     "patch aaq.kubevirt.io:applicationawareresourcequotas/status",
+    "get aaq.kubevirt.io:applicationawareclusterresourcequotas",
+    "list aaq.kubevirt.io:applicationawareclusterresourcequotas",
+    "watch aaq.kubevirt.io:applicationawareclusterresourcequotas",
+    "update aaq.kubevirt.io:applicationawareclusterresourcequotas/status",
+    "patch aaq.kubevirt.io:applicationawareclusterresourcequotas/status",
+    "get aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "list aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "watch aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "create aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "update aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "patch aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
+    "delete aaq.kubevirt.io:applicationawareappliedclusterresourcequotas",
     "patch aaq.kubevirt.io:aaqs/status",
     "create :resourcequotas",
     "patch :resourcequotas",
@@ -28,6 +40,17 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "update quota.sluice.dev:headroompolicies/status",
     "patch quota.sluice.dev:headroompolicies/status",
     "create quota.sluice.dev:gateprobes",
+];
+
+/// What the controller may in its own namespace besides: to be elected, and to record the charges of cluster quotas.
+pub const CONTROLLER_AT_HOME: &[&str] = &[
+    "create coordination.k8s.io:leases",
+    "get quota.sluice.dev:clusterquotacharges",
+    "list quota.sluice.dev:clusterquotacharges",
+    "watch quota.sluice.dev:clusterquotacharges",
+    "create quota.sluice.dev:clusterquotacharges",
+    "delete quota.sluice.dev:clusterquotacharges",
+    "update quota.sluice.dev:clusterquotacharges/status",
 ];
 
 /// What both components need to make room for migrations, and to know who may see their metrics.

@@ -4,7 +4,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
-use sluice_e2e::call::{Answer, JSON_PATCH, call, get, post};
+use sluice_e2e::call::{JSON_PATCH, Response, call, get, post};
 use sluice_testbed::wait;
 
 use super::{aaq, cluster, create_aaq, until_selector};
@@ -23,7 +23,7 @@ fn one(operator: &str, values: &[&str]) -> Value {
     json!({ "matchExpressions": [expression("team", operator, values)] })
 }
 
-async fn select(client: &Client, selector: &Value) -> Answer {
+async fn select(client: &Client, selector: &Value) -> Response {
     let patch = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": selector }]);
     call(client, Method::PATCH, &format!("{AAQS}/{}", names::AAQ_NAME), JSON_PATCH, &patch).await.unwrap()
 }
@@ -97,7 +97,7 @@ async fn what_the_api_server_takes_for_no_selector_is_refused_at_the_aaq() {
     until_selector(bed, &good).await;
 }
 
-fn assert_refused(answer: &Answer, selector: &Value, words: &str) {
+fn assert_refused(answer: &Response, selector: &Value, words: &str) {
     assert_eq!(answer.code, 403, "{selector}: {answer:?}");
     let message = answer.message();
     assert!(message.contains(WebhookEntry::AAQ.name), "{selector}: {message}");

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{Answer, JSON, MERGE, call, post};
+use sluice_e2e::call::{JSON, MERGE, Response, call, post};
 use sluice_e2e::intruders::{editor, grant};
 use sluice_e2e::tenant::{SOON, Tenant, hard};
 use sluice_engine::headroom::MARK;
@@ -51,13 +51,13 @@ impl Stage {
         format!("/api/v1/namespaces/{}/{rest}", self.tenant.name())
     }
 
-    async fn write(&self, by: &Client, status: Value, query: &str) -> Answer {
+    async fn write(&self, by: &Client, status: Value, query: &str) -> Response {
         let path = self.path(&format!("resourcequotas/rq/status?{query}"));
         call(by, Method::PATCH, &path, MERGE, &json!({ "status": status })).await.unwrap()
     }
 
     /// What would become of a write.
-    async fn tries(&self, by: &Client, status: Value) -> Answer {
+    async fn tries(&self, by: &Client, status: Value) -> Response {
         self.write(by, status, "dryRun=All").await
     }
 
@@ -69,7 +69,7 @@ impl Stage {
         assert!(answer.is_ok(), "{answer:?}");
     }
 
-    async fn tries_pod(&self, by: &Client, labels: Value) -> Answer {
+    async fn tries_pod(&self, by: &Client, labels: Value) -> Response {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "labels": labels },
             "spec": { "containers": [
@@ -79,7 +79,7 @@ impl Stage {
         post(by, &self.path("pods?dryRun=All"), &pod).await.unwrap()
     }
 
-    async fn probes(&self, mark: i64) -> Answer {
+    async fn probes(&self, mark: i64) -> Response {
         let (group, version, plural) = (names::OWN_GROUP, names::OWN_VERSION, names::HEADROOM_PROBES);
         let path = format!("/apis/{group}/{version}/namespaces/{}/{plural}?dryRun=All", self.tenant.name());
         let probe = json!({
@@ -98,7 +98,7 @@ fn ahead(seconds: i64) -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second() + seconds).unwrap()
 }
 
-fn is_denied(answer: &Answer, text: &str) -> bool {
+fn is_denied(answer: &Response, text: &str) -> bool {
     answer.code == 403 && answer.message().contains(text)
 }
 

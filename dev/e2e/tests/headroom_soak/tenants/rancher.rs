@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_api::{VirtualMachineMigrationResourceQuota as Vmmrq, names};
 use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
-use sluice_e2e::call::{self, Answer, JSON, MERGE};
+use sluice_e2e::call::{self, JSON, MERGE, Response};
 use sluice_e2e::metrics::Samples;
 use sluice_e2e::simulated_rancher::{MARKER, STATUS_IS_IMMUTABLE, SimulatedRancher, Validator};
 use sluice_e2e::tenant::{SOON, Tenant, shared, spec_hard};
@@ -26,7 +26,7 @@ fn limits() -> Amounts {
     amounts(&[("limits.cpu", "3"), ("limits.memory", "5000Mi")])
 }
 
-async fn ask(tenant: &Tenant<'_>, method: Method, path: &str, body: &Value) -> Answer {
+async fn ask(tenant: &Tenant<'_>, method: Method, path: &str, body: &Value) -> Response {
     let path = format!("/api/v1/namespaces/{}/resourcequotas{path}", tenant.name());
     let content = if method == Method::PATCH { MERGE } else { JSON };
     call::call(&tenant.client, method, &path, content, body).await.unwrap()

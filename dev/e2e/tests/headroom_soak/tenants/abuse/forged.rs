@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditTrail;
-use sluice_e2e::call::{self, Answer};
+use sluice_e2e::call::{self, Response};
 use sluice_e2e::intruders::{editor, grant, intruder};
 use sluice_e2e::tenant::{Tenant, shared};
 use sluice_engine::headroom::MARK;
@@ -64,7 +64,7 @@ async fn a_pod_in_the_costume_of_a_target_opens_nothing(#[case] costume: Costume
     migration.until_succeeded().await.unwrap();
 }
 
-async fn tries(who: &Identity, method: &str, path: &str, body: &Value) -> Answer {
+async fn tries(who: &Identity, method: &str, path: &str, body: &Value) -> Response {
     let content = if method == "PATCH" { call::MERGE } else { call::JSON };
     let method = method.parse().unwrap();
     call::call(&who.client().unwrap(), method, path, content, body).await.unwrap()

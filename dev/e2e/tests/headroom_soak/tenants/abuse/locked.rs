@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{self, Answer};
+use sluice_e2e::call::{self, Response};
 use sluice_e2e::intruders::{editor, grant, growth, intruder, waiting_intruder};
 use sluice_e2e::tenant::{SOON, Tenant, shared, used};
 use sluice_testbed::{Identity, wait};
@@ -32,7 +32,7 @@ async fn scene(prefix: &str) -> (Tenant<'static>, Identity) {
     (tenant, editor)
 }
 
-async fn tries(who: &Identity, method: Method, path: &str, content: &str, body: &Value) -> Answer {
+async fn tries(who: &Identity, method: Method, path: &str, content: &str, body: &Value) -> Response {
     call::call(&who.client().unwrap(), method, path, content, body).await.unwrap()
 }
 

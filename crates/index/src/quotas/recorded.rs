@@ -1,57 +1,11 @@
-//! What the status of an `ApplicationAwareResourceQuota` says.
+//! What was last recorded of a quota: in the status of an `ApplicationAwareResourceQuota`, in the charge of a cluster quota.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
 use sluice_api::names;
 use sluice_engine::Quantity;
 
 use super::shared_specs::{Keys, SharedSpecs};
-use crate::quantity::{ResourceTexts, resource_list};
-
-/// `status` of a quota.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct QuotaStatusWire {
-    /// Limits that were last enforced.
-    #[serde(default, deserialize_with = "resource_list")]
-    pub hard: ResourceTexts,
-    /// What is taken.
-    #[serde(default, deserialize_with = "resource_list")]
-    pub used: ResourceTexts,
-    /// For people: `used/hard` of the requests.
-    #[serde(default)]
-    pub requests: Option<String>,
-    /// For people: `used/hard` of the limits.
-    #[serde(default)]
-    pub limits: Option<String>,
-    /// How many pods wait for this quota.
-    #[serde(default)]
-    pub held: Option<i64>,
-    /// Grows with each charge; the last six digits tell which process made it.
-    #[serde(default)]
-    pub charges: Option<i64>,
-    /// What is said to be true of the quota.
-    #[serde(default)]
-    pub conditions: Option<Vec<QuotaConditionWire>>,
-}
-
-/// A condition of a quota.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct QuotaConditionWire {
-    /// Its type.
-    #[serde(default, rename = "type")]
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    #[serde(default)]
-    pub status: String,
-    /// Its message.
-    #[serde(default)]
-    pub message: String,
-    /// Since when it has its status.
-    #[serde(default)]
-    pub last_transition_time: Option<Time>,
-}
+use crate::kinds::arq::{QuotaConditionWire, QuotaStatusWire};
+use crate::quantity::ResourceTexts;
 
 /// What a quota's status says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

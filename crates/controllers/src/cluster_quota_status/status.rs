@@ -1,0 +1,113 @@
+//! What the status of a cluster quota and of its mirrors should say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::Value;
+use sluice_api::{ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts, names};
+use sluice_engine::{Quantity, StatusTarget};
+
+/// Most bytes of `status.namespaces`: a third of what etcd takes (`--max-request-bytes`, 1.5 MiB).
+const MOST_BYTES: usize = 512 * 1024;
+
+/// What namespaces take, by name.
+pub(super) type Used = BTreeMap<Arc<str>, Box<[(String, Quantity)]>>;
+
+/// What is shown of a quota; `before` is what the object says, for the times of conditions.
+pub(super) fn quota_status(
+    target: &StatusTarget,
+    held: usize,
+    used: &Used,
+    before: &Value,
+    now: Timestamp,
+) -> ClusterQuotaStatus {
+    let (namespaces, omitted) = listed(target, used);
+    ClusterQuotaStatus {
+        namespaces: Some(namespaces),
+        omitted_namespaces: (omitted > 0).then(|| i64::try_from(omitted).unwrap_or(i64::MAX)),
+        held: Some(i64::try_from(held).unwrap_or(i64::MAX)),
+        conditions: uncounted(&target.uncounted, before, now).into_iter().collect(),
+        ..total(target)
+    }
+}
+
+/// What the users of a namespace are shown: the total, and these namespaces, their own or all.
+pub(super) fn mirror_status(
+    target: &StatusTarget,
+    namespaces: Vec<NamespaceAmounts>,
+    now: Timestamp,
+) -> ClusterQuotaStatus {
+    let total_as_of = Timestamp::from_second(now.as_second()).ok().map(Time);
+    ClusterQuotaStatus { namespaces: Some(namespaces), total_as_of, ..total(target) }
+}
+
+/// The entry of one namespace.
+pub(super) fn entry(target: &StatusTarget, name: &str, used: &[(String, Quantity)]) -> NamespaceAmounts {
+    NamespaceAmounts {
+        namespace: name.to_owned(),
+        status: QuotaAmounts { hard: texts(&target.hard), used: texts(used) },
+    }
+}
+
+/// As many namespaces as an object can hold, in the order of names, and how many are left out: those that take nothing first.
+pub(super) fn listed(target: &StatusTarget, used: &Used) -> (Vec<NamespaceAmounts>, usize) {
+    let takes = |used: &[(String, Quantity)]| used.iter().any(|(_, amount)| !amount.is_zero());
+    let (taking, idle): (Vec<_>, Vec<_>) = used.iter().partition(|(_, used)| takes(used));
+    let mut left = MOST_BYTES;
+    let mut namespaces = Vec::new();
+    for (name, used) in taking.into_iter().chain(idle) {
+        let entry = entry(target, name, used);
+        let bytes = size(&entry);
+        if bytes > left {
+            break;
+        }
+        left -= bytes;
+        namespaces.push(entry);
+    }
+    namespaces.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+    let omitted = used.len() - namespaces.len();
+    (namespaces, omitted)
+}
+
+fn size(entry: &NamespaceAmounts) -> usize {
+    /// Braces, names of fields, quotes and commas.
+    const FRAME: usize = 64;
+    let amounts = entry.status.hard.iter().chain(&entry.status.used);
+    FRAME + entry.namespace.len() + amounts.map(|(key, amount)| key.len() + amount.0.len() + 6).sum::<usize>()
+}
+
+fn total(target: &StatusTarget) -> ClusterQuotaStatus {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ClusterQuotaStatus {
+        total: QuotaAmounts { hard: texts(&target.hard), used: texts(&target.used) },
+        requests: text(&target.requests),
+        limits: text(&target.limits),
+        ..ClusterQuotaStatus::default()
+    }
+}
+
+/// The condition about keys that nothing counts, with the time that it has if it says so already.
+fn uncounted(message: &str, before: &Value, now: Timestamp) -> Option<Condition> {
+    if message.is_empty() {
+        return None;
+    }
+    let known = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    let mut known = known.filter_map(|known| serde_json::from_value::<Condition>(known.clone()).ok());
+    let is_same = |known: &Condition| known.type_ == names::UNCOUNTED_KEYS && known.status == "True";
+    let since = known.find(is_same).map(|known| known.last_transition_time);
+    Some(Condition {
+        type_: names::UNCOUNTED_KEYS.to_owned(),
+        status: "True".to_owned(),
+        reason: "NotEnforced".to_owned(),
+        message: message.to_owned(),
+        last_transition_time: since.or_else(|| Timestamp::from_second(now.as_second()).ok().map(Time))?,
+        observed_generation: None,
+    })
+}
+
+fn texts(list: &[(String, Quantity)]) -> BTreeMap<String, Text> {
+    list.iter().map(|(key, amount)| (key.clone(), Text(amount.to_string()))).collect()
+}

@@ -1,0 +1,101 @@
+//! What there is to show of cluster quotas.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_engine::status::share_used;
+use sluice_engine::{
+    ManagedStatus, Quantity, QuotaId, StatusTarget, Uid, status_target, uncounted_of_cluster,
+};
+use sluice_index::{NamespaceId, QuotaRecord};
+
+use super::State;
+
+/// Amounts by key.
+type Amounts = Vec<(String, Quantity)>;
+
+/// What there is to show of a cluster quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// Its handle.
+    pub id: QuotaId,
+    /// Its identity.
+    pub uid: Uid,
+    /// Over all namespaces; or what is wrong with the specification.
+    pub total: Result<StatusTarget, Arc<str>>,
+    /// How many pods wait for it.
+    pub held: usize,
+    /// By name, the `used` of namespaces; `None` of one that it does not select any more.
+    pub namespaces: Vec<(Arc<str>, Option<Amounts>)>,
+}
+
+impl State {
+    /// Whether [`Self::take_changed_clusters`] has any.
+    #[must_use]
+    pub fn have_clusters_changed(&self) -> bool {
+        self.leading && (self.queue.has_changed() || self.quotas.have_clusters_changed())
+    }
+
+    /// The cluster quotas of which there is something else to show than when this was asked last; none unless this process leads.
+    pub fn take_changed_clusters(&mut self) -> BTreeSet<QuotaId> {
+        if !self.leading {
+            return BTreeSet::new();
+        }
+        let mut changed = self.queue.take_changed();
+        changed.extend(self.quotas.take_changed_clusters());
+        changed.retain(|id| self.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some()));
+        changed
+    }
+
+    /// What there is to show of the quota could not be: [`Self::take_changed_clusters`] returns it again.
+    pub fn note_changed_cluster(&mut self, id: QuotaId) {
+        self.quotas.note_changed_cluster(id);
+    }
+
+    /// The names of a quota's namespaces that there is something else to show of than when this was asked last, or `all` of
+    /// them; those that it does not select any more too. None while its sums are not complete.
+    pub fn take_changed_namespaces(&mut self, id: QuotaId, all: bool) -> Option<BTreeSet<Arc<str>>> {
+        if self.reclassification.is_quota_paused(id) {
+            return None;
+        }
+        let mut names = self.quotas.take_moved(id);
+        let shares = self.queue.take_changed_shares(id).into_iter().map(NamespaceId::of_share);
+        let quota = self.quotas.get(id)?;
+        let selected = quota.namespaces().filter(|_| all);
+        let changed =
+            shares.chain(selected).filter_map(|id| Some(Arc::clone(&self.namespaces.get(id)?.name)));
+        names.extend(changed);
+        Some(names)
+    }
+
+    /// What there is to show of a cluster quota: the total, and these namespaces. None while its sums are not complete.
+    #[must_use]
+    pub fn cluster_view(&self, id: QuotaId, names: &[Arc<str>]) -> Option<ClusterView> {
+        if self.reclassification.is_quota_paused(id) {
+            return None;
+        }
+        let quota = self.quotas.get(id)?;
+        let total = match &quota.compiled {
+            Ok(compiled) => {
+                let target = status_target(compiled, self.queue.ledger(id)?, &ManagedStatus::default());
+                Ok(StatusTarget { uncounted: uncounted_of_cluster(compiled).join("; "), ..target })
+            }
+            Err(wrong) => Err(Arc::clone(wrong)),
+        };
+        let namespaces = names.iter().map(|name| (Arc::clone(name), self.used_by(id, quota, name)));
+        Some(ClusterView {
+            id,
+            uid: quota.uid.clone(),
+            total,
+            held: self.queue.held(id),
+            namespaces: namespaces.collect(),
+        })
+    }
+
+    fn used_by(&self, id: QuotaId, quota: &QuotaRecord, name: &str) -> Option<Amounts> {
+        let namespace = self.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
+        let Ok(compiled) = &quota.compiled else { return Some(Vec::new()) };
+        let share = self.queue.shares(id)?.get(namespace.share());
+        Some(share_used(compiled, self.queue.ledger(id)?, share))
+    }
+}

@@ -1,0 +1,50 @@
+//! What the program prints about itself, and of arguments that are wrong.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::Cli;
+
+#[test]
+fn help() {
+    // Values of the environment are of the machine.
+    let mut command = Cli::command().mut_args(|arg| arg.hide_env_values(true));
+    command = command.mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)));
+    command.build();
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("help", command.render_long_help());
+        for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let name = format!("help_{}", subcommand.get_name());
+            insta::assert_snapshot!(name, subcommand.render_long_help());
+        }
+    });
+}
+
+#[test]
+fn wrong_arguments() {
+    let wrong = [
+        "controller --exempt-namespaces=*-system",
+        "operator --gating=both",
+        "webhook --tls-cert-file=tls.crt",
+        "mtq-leftovers --clean --output=json",
+    ];
+    let said = wrong.map(|arguments| {
+        let line = ["sluice"].into_iter().chain(arguments.split(' '));
+        let error = Cli::try_parse_from(line).unwrap_err().to_string();
+        format!("{}\n", error.split("\n\nUsage").next().unwrap())
+    });
+    insta::assert_snapshot!(said.concat(), @r#"
+    error: invalid value '*-system' for '--exempt-namespaces <NAMES>': "*-system" is neither the name of a namespace nor the beginning of one with * at its end: lower case letters, digits and - are allowed, up to 63
+
+    For more information, try '--help'.
+
+    error: invalid value 'both' for '--gating <WHO>'
+      [possible values: policy, webhook]
+
+    For more information, try '--help'.
+
+    error: the following required arguments were not provided:
+      --tls-key-file <FILE>
+    error: the argument '--clean' cannot be used with '--output <OUTPUT>'
+    "#);
+}
