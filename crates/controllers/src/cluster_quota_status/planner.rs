@@ -211,9 +211,9 @@ impl Planner {
         self.changed.insert(Arc::clone(name));
     }
 
-    /// More namespaces of a view that was too large for one.
-    pub(super) fn show_more(&mut self, view: ClusterView) {
-        self.show(view, false);
+    /// All namespaces of the quota are to be looked at again.
+    pub(super) fn forget_view(&mut self, id: QuotaId) {
+        self.names.remove(&id);
     }
 
     /// Whether [`Self::plan`] has more to write.
