@@ -53,7 +53,8 @@ const WEBHOOK: &[&str] = &[
     "rss_mib",
     "buckets/0/count",
 ];
-/// Pods that wait, pods that arrive, pods that come now and then: in one namespace, and in many.
+/// Pods that wait, pods that arrive, pods that come now and then: in one namespace, and in many. At last, pods of many that wait
+/// for one cluster quota.
 const GATE: &[&str] = &[
     "0/releases_per_s",
     "0/raw_patch_per_s",
@@ -65,6 +66,7 @@ const GATE: &[&str] = &[
     "3/ratio",
     "4/p99_ms",
     "5/p99_ms",
+    "6/ratio",
 ];
 const ADMISSION: &[&str] = &[
     "creations",

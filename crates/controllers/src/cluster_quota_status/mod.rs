@@ -13,6 +13,8 @@ mod digest;
 mod planner;
 mod run;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use planner::MirrorNamespaces;
 pub use run::ClusterQuotaStatus;

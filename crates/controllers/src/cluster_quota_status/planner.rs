@@ -211,9 +211,9 @@ impl Planner {
         self.changed.insert(Arc::clone(name));
     }
 
-    /// More namespaces of a view that was too large for one.
-    pub(super) fn show_more(&mut self, view: ClusterView) {
-        self.show(view, false);
+    /// All namespaces of the quota are to be looked at again.
+    pub(super) fn forget_view(&mut self, id: QuotaId) {
+        self.names.remove(&id);
     }
 
     /// Whether [`Self::plan`] has more to write.
@@ -233,31 +233,28 @@ impl Planner {
         }
     }
 
-    /// The statuses to write now, and so many mirrors.
-    pub(super) fn plan(&mut self, mut mirrors: usize, now: Timestamp) -> Vec<Write> {
-        let mut writes = Vec::new();
-        for name in std::mem::take(&mut self.changed) {
-            writes.extend(self.plan_status(&name, now));
-        }
-        while mirrors > 0
+    /// The statuses to write now, and so many mirrors, each once.
+    pub(super) fn plan(&mut self, mirrors: usize, now: Timestamp) -> Vec<Write> {
+        let statuses = std::mem::take(&mut self.changed);
+        let mut writes: Vec<Write> = statuses.iter().filter_map(|name| self.plan_status(name, now)).collect();
+        let mut written: BTreeMap<MirrorKey, Write> = BTreeMap::new();
+        while written.len() < mirrors
             && let Some(key) = self.urgent.pop_first()
         {
-            if let Some(write) = self.plan_mirror(&key, true, now) {
-                writes.push(write);
-                mirrors -= 1;
-            }
+            written.extend(self.plan_mirror(&key, true, now).map(|write| (key, write)));
         }
         let names: Vec<Arc<str>> = self.quotas.keys().cloned().collect();
         for name in names {
-            while mirrors > 0
+            while written.len() < mirrors
                 && let Some(key) = self.next_of_round(&name)
             {
-                if let Some(write) = self.plan_mirror(&key, false, now) {
-                    writes.push(write);
-                    mirrors -= 1;
+                // One that is written already gets the total of now with that.
+                if !written.contains_key(&key) {
+                    written.extend(self.plan_mirror(&key, false, now).map(|write| (key, write)));
                 }
             }
         }
+        writes.extend(written.into_values());
         writes
     }
 

@@ -134,11 +134,14 @@ impl ClusterQuotaStatus {
         let Some(names) = state.lock().take_changed_namespaces(id, all) else { return false };
         let names: Vec<Arc<str>> = names.into_iter().collect();
         let (first, rest) = names.split_at(names.len().min(SLICE));
-        let Some(view) = state.lock().cluster_view(id, first) else { return false };
-        self.planner.lock().show(view, all);
-        for slice in rest.chunks(SLICE) {
-            let Some(view) = state.lock().cluster_view(id, slice) else { return false };
-            self.planner.lock().show_more(view);
+        let slices = std::iter::once((first, all)).chain(rest.chunks(SLICE).map(|slice| (slice, false)));
+        for (slice, all) in slices {
+            let Some(view) = state.lock().cluster_view(id, slice) else {
+                // Which namespaces have changed is not known any more.
+                self.planner.lock().forget_view(id);
+                return false;
+            };
+            self.planner.lock().show(view, all);
         }
         true
     }

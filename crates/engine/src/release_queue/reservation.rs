@@ -1,12 +1,15 @@
 //! Keeping room for a pod that has waited long.
 //!
 //! In a quota room is kept for the pod that has waited longest, once it has waited longer than is reasonable, and only
-//! if each other quota has room for it and does not rest: room that is kept while the pod cannot go anyway would help none.
+//! if each other quota has room for it, does not rest and does not keep that room for a pod that has waited longer: room that
+//! is kept while the pod cannot go anyway would help none. Quotas may be about the pods of many tenants, so it would hold up
+//! those that have nothing to do with what is in that pod's way.
 
 use std::sync::Arc;
 
 use super::ReleaseQueue;
-use super::equivalence_class::ClassId;
+use super::equivalence_class::{ClassId, EquivalenceClass};
+use super::quota_entry::QuotaEntry;
 use super::wait_order::QuotaId;
 
 /// Among so many of those that have waited longest. One tenant's pods that other quotas keep from going could make
@@ -50,6 +53,7 @@ impl ReleaseQueue {
         if let Some(entry) = self.entries.get_mut(&quota) {
             entry.reserving = Some((id, quotas));
         }
+        self.room_shrank(quota);
     }
 
     pub(super) fn end_reservation(&mut self, quota: QuotaId) {
@@ -63,13 +67,13 @@ impl ReleaseQueue {
         }
     }
 
-    /// Less is free in this quota, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
+    /// Less is free in this quota for some, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
     /// kept.
     pub(super) fn room_shrank(&mut self, quota: QuotaId) {
         let Some(entry) = self.entries.get(&quota) else { return };
         let blocked = entry.reserving_elsewhere.iter().filter(|(_, id)| {
             let class = self.classes.get(id);
-            class.is_none_or(|class| !entry.lets_in(&class.charge))
+            class.is_none_or(|class| !self.lets_in(entry, *id, class))
         });
         let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
         for elsewhere in ended {
@@ -105,6 +109,18 @@ impl ReleaseQueue {
         let Some(class) = self.classes.get(&id) else { return false };
         let others = class.quotas.iter().filter(|other| **other != quota);
         let mut entries = others.filter_map(|other| self.entries.get(other));
-        entries.all(|entry| entry.lets_in(&class.charge))
+        entries.all(|entry| self.lets_in(entry, id, class))
+    }
+
+    /// Whether the quota has room for the class beside one that it keeps room for. One that has not waited as long does not
+    /// matter: when the class could go, it [contests](Self::contest) that. So of two quotas that keep room for each other's
+    /// pods, that of the elder one goes on.
+    fn lets_in(&self, entry: &QuotaEntry, id: ClassId, class: &EquivalenceClass) -> bool {
+        let ahead = entry.reserving.as_ref().filter(|(ahead, _)| *ahead != id);
+        let ahead = ahead.and_then(|(ahead, _)| self.classes.get(ahead));
+        let elder = ahead.filter(|ahead| ahead.eldest() < class.eldest());
+        let is_beside =
+            |ahead: &EquivalenceClass| entry.ledger().excess(&class.charge, Some(&ahead.charge)).is_empty();
+        entry.lets_in(&class.charge) && elder.is_none_or(is_beside)
     }
 }

@@ -235,6 +235,18 @@ impl Deciding<'_> {
         true
     }
 
+    /// The class that room of the quota is kept for.
+    fn keeper(&mut self, quota: QuotaId) -> Option<ClassId> {
+        // It may have ended because another quota keeps room since.
+        let is_kept = |kept: &Option<ClassId>| kept.is_none_or(|id| self.queue.is_reserving(quota, id));
+        if let Some(kept) = self.kept.get(&quota).copied().filter(is_kept) {
+            return kept;
+        }
+        let found = self.queue.reserve(quota, self.impatient_since_ms);
+        self.kept.insert(quota, found);
+        found
+    }
+
     fn reason_to_hold(&mut self, id: ClassId) -> Option<Reason> {
         let class = self.queue.classes.get(&id)?;
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
@@ -246,8 +258,7 @@ impl Deciding<'_> {
             }
         }
         for quota in quotas.iter() {
-            let since = self.impatient_since_ms;
-            let keeper = *self.kept.entry(*quota).or_insert_with(|| self.queue.reserve(*quota, since));
+            let keeper = self.keeper(*quota);
             let Some(ahead) = keeper.filter(|ahead| *ahead != id).and_then(|id| self.queue.classes.get(&id))
             else {
                 continue;

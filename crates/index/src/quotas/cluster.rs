@@ -138,15 +138,22 @@ impl Quotas {
         if !known.is_to_be_read(&wire.metadata) {
             return none;
         }
-        if let (Some(cluster), Ok(selector)) = (known.cluster_mut(), selector) {
-            cluster.is_shown = is_shown;
-            cluster.selector = selector;
+        let mut is_reselected = false;
+        if let Some(cluster) = known.cluster_mut() {
+            // Charges that were recorded once may be lost, whatever is shown later.
+            cluster.is_shown |= is_shown;
+            if let Ok(selector) = selector {
+                is_reselected = cluster.selector != selector;
+                cluster.selector = selector;
+            }
         }
         let quota = known.respecify(id, fresh);
         if quota != QuotaChange::Same {
             self.cluster.changed.insert(id);
         }
-        ClusterChange { quota, moved: self.select(id, namespaces) }
+        // What it shows changes often, and there may be very many namespaces.
+        let moved = if is_reselected { self.select(id, namespaces) } else { Vec::new() };
+        ClusterChange { quota, moved }
     }
 
     /// Labels or annotations of a namespace have changed. Returns whether other cluster quotas select it now.

@@ -9,7 +9,7 @@ use sluice_engine::status::enforced;
 use sluice_engine::{CompiledQuota, Uid};
 
 use super::namespace_selector::NamespaceSelector;
-use super::recorded::Recorded;
+use super::recorded::{Quantities, Recorded};
 use crate::kinds::namespace::NamespaceId;
 use crate::quota_spec::QuotaSpecWire;
 use crate::store::ListNumber;
@@ -99,6 +99,14 @@ impl QuotaRecord {
             QuotaScope::Namespace(_) => None,
             QuotaScope::Cluster(cluster) => Some(cluster),
         }
+    }
+
+    /// Whether charges may have been recorded of which no object says anything any more: there is none beside a status that was
+    /// shown before the first charge, or it was made anew and nothing is recorded in it yet.
+    #[must_use]
+    pub fn is_record_lost(&self) -> bool {
+        let is_empty = self.recorded.hard == Quantities::default();
+        self.cluster().is_some_and(|cluster| cluster.is_shown && (cluster.charge.is_none() || is_empty))
     }
 
     pub(super) fn cluster_mut(&mut self) -> Option<&mut ClusterScope> {

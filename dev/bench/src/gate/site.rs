@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
 use sluice_e2e::{Controller, Installation, Setup, objects};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -50,7 +50,12 @@ pub(super) struct Site {
 pub(super) struct Plot {
     pub(super) shape: Shape,
     pub(super) namespaces: Vec<String>,
+    /// Whether one quota is about all of them, in place of one for each.
+    is_cluster: bool,
 }
+
+/// Label of the namespaces that one quota is about.
+const CLUSTER: &str = "sluice-bench-cluster";
 
 impl Plot {
     /// Where the pod of this number goes: namespaces in turn.
@@ -81,12 +86,27 @@ impl Site {
         }))
     }
 
-    /// Fresh namespaces for pods of a shape.
+    /// Fresh namespaces for pods of a shape, with a quota each.
     pub(super) async fn plot(&self, shape: Shape) -> anyhow::Result<Plot> {
-        let fresh = futures::stream::iter(0..shape.namespaces)
-            .map(|_| self.bed.namespace("bench", objects::TARGETED));
+        self.plot_with(shape, objects::TARGETED).await
+    }
+
+    /// Fresh namespaces for pods of a shape, with one quota for all.
+    pub(super) async fn cluster_plot(&self, shape: Shape) -> anyhow::Result<Plot> {
+        let aaq: AAQ = objects::from_json(json!({
+            "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
+            "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
+        }));
+        Api::all(self.admin.clone()).create(&PostParams::default(), &aaq).await?;
+        let labels: Vec<_> = objects::TARGETED.iter().copied().chain([(CLUSTER, "true")]).collect();
+        Ok(Plot { is_cluster: true, ..self.plot_with(shape, &labels).await? })
+    }
+
+    async fn plot_with(&self, shape: Shape, labels: &[(&str, &str)]) -> anyhow::Result<Plot> {
+        let fresh = futures::stream::iter(0..shape.namespaces).map(|_| self.bed.namespace("bench", labels));
         let namespaces: Vec<_> = fresh.buffered(CREATIONS).try_collect().await?;
-        Ok(Plot { shape, namespaces: namespaces.into_iter().map(|namespace| namespace.name).collect() })
+        let namespaces = namespaces.into_iter().map(|namespace| namespace.name).collect();
+        Ok(Plot { shape, namespaces, is_cluster: false })
     }
 
     /// Quotas with room for all.
@@ -95,6 +115,15 @@ impl Site {
             "bench",
             &[("pods", "100k"), ("requests.cpu", "100k"), ("requests.memory", "1Pi")],
         );
+        if plot.is_cluster {
+            let quota: ApplicationAwareClusterResourceQuota = objects::from_json(json!({
+                "apiVersion": names::API_VERSION, "kind": "ApplicationAwareClusterResourceQuota",
+                "metadata": { "name": "bench" },
+                "spec": { "quota": roomy.spec, "selector": { "labels": { "matchLabels": { CLUSTER: "true" } } } },
+            }));
+            Api::all(self.admin.clone()).create(&PostParams::default(), &quota).await?;
+            return Ok(());
+        }
         let creations =
             plot.namespaces.iter().map(|namespace| objects::create(&self.admin, namespace, &roomy));
         futures::stream::iter(creations).buffer_unordered(CREATIONS).try_collect::<Vec<_>>().await?;
@@ -131,6 +160,10 @@ impl Site {
         };
         let all = futures::stream::iter(plot.namespaces.iter().map(clear)).buffer_unordered(CREATIONS);
         all.try_collect::<Vec<()>>().await.context("removing pods")?;
+        if plot.is_cluster {
+            let quotas = Api::<ApplicationAwareClusterResourceQuota>::all(self.admin.clone());
+            quotas.delete("bench", &DeleteParams::default()).await.context("removing the cluster quota")?;
+        }
         Ok(())
     }
 

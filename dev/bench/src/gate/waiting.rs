@@ -111,7 +111,6 @@ impl Waiting {
         let first_to_last =
             self.middle(|(released, patched)| released.per_s_first_to_last / patched.per_s_first_to_last);
         json!({
-            "run": "waiting",
             "namespaces": self.shape.namespaces,
             "pods": self.shape.pods(),
             "pods_per_namespace": self.shape.each,

@@ -13,7 +13,7 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 use tokio::sync::OnceCell;
 
-use crate::context::{SOON, idle_options};
+use crate::context::{SOON, idle_options, kubectl};
 use crate::team::Team;
 
 /// Label and annotation by which the quotas of these tests select.
@@ -256,4 +256,32 @@ async fn a_charge_that_is_deleted_is_made_anew_and_gives_no_room_away() {
     };
     wait::wait_for(&charges, &name, SOON, "what is used", says).await.unwrap();
     assert_eq!(one.held().await.len(), 1);
+}
+
+/// As `examples/README.md` has it.
+#[tokio::test]
+async fn the_example_works() {
+    const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster-quota");
+    let bed = allowing().await.bed;
+    kubectl(bed, &["apply", "-f", FILES]).await;
+    let quotas = Api::<Acrq>::all(bed.admin().unwrap());
+    let says = |quota: Option<&Acrq>| {
+        let status = quota.and_then(|quota| quota.status.as_ref());
+        status.is_some_and(|status| {
+            status.held == Some(1) && status.requests.as_deref() == Some("pods: 2/10, requests.cpu: 2/2")
+        })
+    };
+    wait::wait_for(&quotas, "shop", SOON, "two pods to be counted and one held", says).await.unwrap();
+    let listed = kubectl(bed, &["get", "acrq", "shop"]).await;
+    assert!(listed.contains("pods: 2/10, requests.cpu: 2/2"), "{listed}");
+    let mirrors = Api::<Mirror>::namespaced(bed.admin().unwrap(), "shop-web");
+    let own = |mirror: Option<&Mirror>| {
+        let used = mirror.and_then(|mirror| used(mirror, "requests.cpu"));
+        used == Some(("2".to_owned(), vec![("shop-web".to_owned(), "1500m".to_owned())]))
+    };
+    wait::wait_for(&mirrors, "shop", SOON, "a mirror", own).await.unwrap();
+    println!("{listed}{}", kubectl(bed, &["get", "aacrq", "--namespace", "shop-web"]).await);
+    kubectl(bed, &["delete", "--namespace", "shop-web", "pod", "front", "--grace-period=0", "--force"]).await;
+    let all = |quota: Option<&Acrq>| quota.and_then(|quota| quota.status.as_ref()?.held) == Some(0);
+    wait::wait_for(&quotas, "shop", SOON, "no pod to be held", all).await.unwrap();
 }

@@ -3,6 +3,7 @@
 //! Each test has its own control plane. The webhook stays out: pods are created with the gate.
 
 mod admin;
+mod cluster;
 mod crash;
 mod faults;
 mod leaders;

@@ -23,7 +23,7 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
             vec![
                 (GATE, vec!["/spec/matchConstraints/namespaceSelector"]),
                 (Kind::Mutating, vec!["/webhooks/0/namespaceSelector"]),
-                (Kind::Validating, vec!["/webhooks/4/namespaceSelector", "/webhooks/5/namespaceSelector"]),
+                (Kind::Validating, vec!["/webhooks/5/namespaceSelector", "/webhooks/6/namespaceSelector"]),
             ],
             vec![(GATED_BINDING, vec!["/spec/matchResources/namespaceSelector"])],
         ];

@@ -1,8 +1,9 @@
 //! Lists of quotas that are read before pods go, for what a watch may not have shown yet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use sluice_engine::Uid;
 use sluice_index::NamespaceId;
 
 use super::confirmations::{Decision, Decisions};
@@ -38,6 +39,8 @@ pub struct QuotaChecks {
     checks: HashMap<Listed, Check>,
     wanted: BTreeSet<Listed>,
     later: BTreeSet<(u64, Listed)>,
+    /// Cluster quotas that have ended since a list was requested that may hold them still.
+    gone: HashSet<Uid>,
 }
 
 impl QuotaChecks {
@@ -67,6 +70,9 @@ impl QuotaChecks {
             }
             check.in_flight = Some(std::mem::take(&mut check.waiting));
             begun.push(listed);
+            if listed == Listed::Cluster {
+                self.gone.clear();
+            }
         }
         begun
     }
@@ -102,7 +108,29 @@ impl QuotaChecks {
         self.later.insert((check.not_before_ms, listed));
     }
 
-    /// The decisions are not waited for any more by any list of this.
+    /// No decision waits for a list of cluster quotas any more. One that is in flight confirms nothing.
+    pub fn forget_cluster(&mut self) {
+        let Some(check) = self.checks.get_mut(&Listed::Cluster) else { return };
+        check.waiting.clear();
+        if let Some(in_flight) = &mut check.in_flight {
+            in_flight.clear();
+        }
+    }
+
+    /// A cluster quota has ended.
+    pub fn note_gone(&mut self, uid: &Uid) {
+        let check = self.checks.get(&Listed::Cluster);
+        if check.is_some_and(|check| check.in_flight.is_some()) {
+            self.gone.insert(uid.clone());
+        }
+    }
+
+    /// Whether the cluster quota has ended since the last list was requested.
+    pub fn is_gone(&self, uid: &Uid) -> bool {
+        self.gone.contains(uid)
+    }
+
+    /// The namespace is no more, and with it the decisions that wait for a list.
     pub fn forget(&mut self, listed: Listed) {
         self.checks.remove(&listed);
     }

@@ -3,8 +3,6 @@
 //! What quotas of one namespace have in their status is here in an object of its own, so that a charge is a small write however
 //! many namespaces the quota is about, and what people are shown may be late.
 
-use std::collections::BTreeSet;
-
 use sluice_engine::{QuotaId, Uid};
 use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange};
 
@@ -18,7 +16,7 @@ impl State {
         let moved = self.quotas.allow_cluster_quotas(are_allowed, &mut self.namespaces);
         if !are_allowed {
             let decisions = self.checks.unlisted(Listed::Cluster);
-            self.checks.forget(Listed::Cluster);
+            self.checks.forget_cluster();
             self.on_charges_confirmed(decisions);
         }
         self.reclassify_each(moved, now);
@@ -47,11 +45,13 @@ impl State {
                 self.open_ledger(id);
                 self.reclassify_each(change.moved, now);
                 self.on_charge_known(id, 0, now);
+                // It may be about no namespace: that is to be said as well.
+                self.writes.mark(id);
             }
             QuotaChange::Meaning(id) => {
-                let namespaces: BTreeSet<_> = change.moved.into_iter().collect();
+                // Namespaces that it is about no more keep its entry until no pod of theirs has a claim on it.
+                self.reclassify_each(change.moved, now);
                 self.on_meaning_changed(id, now);
-                self.reclassify_each(namespaces, now);
             }
             QuotaChange::Limits(id) => {
                 self.reclassify_each(change.moved, now);
@@ -86,7 +86,13 @@ impl State {
         let uid = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
         let known = self.quotas.find_cluster_by_uid(&uid).and_then(|id| self.quotas.get(id));
         let before = known.map_or(0, |quota| quota.recorded.charges);
+        let known = known.and_then(|quota| quota.cluster()?.charge.as_ref()).map(|object| object.uid.clone());
         if let Some(id) = self.quotas.upsert_charge(wire) {
+            // Another leader has made it in place of one that is gone, with records that were not seen.
+            let object = self.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
+            if known.is_some_and(|known| object.is_some_and(|object| object.uid != known)) {
+                self.on_charge_lost(id, now);
+            }
             self.on_charge_known(id, before, now);
             self.on_status_seen(id, &wire.metadata, now);
             self.writes.mark(id);

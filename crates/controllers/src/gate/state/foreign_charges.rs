@@ -46,11 +46,10 @@ impl State {
         }
     }
 
-    /// What the quota's record says is used. If there is no record where there has been one, it may have said anything up to
-    /// the limits.
+    /// What the quota's record says is used. If that is lost, it may have said anything up to the limits.
     fn recorded_amounts(&self, id: QuotaId) -> Option<Vec<(Resource, Amount)>> {
         let quota = self.quotas.get(id)?;
-        if quota.cluster().is_some_and(|cluster| cluster.is_shown && cluster.charge.is_none()) {
+        if quota.is_record_lost() {
             let lines = self.queue.ledger(id)?.lines();
             return Some(lines.iter().map(|line| (line.resource.clone(), line.hard)).collect());
         }

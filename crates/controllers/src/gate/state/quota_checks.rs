@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, QuotaSet};
+use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
 use sluice_index::{AcrqWire, NamespaceId, QuotaWire};
 use smallvec::SmallVec;
 
@@ -33,12 +33,18 @@ impl State {
         lists
     }
 
-    /// A pod that no quota is about waits for lists that confirm that.
+    /// A pod that no quota is about waits for lists that confirm that: for those that matter now, for it may have found its
+    /// stage before this process led, and before cluster quotas were allowed or after.
     pub(super) fn await_lists(&mut self, id: PodId) {
-        let Stage::Free { awaited: 1.., serial } = *self.stages.get(id) else { return };
+        if !matches!(self.stages.get(id), Stage::Free { awaited: 1.., .. }) {
+            return;
+        }
         let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
+        let is_allowed = self.quotas.are_cluster_quotas_allowed();
+        let serial = self.stages.next_serial();
+        self.stages.place(id, Stage::Free { awaited: 1 + u32::from(is_allowed), serial });
         self.checks.wait(Listed::Namespace(namespace), (id, serial));
-        if self.quotas.are_cluster_quotas_allowed() {
+        if is_allowed {
             self.checks.wait(Listed::Cluster, (id, serial));
         }
     }
@@ -73,7 +79,11 @@ impl State {
     pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
         let quotas = self.take_list(Listed::Cluster, answer, now);
         for quota in quotas.iter().flatten() {
-            self.apply_cluster_quota(quota, now);
+            let uid = Uid::parse(quota.metadata.uid.as_deref().unwrap_or_default());
+            // The watch has shown its end already and will not do so again.
+            if !self.checks.is_gone(&uid) {
+                self.apply_cluster_quota(quota, now);
+            }
         }
         if quotas.is_some() {
             self.on_checked(Listed::Cluster);

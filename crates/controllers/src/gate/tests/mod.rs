@@ -2,6 +2,7 @@
 
 mod audit;
 mod bounded;
+mod cluster;
 mod contest;
 mod end;
 mod protocol;

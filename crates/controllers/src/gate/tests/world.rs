@@ -384,7 +384,7 @@ impl World {
     }
 }
 
-fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {
+pub fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {
     match (answer, fault) {
         (Some(answer), Fault::None) => answer,
         (_, Fault::Refused) => Answer::Refused("not today".to_owned()),

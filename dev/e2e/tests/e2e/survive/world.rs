@@ -65,16 +65,21 @@ impl Team {
     }
 }
 
-/// Watches how many pods of a namespace are without our gate at the same time.
+/// Watches how many pods are without our gate at the same time.
 pub struct Overseer {
     most: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 impl Overseer {
+    /// Of a namespace.
     pub fn of(team: &Team) -> Self {
+        Self::over(team.pods.clone())
+    }
+
+    pub fn over(pods: Api<Pod>) -> Self {
         let most = Arc::new(AtomicUsize::new(0));
-        let (seen, pods) = (Arc::clone(&most), team.pods.clone());
+        let seen = Arc::clone(&most);
         let task = tokio::spawn(async move {
             let mut released = BTreeSet::new();
             let mut events = std::pin::pin!(watcher(pods, watcher::Config::default()));

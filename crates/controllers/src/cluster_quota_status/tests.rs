@@ -1,0 +1,199 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first thing that is not as it must be"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
+use sluice_index::AcrqWire;
+
+use super::planner::{MirrorNamespaces, Planner, Write};
+use crate::gate::ClusterView;
+
+fn wire<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn quantity(amount: usize) -> Quantity {
+    Quantity::parse(&amount.to_string()).unwrap()
+}
+
+/// An API server that does what it is asked for, and a planner that sees it.
+struct World {
+    planner: Planner,
+    quota: Value,
+    mirrors: BTreeMap<String, Value>,
+    now: i64,
+}
+
+impl World {
+    fn new(shows: MirrorNamespaces) -> Self {
+        let quota = json!({
+            "metadata": { "name": "q", "uid": "u", "resourceVersion": "1" },
+            "spec": { "quota": { "hard": { "pods": "100000" } }, "selector": { "labels": {} } },
+        });
+        let mut planner = Planner::new(shows);
+        planner.apply_quota(&wire::<AcrqWire>(quota.clone()));
+        Self { planner, quota, mirrors: BTreeMap::new(), now: 0 }
+    }
+
+    /// The gate says that these namespaces use so many pods; `None`: they are selected no more.
+    fn see(&mut self, total: usize, namespaces: &[(usize, Option<usize>)], all: bool) {
+        let used = |pods: usize| vec![("pods".to_owned(), quantity(pods))];
+        let target = StatusTarget {
+            hard: vec![("pods".to_owned(), quantity(100_000))],
+            used: used(total),
+            requests: format!("pods: {total}/100000"),
+            limits: String::new(),
+            uncounted: String::new(),
+        };
+        let namespaces =
+            namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
+        let (id, uid) = (QuotaId(0), Uid::parse("u"));
+        self.planner
+            .show(ClusterView { id, uid, total: Ok(target), held: 0, namespaces: namespaces.collect() }, all);
+    }
+
+    /// One second's writes; returns how many there were of quotas and of mirrors.
+    fn tick(&mut self, mirrors: usize) -> (usize, usize) {
+        self.now += 1;
+        let writes = self.planner.plan(mirrors, Timestamp::from_second(self.now).unwrap());
+        let statuses = writes.iter().filter(|write| matches!(write, Write::Status(..))).count();
+        let many = writes.len();
+        for write in writes {
+            match write {
+                Write::Status(_, object) => {
+                    self.quota["status"] = object["status"].clone();
+                    self.planner.apply_quota(&wire(self.quota.clone()));
+                }
+                Write::Create((_, namespace), mut object) => {
+                    assert!(!self.mirrors.contains_key(&*namespace), "{namespace} has one");
+                    object["metadata"]["uid"] = json!(format!("m-{namespace}"));
+                    self.put(&namespace, object);
+                }
+                Write::Replace((_, namespace), object) => {
+                    assert_ne!(self.mirrors.get(&*namespace), Some(&object), "it says so already");
+                    self.put(&namespace, object);
+                }
+                Write::Delete((_, namespace), uid) => {
+                    let gone = self.mirrors.remove(&*namespace).unwrap();
+                    assert_eq!(gone["metadata"]["uid"], uid);
+                    self.planner.delete_mirror(&wire(gone));
+                }
+            }
+        }
+        (statuses, many - statuses)
+    }
+
+    fn put(&mut self, namespace: &str, mut object: Value) {
+        object["metadata"]["resourceVersion"] = json!(self.now.to_string());
+        self.planner.apply_mirror(&wire(object.clone()));
+        self.mirrors.insert(namespace.to_owned(), object);
+    }
+
+    /// Ticks until there is nothing to do. Returns how often.
+    fn settle(&mut self, mirrors: usize) -> usize {
+        let mut ticks = 0;
+        while self.planner.has_more() {
+            let (statuses, written) = self.tick(mirrors);
+            assert!(
+                statuses <= 1 && written <= mirrors,
+                "{statuses} statuses, {written} mirrors in a second"
+            );
+            ticks += 1;
+            assert!(ticks < 10_000, "it never ends");
+        }
+        ticks
+    }
+
+    fn own(&self, number: usize) -> (Value, Value) {
+        let status = &self.mirrors[&format!("n{number:05}")]["status"];
+        assert_eq!(status["namespaces"].as_array().unwrap().len(), 1, "only its own");
+        (status["namespaces"][0]["status"]["used"]["pods"].clone(), status["total"]["used"]["pods"].clone())
+    }
+}
+
+#[test]
+fn each_namespace_has_a_mirror_with_its_own_part_and_the_total() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    world.see(3, &[(0, Some(1)), (1, Some(2)), (2, Some(0))], true);
+    world.settle(50);
+    let listed: Vec<_> = world.quota["status"]["namespaces"].as_array().unwrap().clone();
+    assert_eq!(listed.len(), 3);
+    assert_eq!(world.own(1), (json!("2"), json!("3")));
+    world.see(4, &[(0, Some(2)), (2, None)], false);
+    world.settle(50);
+    assert_eq!((world.own(0), world.own(1)), ((json!("2"), json!("4")), (json!("2"), json!("4"))));
+    assert_eq!(world.mirrors.len(), 2, "the one that left has none");
+    assert_eq!(world.settle(50), 0, "nothing is written that is there");
+}
+
+#[test]
+fn upstreams_full_copy_is_a_setting() {
+    let mut world = World::new(MirrorNamespaces::All);
+    world.see(3, &[(0, Some(1)), (1, Some(2))], true);
+    world.settle(50);
+    for mirror in world.mirrors.values() {
+        assert_eq!(mirror["status"]["namespaces"], world.quota["status"]["namespaces"]);
+    }
+}
+
+/// Another leader showed more than this one's quota selects, and a stranger edits.
+#[test]
+fn what_is_not_as_it_should_be_is_put_right() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    world.see(1, &[(0, Some(1)), (1, Some(0))], true);
+    world.settle(50);
+    let (mut planner, quota) = (Planner::new(MirrorNamespaces::Own), world.quota.clone());
+    planner.begin_mirrors();
+    world.mirrors.values().for_each(|mirror| planner.apply_mirror(&wire(mirror.clone())));
+    planner.end_mirrors();
+    planner.apply_quota(&wire(quota));
+    world.planner = planner;
+    assert_eq!(world.settle(50), 1, "before the gate is known, nothing is deleted");
+    assert_eq!(world.mirrors.len(), 2);
+    world.see(1, &[(0, Some(1))], true);
+    world.settle(50);
+    assert_eq!(world.mirrors.keys().collect::<Vec<_>>(), ["n00000"]);
+    let mut edited = world.mirrors["n00000"].clone();
+    edited["status"]["namespaces"] = json!([]);
+    world.planner.apply_mirror(&wire(edited));
+    world.settle(50);
+    assert_eq!(world.own(0).0, json!("1"));
+    world.quota["spec"]["quota"]["hard"]["pods"] = json!("7");
+    world.planner.apply_quota(&wire(world.quota.clone()));
+    world.settle(50);
+    assert_eq!(world.mirrors["n00000"]["spec"], world.quota["spec"]);
+}
+
+#[test]
+fn ten_thousand_namespaces_fit_in_one_object_and_share_a_budget() {
+    const MANY: usize = 10_000;
+    let mut world = World::new(MirrorNamespaces::Own);
+    let all: Vec<_> = (0..MANY).map(|number| (number, Some(usize::from(number % 100 == 0)))).collect();
+    world.see(100, &all, true);
+    assert!(world.settle(50) >= MANY / 50);
+    assert_eq!(world.mirrors.len(), MANY);
+    let status = &world.quota["status"];
+    assert!(status.to_string().len() < 600_000, "{} bytes", status.to_string().len());
+    let listed = status["namespaces"].as_array().unwrap();
+    let taking = listed.iter().filter(|entry| entry["status"]["used"]["pods"] != "0").count();
+    assert_eq!(taking, 100, "those that take something come first");
+    assert_eq!(status["omittedNamespaces"], MANY - listed.len());
+    // One namespace changes: its own mirror is right at once, the totals of the others follow.
+    world.see(101, &[(9_999, Some(1))], false);
+    assert_eq!(world.tick(50).1, 50);
+    assert_eq!(world.own(9_999), (json!("1"), json!("101")));
+    let late =
+        world.mirrors.values().filter(|mirror| mirror["status"]["total"]["used"]["pods"] == "100").count();
+    assert!(late > MANY / 2);
+    world.settle(50);
+    assert!(world.mirrors.values().all(|mirror| mirror["status"]["total"]["used"]["pods"] == "101"));
+}

@@ -1,0 +1,121 @@
+//! Requests: done and answered, or not, or later.
+
+use super::super::server::wire;
+use super::super::step::Fault;
+use super::super::world::reply;
+use super::server::{Kind, key};
+use super::step::Trouble;
+use super::world::{Request, World, quota};
+use crate::gate::{Action, Answer, Outcome, RecordedIn};
+
+/// A request's time limit: nothing arrives after it.
+const REQUEST_MS: u64 = 5_000;
+
+impl World {
+    /// Does what was asked for; the answer is given later.
+    pub fn execute(&mut self, at: usize) {
+        let many = self.requests.len();
+        if many == 0 {
+            return;
+        }
+        let at = at % many;
+        let is_dead = self.now_ms > self.requests[at].begun_ms + REQUEST_MS;
+        if self.requests[at].outcome.is_none()
+            && !is_dead
+            && !matches!(self.requests[at].action, Action::CatchUp)
+        {
+            let action = self.requests[at].action.clone();
+            self.requests[at].outcome = Some(self.outcome(&action, Fault::None));
+        }
+    }
+
+    pub fn answer(&mut self, at: usize, fault: Fault) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let mut request = self.requests.remove(at % self.requests.len());
+        let is_dead = self.now_ms > request.begun_ms + REQUEST_MS;
+        let fault = if is_dead { Fault::RequestLost } else { fault };
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!(
+                "{}ms answer r{} {:?} {fault:?} done={:?}",
+                self.now_ms, request.replica, request.action, request.outcome
+            );
+        }
+        if matches!(request.action, Action::CatchUp) {
+            let is_alive = self.lives[request.replica] == request.life;
+            if is_alive && !self.replicas[request.replica].has_seen(Kind::Pod, request.logged) {
+                return self.requests.push(request);
+            }
+            request.outcome = Some(Outcome::CaughtUp);
+        }
+        let outcome = match request.outcome.take() {
+            Some(outcome) if !is_dead => outcome,
+            done => {
+                if matches!(fault, Fault::Late) && done.is_none() {
+                    // No process waits for the answer any more.
+                    let action = request.action.clone();
+                    self.requests.push(Request { life: u32::MAX, action, outcome: None, ..request });
+                }
+                self.outcome(&request.action, fault)
+            }
+        };
+        if self.lives[request.replica] == request.life {
+            let now = self.moment();
+            self.replicas[request.replica].state.on_outcome(outcome, now);
+        }
+    }
+
+    /// Does what was asked for as far as the fault allows it, and answers.
+    fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
+        let is_done = matches!(fault, Fault::None | Fault::AnswerLost);
+        match action {
+            Action::Record(record) => {
+                if matches!((&record.object, fault), (RecordedIn::NewCharge { is_shown: false }, Fault::Busy))
+                {
+                    // Of two requests the first one is done.
+                    self.server.show(record);
+                }
+                let answer = is_done.then(|| self.server.record(record));
+                Outcome::Recorded(record.quota, record.uid.clone(), reply(answer, fault))
+            }
+            Action::Release(release) => {
+                // A refusal is given only for the very version that there is.
+                let is_refused = matches!(fault, Fault::Refused);
+                let before = [false, true].map(|is_own| self.server.taken(&quota(is_own)).0);
+                let answer = (is_done || is_refused).then(|| self.server.release(release, is_refused));
+                self.check_room(before);
+                let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
+                Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
+            }
+            Action::ListQuotas(namespace, name) => {
+                let list = self.server.all(Kind::Quota, name).map(|(_, quota)| wire(quota.clone())).collect();
+                Outcome::Listed(*namespace, reply(is_done.then_some(Answer::Done(list)), fault))
+            }
+            Action::ListClusterQuotas => {
+                let list = self.server.all(Kind::ClusterQuota, "");
+                let list = list.map(|(_, quota)| wire(quota.clone())).collect();
+                Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(list)), fault))
+            }
+            Action::Read(pod) => {
+                let found = self.server.get(&key(Kind::Pod, &pod.namespace, &pod.name));
+                let answer = is_done.then(|| Answer::Stale(found.cloned().map(wire)));
+                Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
+            }
+            Action::CatchUp => Outcome::CaughtUp,
+            Action::WriteEvent(_) | Action::Answer(..) => unreachable!("{action:?}"),
+        }
+    }
+
+    /// What a release has taken was there.
+    fn check_room(&self, before: [u64; 2]) {
+        for (is_own, before) in [false, true].into_iter().zip(before) {
+            let (after, _) = self.server.taken(&quota(is_own));
+            let highest = self.highest[usize::from(is_own)];
+            assert!(
+                self.trouble == Trouble::BusyAdmin || after <= before || after <= highest,
+                "released {after}m where at most {highest}m may be taken, is_own: {is_own}"
+            );
+        }
+    }
+}
