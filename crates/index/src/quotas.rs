@@ -8,6 +8,8 @@ mod namespace_selector;
 mod record;
 mod recorded;
 mod shared_specs;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

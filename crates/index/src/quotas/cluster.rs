@@ -19,6 +19,7 @@ use crate::version::Version;
 #[derive(Debug, Default)]
 pub(super) struct ClusterQuotas {
     ids: BTreeSet<QuotaId>,
+    by_uid: HashMap<Uid, QuotaId>,
     /// Whether there may be any: if not, those that there are select no namespace.
     are_allowed: bool,
     list: ListNumber,
@@ -91,7 +92,7 @@ impl Quotas {
     /// A cluster quota by its identity.
     #[must_use]
     pub fn find_cluster_by_uid(&self, uid: &Uid) -> Option<QuotaId> {
-        self.cluster.ids.iter().copied().find(|id| self.get(*id).is_some_and(|record| record.uid == *uid))
+        self.cluster.by_uid.get(uid).copied()
     }
 
     /// All cluster quotas.
@@ -126,8 +127,10 @@ impl Quotas {
             };
             let scope = QuotaScope::Cluster(Box::new(scope));
             let record = QuotaRecord::new(&wire.metadata, scope, fresh, self.cluster.list);
+            let uid = record.uid.clone();
             let id = self.enter(record, namespaces);
             self.cluster.ids.insert(id);
+            self.cluster.by_uid.insert(uid, id);
             self.take_charge(id);
             return ClusterChange { quota: QuotaChange::Added(id), moved: self.select(id, namespaces) };
         };
@@ -295,10 +298,16 @@ impl Quotas {
 
     /// The quota has another handle, or none any more.
     pub(super) fn move_cluster(&mut self, old: QuotaId, new: Option<QuotaId>) {
-        if self.cluster.ids.remove(&old) {
-            self.cluster.ids.extend(new);
-            self.cluster.changed.remove(&old);
-            self.cluster.changed.extend(new);
+        if !self.cluster.ids.remove(&old) {
+            return;
         }
+        self.cluster.ids.extend(new);
+        self.cluster.changed.remove(&old);
+        self.cluster.changed.extend(new);
+        self.cluster.by_uid.retain(|_, id| {
+            let is_moved = *id == old;
+            *id = new.filter(|_| is_moved).unwrap_or(*id);
+            !is_moved || new.is_some()
+        });
     }
 }

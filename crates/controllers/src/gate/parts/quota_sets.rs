@@ -28,10 +28,10 @@ impl QuotaSets {
         set
     }
 
-    /// The quota is no more, or not about the pods of this share: no set of it with the quota is given out again.
-    pub fn forget(&mut self, share: ShareId, id: QuotaId) {
+    /// Only these quotas are about the pods of this share: no set of it with another one is given out again.
+    pub fn keep_only(&mut self, share: ShareId, quotas: &[QuotaId]) {
         if let Some(known) = self.by_share.get_mut(&share) {
-            known.retain(|set| !set.contains(&id));
+            known.retain(|set| set.iter().all(|id| quotas.contains(id)));
             if known.is_empty() {
                 self.by_share.remove(&share);
             }

@@ -146,10 +146,12 @@ impl Reclassification {
         paused.map(|paused| paused.keeps_foreign_charges = true).is_some()
     }
 
-    /// The quota is no more. All pods of these namespaces have to find their stage anew; until then its entry is kept.
+    /// The quota is no more. All pods of these namespaces have to find their stage anew; until then its entry is kept, and
+    /// until those have that are paused already: it may have been about their pods a moment ago.
     pub fn close(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
-        for namespace in namespaces {
-            self.pause_quota(*namespace, id).is_closed = true;
+        let paused: Vec<NamespaceId> = self.namespaces.keys().copied().collect();
+        for namespace in namespaces.iter().copied().chain(paused) {
+            self.pause_quota(namespace, id).is_closed = true;
         }
     }
 

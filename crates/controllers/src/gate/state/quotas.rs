@@ -142,6 +142,8 @@ impl State {
             self.foreign_charges.rename(old, new);
             self.contests.rename(old, new);
             self.writes.rename(old, new, self.config.charge_spacing_ms);
+            // It may be about no namespace that marks it when its pods have had their turn.
+            self.writes.mark(new);
             let of_quota = self.namespaces_of(new);
             self.drop_quota(old, &of_quota);
             namespaces.extend(of_quota);
@@ -171,9 +173,6 @@ impl State {
     /// The quota is no more. [`Self::reclassify_each`] of its namespaces has to follow.
     fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
         self.queue.pause(id);
-        for namespace in namespaces {
-            self.quota_sets.forget(namespace.share(), id);
-        }
         self.writes.forget(id);
         self.contests.forget(id);
         self.foreign_charges.forget(id);

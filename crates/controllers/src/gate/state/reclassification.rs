@@ -25,7 +25,10 @@ impl State {
     /// All pods of these namespaces have to find their stage anew.
     pub(super) fn reclassify_each(&mut self, namespaces: impl IntoIterator<Item = NamespaceId>, now: Moment) {
         for namespace in namespaces {
-            let pods = self.namespaces.get(namespace).map(|known| known.pods().to_vec()).unwrap_or_default();
+            let known = self.namespaces.get(namespace);
+            let (pods, quotas) = known.map_or((&[][..], &[][..]), |known| (known.pods(), known.quotas()));
+            self.quota_sets.keep_only(namespace.share(), quotas);
+            let pods = pods.to_vec();
             self.reclassification.restart(namespace);
             self.reclassify_later(namespace, pods);
         }

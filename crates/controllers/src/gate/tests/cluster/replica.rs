@@ -55,8 +55,10 @@ impl Replica {
             deposed_at: None,
         };
         // Pods come last only by chance: the lists are not in any order.
-        for kind in KINDS.into_iter().rev() {
+        for kind in KINDS {
             new.relist(server, kind);
+        }
+        for kind in KINDS.into_iter().rev() {
             new.deliver(server, kind, usize::MAX, now);
         }
         new
