@@ -6,6 +6,7 @@ pub mod confirmations;
 pub mod contests;
 pub mod events;
 pub mod foreign_charges;
+pub mod owners;
 pub mod pod_stages;
 pub mod quota_checks;
 pub mod quota_sets;

@@ -4,6 +4,8 @@ mod audit;
 mod bounded;
 mod contest;
 mod end;
+mod owners;
+mod owners_stories;
 mod protocol;
 mod refused;
 mod resizes;
