@@ -3,6 +3,7 @@
 mod claims;
 mod classes;
 mod equivalence_class;
+mod exchange;
 mod growth;
 mod long_queue;
 mod quota_entry;
@@ -16,6 +17,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use self::equivalence_class::{ClassId, EquivalenceClass, Reason};
+pub use self::exchange::{Exchange, Taken};
 use self::quota_entry::{QuotaEntry, Rest};
 pub use self::quota_set::{QuotaSet, ShareId};
 pub use self::shares::Shares;

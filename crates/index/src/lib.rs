@@ -35,8 +35,8 @@ pub use kinds::namespace::{
 };
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
-    ListWire, PodAffinityWire, PodChange, PodFacts, PodRecord, PodSpecWire, PodStatusWire, PodWire, Pods,
-    ResourcesWire, Target, TargetRecord, Targets, WeightedTermWire, need_of, push_tightly,
+    ListWire, Ownership, PodAffinityWire, PodChange, PodFacts, PodRecord, PodSpecWire, PodStatusWire,
+    PodWire, Pods, ResourcesWire, Target, TargetRecord, Targets, WeightedTermWire, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,

@@ -62,13 +62,50 @@ struct MigrationLabel {
     migration: Option<String>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration. There
-/// is no map of labels in a pod without it.
-pub(crate) fn migrating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, (label, ..)) = Meta::<MigrationLabel>::deserialize(deserializer)?.split();
-    let uid = label.and_then(|label| label.migration);
-    let labels = uid.map(|uid| BTreeMap::from([(names::MIGRATION_JOB_LABEL.to_owned(), uid)]));
-    Ok(ObjectMeta { labels, ..meta })
+/// The annotation that names who created a pod.
+#[derive(Deserialize)]
+struct CreatorAnnotation {
+    #[serde(rename = "quota.sluice.dev/created-by")]
+    creator: Option<String>,
+}
+
+/// An entry of `ownerReferences`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    uid: String,
+    controller: Option<bool>,
+}
+
+impl Owner {
+    fn is_machine(&self) -> bool {
+        let is_kubevirt = self.api_version.split_once('/').is_some_and(|(group, _)| group == "kubevirt.io");
+        is_kubevirt && self.kind == "VirtualMachineInstance" && self.controller == Some(true)
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration; of a
+/// pod that a VirtualMachineInstance controls, the reference to that and the annotation that names the pod's creator. A pod
+/// without these has no map and no list.
+pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (label, creator, _, owners)) =
+        Meta::<MigrationLabel, CreatorAnnotation, IgnoredAny, Owner>::deserialize(deserializer)?.split();
+    let map = |key: &str, value: String| BTreeMap::from([(key.to_owned(), value)]);
+    let migration = label.and_then(|label| label.migration);
+    let labels = migration.map(|uid| map(names::MIGRATION_JOB_LABEL, uid));
+    let Some(owner) = owners.unwrap_or_default().into_iter().find(Owner::is_machine) else {
+        return Ok(ObjectMeta { labels, ..meta });
+    };
+    let Owner { api_version, kind, uid, controller } = owner;
+    let owner = OwnerReference { api_version, kind, uid, controller, ..OwnerReference::default() };
+    let creator = creator.and_then(|annotations| annotations.creator);
+    let annotations = creator.map(|name| map(names::CREATED_BY_ANNOTATION, name));
+    Ok(ObjectMeta { labels, annotations, owner_references: Some(vec![owner]), ..meta })
 }
 
 /// The annotations that anything here looks at.
@@ -145,8 +182,17 @@ mod tests {
         assert_eq!((bare.name.as_deref(), bare.generation), (Some("p"), Some(3)));
         assert_eq!((bare.labels, bare.annotations, bare.managed_fields), (None, None, None));
         let map = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
-        assert_eq!(migrating(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
-        assert_eq!(migrating(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
+        assert_eq!(of_pod(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
+        assert_eq!(of_pod(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
+        let machine = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "vm", "controller": true });
+        let other = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "rs", "controller": true });
+        let annotations = json!({ "note": "x", names::CREATED_BY_ANNOTATION: "me" });
+        let launcher =
+            of_pod(json!({ "ownerReferences": [other, machine], "annotations": annotations })).unwrap();
+        assert_eq!(launcher.owner_references.unwrap().first().unwrap().uid, "vm");
+        assert_eq!(launcher.annotations, map(names::CREATED_BY_ANNOTATION, "me"));
+        let pod = of_pod(json!({ "ownerReferences": [other], "annotations": annotations })).unwrap();
+        assert_eq!((pod.owner_references, pod.annotations), (None, None));
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
         assert_eq!(owned.labels.unwrap().len(), 2);

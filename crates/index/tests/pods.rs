@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_engine::ChargeRules;
+use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{Gates, Namespaces, PodChange as Change, PodFacts, PodWire, Pods, Targeting, Version};
 
 const GATE: &str = "gate";
@@ -56,14 +56,22 @@ struct Known {
 
 type Model = BTreeMap<(u8, u8), Known>;
 
+fn owner(known: &Known) -> String {
+    format!("vm{}", known.milli_cpu % 2)
+}
+
 fn facts(at: (u8, u8), known: &Known) -> PodFacts {
     let gates = if known.gated { json!([{"name": GATE}]) } else { json!([]) };
     let cpu = format!("{}m", u32::from(known.milli_cpu));
+    // It may have other owners and names of creators than before.
+    let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true});
+    let owners = if known.milli_cpu < 5 { json!([owner]) } else { json!([]) };
     let wire: PodWire = serde_json::from_value(json!({
         "metadata": {
             "namespace": format!("ns{}", at.0), "name": format!("pod{}", at.1), "uid": format!("uid{}", known.uid),
             "resourceVersion": known.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
-            "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "annotations": {"a": "b"},
+            "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "annotations": {"quota.sluice.dev/created-by": "me"},
+            "ownerReferences": owners,
         },
         "spec": {
             "schedulingGates": gates, "nodeName": null,
@@ -95,6 +103,11 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         assert_eq!(cpu.nanos(), i128::from(known.milli_cpu) * 1_000_000);
         assert!(namespaces.get(namespace).unwrap().pods().contains(&id));
         listed.insert(*at);
+        let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)));
+        assert_eq!(of_owner.contains(&id), known.milli_cpu < 5);
+        assert!(of_owner.iter().all(|id| pods.get(*id).is_some_and(|other| other.namespace == namespace)));
+        let creator = record.ownership.as_ref().and_then(|ownership| ownership.created_by.as_deref());
+        assert_eq!(creator, (known.milli_cpu < 5).then_some("me"));
     }
     let in_namespaces: usize = namespaces.iter().map(|(_, namespace)| namespace.pods().len()).sum();
     assert_eq!(in_namespaces, listed.len(), "namespaces list exactly the pods that are in them");

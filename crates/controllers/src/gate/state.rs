@@ -16,6 +16,7 @@ mod foreign_charges;
 mod growth;
 mod managed;
 mod namespaces;
+mod owners;
 mod pods;
 mod quota_checks;
 mod quotas;
@@ -110,6 +111,10 @@ impl State {
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.reserve_in_flight(id, now);
+            if !self.stages.owners().is_empty() {
+                self.stages.doubt(id);
+                self.keep_foreign_charges(id, now);
+            }
             self.queue.wake(id);
             self.writes.mark(id);
         }

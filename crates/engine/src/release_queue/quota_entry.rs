@@ -93,9 +93,14 @@ impl QuotaEntry {
     pub(super) fn end(&mut self, claim: Claim, share: ShareId, charge: &Charge) -> bool {
         self.revert(claim, share, charge);
         if self.frozen {
-            self.ledger.apply(Claim::InFlight, charge);
+            self.keep_in_flight(charge);
         }
         !self.frozen
+    }
+
+    /// What is taken no longer stays taken.
+    pub(super) fn keep_in_flight(&mut self, charge: &Charge) {
+        self.ledger.apply(Claim::InFlight, charge);
     }
 
     /// What is assumed is counted from now on.
@@ -106,8 +111,13 @@ impl QuotaEntry {
 
     /// What was in flight is counted from now on, as this share's.
     pub(super) fn arrive(&mut self, share: ShareId, charge: &Charge) {
-        self.ledger.arrive(charge);
+        self.arrived(charge);
         self.apply(Claim::Counted, share, charge);
+    }
+
+    /// It is no longer in flight.
+    pub(super) fn arrived(&mut self, charge: &Charge) {
+        self.ledger.arrive(charge);
     }
 
     /// See [`Ledger::reserve_in_flight`].

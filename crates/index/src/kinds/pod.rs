@@ -2,6 +2,7 @@
 //! all of them ([`Pods`]) and of targets of migrations ([`Targets`]).
 
 mod facts;
+mod ownership;
 mod records;
 mod targets;
 
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 pub use facts::{PodFacts, need_of};
+pub use ownership::Ownership;
 pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
 pub use targets::{Target, TargetRecord, Targets};
 
@@ -20,8 +22,9 @@ use crate::quantity::{ResourceTexts, resource_list};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodWire {
-    /// Name, namespace, uid, version and times, and the label of a migration's target; nothing else is filled.
-    #[serde(deserialize_with = "crate::meta::migrating")]
+    /// Name, namespace, uid, version and times, the label of a migration's target, and of a pod that a
+    /// VirtualMachineInstance controls the reference to that and the creator's stamp; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::of_pod")]
     pub metadata: ObjectMeta,
     /// The specification.
     #[serde(default)]

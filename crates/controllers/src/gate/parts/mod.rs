@@ -7,6 +7,7 @@ pub mod contests;
 pub mod events;
 pub mod foreign_charges;
 pub mod managed_statuses;
+pub mod owners;
 pub mod pod_stages;
 pub mod quota_checks;
 pub mod quota_sets;

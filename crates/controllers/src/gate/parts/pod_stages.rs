@@ -1,11 +1,14 @@
 //! The stage of each pod, and with it what the pod claims of its quotas.
 
-use std::collections::HashMap;
+mod owned;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Claim, PodId, QuotaSet, ReleaseQueue};
+use sluice_engine::{Charge, Claim, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue};
 use sluice_index::{PodRecord, push_tightly};
 
+use super::owners::{Owners, Payer};
 use crate::gate::stage::Stage;
 
 /// What a recorded charge, or a list that confirms it, means for a pod.
@@ -20,8 +23,9 @@ pub enum Recorded {
 }
 
 /// Invariant: of each pod the [`ReleaseQueue`] holds exactly what its stage says: a place in a class while it waits, an
-/// assumed or a counted charge in each of the stage's quotas, else nothing. Each method that begins or ends a claim changes
-/// both.
+/// assumed or a counted charge in each of the stage's quotas, else nothing. Of pods with an [owner](Owners) that is charged in
+/// their place it holds what they claim together: in each quota the largest of their charges. Each method that begins or ends
+/// a claim changes both.
 #[derive(Debug, Default)]
 pub struct PodStages {
     /// By the number of the pod's handle.
@@ -29,9 +33,17 @@ pub struct PodStages {
     /// Since when each pod with this controller's gate has been seen (milliseconds).
     held_since_ms: HashMap<PodId, u64>,
     last_serial: u64,
+    owners: Owners,
+    /// Quotas in which a predecessor may have released a further pod of an owner: nothing of that is recorded beside what the
+    /// others of its pods take.
+    doubted: BTreeSet<QuotaId>,
 }
 
 impl PodStages {
+    pub const fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
     pub fn get(&self, id: PodId) -> &Stage {
         const FOREIGN: &Stage = &Stage::Foreign;
         self.stages.get(id.0 as usize).unwrap_or(FOREIGN)
@@ -53,9 +65,13 @@ impl PodStages {
         self.last_serial
     }
 
-    /// Since when the pod is held (milliseconds); `now_ms` if it was not before.
-    pub fn held_since(&mut self, id: PodId, now_ms: u64) -> u64 {
-        *self.held_since_ms.entry(id).or_insert(now_ms)
+    /// The pod is held, since `now_ms` if it was not before.
+    pub fn hold(&mut self, id: PodId, now_ms: u64) {
+        self.held_since_ms.entry(id).or_insert(now_ms);
+    }
+
+    fn since_ms(&self, id: PodId) -> u64 {
+        self.held_since_ms.get(&id).copied().unwrap_or_default()
     }
 
     /// The pod is not held any more. Returns since when it was.
@@ -73,43 +89,70 @@ impl PodStages {
         self.set(id, stage);
     }
 
-    /// The pod claims nothing, and begins to wait.
+    /// The pod claims nothing, is [held](Self::hold), and begins to wait.
     pub fn wait(
         &mut self,
         id: PodId,
         record: &PodRecord,
-        since_ms: u64,
+        payer: Payer,
         quotas: Arc<QuotaSet>,
         queue: &mut ReleaseQueue,
     ) {
-        let class = queue.wait(id, record.wait_key(), since_ms, Arc::clone(&record.charge), quotas);
+        let key = record.wait_key();
+        let charge = match &payer.owner {
+            Some(owner) => {
+                self.owners.join(id, owner, Some(key.clone()));
+                Arc::new(self.need(owner, &payer.charge, &quotas, queue))
+            }
+            None => payer.charge,
+        };
+        let class = queue.wait(id, key, self.since_ms(id), charge, quotas);
         self.set(id, Stage::Waiting(class));
     }
 
     /// The pod claims nothing, and is counted.
-    pub fn count(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
-        queue.apply(Claim::Counted, &quotas, &charge);
-        self.set(id, Stage::Counted { charge, quotas });
+    pub fn count(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
+        let Payer { charge, owner } = payer;
+        let Some(owner) = owner else {
+            queue.apply(Claim::Counted, &quotas, &charge);
+            return self.set(id, Stage::Counted { charge, quotas });
+        };
+        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Decision, queue);
     }
 
     /// The pod claims nothing, and is counted as one that another process released.
-    pub fn arrive(
-        &mut self,
-        id: PodId,
-        charge: Arc<Charge>,
-        quotas: Arc<QuotaSet>,
-        queue: &mut ReleaseQueue,
-    ) {
-        queue.arrive(&quotas, &charge);
-        self.set(id, Stage::Counted { charge, quotas });
+    pub fn arrive(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
+        let Payer { charge, owner } = payer;
+        let Some(owner) = owner else {
+            queue.arrive(&quotas, &charge);
+            return self.set(id, Stage::Counted { charge, quotas });
+        };
+        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Arrival, queue);
     }
 
     /// The queue has decided to release the pod, and assumes its charge. All its quotas have to record that, and `lists` lists
     /// to confirm it. Returns the decision's serial.
-    pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, lists: u32) -> u64 {
+    pub fn decide(
+        &mut self,
+        id: PodId,
+        charge: Arc<Charge>,
+        quotas: Arc<QuotaSet>,
+        lists: u32,
+        queue: &mut ReleaseQueue,
+    ) -> u64 {
         let serial = self.next_serial();
         let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX).saturating_add(lists);
-        self.set(id, Stage::Assumed { charge, quotas, awaited, serial });
+        match self.owners.owner_of(id).cloned() {
+            None => self.set(id, Stage::Assumed { charge, quotas, awaited, serial }),
+            Some(owner) => {
+                // It has waited for what is missing of the owner's charge. Where it has waited for more, that is given back,
+                // or kept: as what ends.
+                let whole =
+                    self.owners.charged(&owner).map_or_else(|| Arc::clone(&charge), |(_, whole)| whole);
+                let stage = Stage::Assumed { charge: whole, quotas, awaited, serial };
+                self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End, queue);
+            }
+        }
         serial
     }
 
@@ -117,21 +160,35 @@ impl PodStages {
     pub fn assume_in_flight(
         &mut self,
         id: PodId,
-        charge: Arc<Charge>,
+        payer: Payer,
         quotas: Arc<QuotaSet>,
         serial: u64,
         queue: &mut ReleaseQueue,
     ) {
-        queue.apply(Claim::Assumed, &quotas, &charge);
-        self.set(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
+        let Payer { charge, owner } = payer;
+        let Some(owner) = owner else {
+            queue.apply(Claim::Assumed, &quotas, &charge);
+            return self.set(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
+        };
+        let stage = Stage::Assumed { charge, quotas, awaited: 0, serial };
+        self.begin_owned(id, &owner, stage, Exchange::Decision, queue);
     }
 
     /// The pod was seen released: what is assumed is counted. Returns the charge.
     pub fn confirm(&mut self, id: PodId, queue: &mut ReleaseQueue) -> Option<Arc<Charge>> {
         let Stage::Assumed { charge, quotas, .. } = self.get(id) else { return None };
         let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
-        queue.confirm(&quotas, &charge);
-        self.set(id, Stage::Counted { charge: Arc::clone(&charge), quotas });
+        let stage = Stage::Counted { charge: Arc::clone(&charge), quotas: Arc::clone(&quotas) };
+        match self.owners.owner_of(id).cloned() {
+            None => {
+                queue.confirm(&quotas, &charge);
+                self.set(id, stage);
+            }
+            Some(owner) => {
+                let nothing = Charge::default();
+                self.change_owned(&owner, vec![(id, stage)], &nothing, Exchange::Decision, queue);
+            }
+        }
         Some(charge)
     }
 
@@ -175,7 +232,7 @@ impl PodStages {
         record: &PodRecord,
         queue: &mut ReleaseQueue,
     ) -> Option<Arc<QuotaSet>> {
-        self.leave(id, record, queue, ReleaseQueue::end)
+        self.leave(id, record, queue, Exchange::End)
     }
 
     /// Takes the claim back: the pod was certainly not released on account of it, or claims it again at once. Returns the
@@ -186,7 +243,7 @@ impl PodStages {
         record: &PodRecord,
         queue: &mut ReleaseQueue,
     ) -> Option<Arc<QuotaSet>> {
-        self.leave(id, record, queue, ReleaseQueue::revert)
+        self.leave(id, record, queue, Exchange::Decision)
     }
 
     fn leave(
@@ -194,8 +251,12 @@ impl PodStages {
         id: PodId,
         record: &PodRecord,
         queue: &mut ReleaseQueue,
-        drop_claim: fn(&mut ReleaseQueue, Claim, &QuotaSet, &Charge),
+        why: Exchange,
     ) -> Option<Arc<QuotaSet>> {
+        if let Some(owner) = self.owners.owner_of(id).cloned() {
+            return self.end_owned(id, &owner, why, queue);
+        }
+        let drop_claim = if why == Exchange::End { ReleaseQueue::end } else { ReleaseQueue::revert };
         match std::mem::take(self.stages.get_mut(id.0 as usize)?) {
             Stage::Waiting(class) => {
                 let quotas = queue.class(class).map(|class| Arc::clone(class.quotas()));

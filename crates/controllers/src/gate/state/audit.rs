@@ -1,5 +1,6 @@
 //! The audit: the sums of a namespace's quotas made anew from its pods, to compare; what differs is put right.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::ledger::Line;
@@ -75,14 +76,20 @@ impl State {
     fn is_stage_right(&mut self, id: PodId) -> bool {
         let Some(record) = self.pods.get(id) else { return true };
         let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
-        let (gates, charge) = (record.gates, Arc::clone(&record.charge));
+        let (gates, payer) = (record.gates, self.payer(record));
         let matching = self.matching_quotas(namespace, &facts);
         match self.stages.get(id) {
             Stage::Counted { charge: counted, quotas } => {
-                gates == Gates::None && *counted == charge && *quotas == matching
+                let is_charged =
+                    *counted == payer.charge && self.stages.owners().owner_of(id) == payer.owner.as_ref();
+                gates == Gates::None && is_charged && *quotas == matching
             }
             Stage::Waiting(class) => {
                 let class = self.queue.class(*class);
+                let charge = match &payer.owner {
+                    Some(owner) => Arc::new(self.stages.need(owner, &payer.charge, &matching, &self.queue)),
+                    None => payer.charge,
+                };
                 let is_charged =
                     class.is_some_and(|class| *class.charge() == charge && *class.quotas() == matching);
                 gates == Gates::Ours && is_charged
@@ -120,7 +127,12 @@ impl State {
 
     /// Adds what pods of the namespace take of the quota.
     fn recount(&self, id: QuotaId, namespace: NamespaceId, mut ledger: Ledger) -> Ledger {
+        let mut owners = BTreeSet::new();
         for pod in self.namespaces.get(namespace).into_iter().flat_map(|known| known.pods()) {
+            if let Some(owner) = self.stages.owners().owner_of(*pod) {
+                owners.insert(owner);
+                continue;
+            }
             match self.stages.get(*pod) {
                 Stage::Counted { charge, quotas } if quotas.binary_search(&id).is_ok() => {
                     ledger.apply(Claim::Counted, charge);
@@ -130,6 +142,11 @@ impl State {
                 }
                 _ => {}
             }
+        }
+        for owner in owners {
+            let taken = self.stages.taken(owner, id);
+            ledger.apply(Claim::Counted, &taken.counted);
+            ledger.apply(Claim::Assumed, &taken.assumed);
         }
         for charge in self.admissions.held_in(id, namespace.share()) {
             ledger.apply(Claim::Assumed, charge);

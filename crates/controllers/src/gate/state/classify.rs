@@ -40,15 +40,15 @@ impl State {
         self.releases.end_retries(id);
         self.stages.end_hold(id);
         self.writes.mark_all(&quotas);
-        self.stages.count(id, Arc::clone(&record.charge), quotas, &mut self.queue);
+        self.stages.count(id, self.payer(record), quotas, &mut self.queue);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
-        let since_ms = self.stages.held_since(id, now.mono_ms);
+        self.stages.hold(id, now.mono_ms);
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
-                self.stages.wait(id, record, since_ms, quotas, &mut self.queue);
+                self.stages.wait(id, record, self.payer(record), quotas, &mut self.queue);
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {

@@ -22,7 +22,7 @@ impl State {
                 Decision::Release { pod, charge, quotas } => {
                     let lists = self.lists_to_await(&quotas);
                     let many = u32::try_from(lists.len()).unwrap_or(u32::MAX);
-                    let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), many);
+                    let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), many, &mut self.queue);
                     for quota in quotas.iter() {
                         self.writes.charge(*quota, pod, serial);
                     }

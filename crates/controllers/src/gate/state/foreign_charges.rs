@@ -1,6 +1,6 @@
 //! Keeps room for what other leaders have charged (`docs/protocols.md`, *Take-over*).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
@@ -8,6 +8,7 @@ use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
 use super::State;
 use crate::gate::action::Action;
 use crate::gate::config::Moment;
+use crate::gate::parts::owners::Owner;
 use crate::gate::stage::Stage;
 
 impl State {
@@ -30,6 +31,7 @@ impl State {
         // It may have given away the room of a pod whose end is not seen here yet. So nothing that ends makes room until
         // its requests are dead.
         self.queue.freeze(id);
+        self.stages.on_freeze(id, &mut self.queue);
         self.keep_foreign_charges(id, now);
     }
 
@@ -61,14 +63,22 @@ impl State {
     /// What this process has claimed of the quota and not recorded.
     fn unrecorded_charges(&mut self, id: QuotaId) -> Vec<Arc<Charge>> {
         let (mut unrecorded, mut ungranted) = (Vec::new(), BTreeSet::new());
+        let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
         for (pod, decision) in self.writes.unrecorded(id) {
             match self.stages.get(pod) {
                 Stage::Assumed { charge, serial, .. } if *serial == decision => {
-                    unrecorded.push(Arc::clone(charge));
+                    match self.stages.owners().owner_of(pod) {
+                        Some(owner) => owned.entry(Arc::clone(owner)).or_default().push(pod),
+                        None => unrecorded.push(Arc::clone(charge)),
+                    }
                 }
                 _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),
                 _ => {}
             }
+        }
+        for (owner, pods) in owned {
+            let rest = self.stages.taken_without(&owner, id, &pods).total();
+            unrecorded.push(Arc::new(self.stages.taken(&owner, id).total().above(&rest)));
         }
         unrecorded
     }
@@ -82,7 +92,7 @@ impl State {
         Some(granted.get(&quota).map_or_else(|| held.clone(), |granted| held.above(granted)))
     }
 
-    fn keep_foreign_charges(&mut self, id: QuotaId, now: Moment) {
+    pub(super) fn keep_foreign_charges(&mut self, id: QuotaId, now: Moment) {
         let until_ms = now.mono_ms.saturating_add(self.config.in_flight_grace_ms);
         self.foreign_charges.keep_until(id, until_ms);
     }
@@ -94,7 +104,12 @@ impl State {
     /// Whatever other leaders have done is seen.
     pub(super) fn on_caught_up(&mut self) {
         for id in self.foreign_charges.caught_up() {
+            self.stages.end_doubt(id);
+            let was_frozen = self.queue.is_frozen(id);
             self.queue.forget_in_flight(id);
+            if was_frozen {
+                self.stages.on_freeze(id, &mut self.queue);
+            }
             self.writes.mark(id);
         }
     }

@@ -113,20 +113,30 @@ impl State {
     fn takes_more(&self, id: PodId, after: &PodFacts) -> bool {
         let scopes = self.pods.get(id).map(|pod| &*pod.scope_facts);
         let counted = self.counted_of(id).map(|(charge, _)| charge).unwrap_or_default();
-        scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
+        let whole = self.owned_charge(id);
+        let charge = whole.as_deref().unwrap_or(&after.charge);
+        scopes != Some(&after.scope_facts) || !charge.above(&counted).is_empty()
+    }
+
+    /// What is charged whatever the pod itself takes: the charge of its owner.
+    fn owned_charge(&self, id: PodId) -> Option<Arc<Charge>> {
+        let payer = self.payer(self.pods.get(id)?);
+        payer.owner.map(|_| payer.charge)
     }
 
     /// What the pod may come to take beside what it is counted with; `None` if it is not counted.
     pub(super) fn parts_of(&mut self, id: PodId, namespace: NamespaceId, wanted: &Wanted) -> Option<Parts> {
         let (counted, counted_in) = self.counted_of(id)?;
+        let whole = self.owned_charge(id);
+        let charge = whole.as_deref().unwrap_or(&wanted.charge);
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {
                 let Some(ledger) = self.queue.ledger(*quota) else { continue };
                 let more = if counted_in.contains(quota) {
-                    wanted.charge.above(&counted)
+                    charge.above(&counted)
                 } else {
-                    wanted.charge.above(&Charge::default())
+                    charge.above(&Charge::default())
                 };
                 let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
                 let part = Charge::from_pairs(limited);

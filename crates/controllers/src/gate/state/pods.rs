@@ -103,7 +103,7 @@ impl State {
         self.note_release(id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let is_same = charge == record.charge;
+        let is_same = charge == self.payer(record).charge;
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }
@@ -119,7 +119,7 @@ impl State {
         // Or this process released it, before there was a quota.
         let is_ours = self.releases.may_be_done(id, now);
         self.end_claim(id, record);
-        let charge = Arc::clone(&record.charge);
+        let payer = self.payer(record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !is_ours {
             self.on_gate_removed(record, &quotas, now);
@@ -128,10 +128,10 @@ impl State {
         self.stages.end_hold(id);
         self.writes.mark_all(&quotas);
         if record.unreadable.is_none() {
-            self.stages.arrive(id, charge, quotas, &mut self.queue);
+            self.stages.arrive(id, payer, quotas, &mut self.queue);
         } else {
             // It would be taken for everything that is in flight.
-            self.stages.count(id, charge, quotas, &mut self.queue);
+            self.stages.count(id, payer, quotas, &mut self.queue);
         }
     }
 

@@ -140,6 +140,7 @@ impl State {
             let is_kept = self.foreign_charges.is_kept(old) | self.reclassification.take_foreign_charges(old);
             kept.extend(is_kept.then_some(new));
             self.foreign_charges.rename(old, new);
+            self.stages.rename_doubt(old, new);
             self.contests.rename(old, new);
             self.writes.rename(old, new, self.config.charge_spacing_ms);
             // It may be about no namespace that marks it when its pods have had their turn.

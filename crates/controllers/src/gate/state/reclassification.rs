@@ -13,6 +13,7 @@ use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
 use crate::gate::config::Moment;
+use crate::gate::parts::owners::Payer;
 use crate::gate::parts::quota_checks::Listed;
 use crate::gate::stage::Stage;
 
@@ -62,7 +63,7 @@ impl State {
         }
     }
 
-    fn reclassify(&mut self, id: PodId, namespace: NamespaceId, now: Moment) {
+    pub(super) fn reclassify(&mut self, id: PodId, namespace: NamespaceId, now: Moment) {
         // The handle may be another pod's by now.
         let Some(record) = self.pods.get(id).filter(|record| record.namespace == namespace).cloned() else {
             return;
@@ -85,7 +86,14 @@ impl State {
     fn assume_in_flight(&mut self, id: PodId, record: &PodRecord, charge: Arc<Charge>, serial: u64) {
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.writes.mark_all(&quotas);
-        self.stages.assume_in_flight(id, charge, quotas, serial, &mut self.queue);
+        let payer = match self.payer(record) {
+            // Whatever of both it will be.
+            Payer { charge: whole, owner: owner @ Some(_) } => {
+                Payer { charge: Arc::new(charge.max(&whole)), owner }
+            }
+            Payer { owner: None, .. } => Payer::pod(charge),
+        };
+        self.stages.assume_in_flight(id, payer, quotas, serial, &mut self.queue);
     }
 
     /// If all pods of the namespace have had their turn, it is paused no longer.

@@ -90,11 +90,14 @@ impl State {
     /// it that is no more.
     fn is_decided_as(&mut self, id: PodId, record: &PodRecord) -> bool {
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
+        let payer = self.payer(record);
         match self.stages.get(id) {
             Stage::Assumed { charge, quotas, .. } => {
                 // The quotas may have changed instead.
                 let is_about = matching == *quotas || self.reclassification.awaits(record.namespace, id);
-                record.unreadable.is_none() && record.charge == *charge && is_about
+                // What its owner takes may have changed without the pod.
+                let is_same = payer.owner.is_some() || payer.charge == *charge;
+                record.unreadable.is_none() && is_same && is_about
             }
             _ => true,
         }

@@ -5,6 +5,7 @@ use sluice_index::NamespaceId;
 
 use super::State;
 use crate::gate::config::{GateConfig, Moment};
+use crate::gate::parts::owners::Payer;
 use crate::gate::parts::stamp::Stamp;
 use crate::gate::parts::status_writes::StatusWrites;
 use crate::gate::stage::Stage;
@@ -41,7 +42,7 @@ impl State {
     pub(in crate::gate) fn uncharge(&mut self, id: PodId) {
         self.forget_claim(id);
         let charge = self.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
-        self.stages.count(id, charge, std::sync::Arc::default(), &mut self.queue);
+        self.stages.count(id, Payer::pod(charge), std::sync::Arc::default(), &mut self.queue);
     }
 
     /// The pod claims nothing.

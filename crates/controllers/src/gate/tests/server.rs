@@ -9,6 +9,7 @@ use serde_json::json;
 use sluice_engine::Quantity;
 use sluice_index::{PodWire, QuotaWire};
 
+use super::owners::Machines;
 use crate::gate::{Answer, Record, RecordedIn, RecordedObject, Release};
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
@@ -58,6 +59,7 @@ pub struct Server {
     pub quota: Option<Quota>,
     pub log: Vec<Change>,
     pub writes: usize,
+    pub machines: Machines,
 }
 
 impl Server {
@@ -67,10 +69,11 @@ impl Server {
     }
 
     pub fn pod_json(name: &str, pod: &Pod) -> serde_json::Value {
+        let owners = super::owners::references(name);
         let gates = if pod.gated { json!([{"name": GATE}]) } else { json!([]) };
         json!({
             "metadata": {
-                "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid),
+                "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid), "ownerReferences": owners,
                 "resourceVersion": pod.version.to_string(),
                 "creationTimestamp": jiff::Timestamp::from_second(pod.created).unwrap().to_string(),
             },
@@ -205,7 +208,8 @@ impl Server {
 
     /// What pods without gates take, in thousandths of a CPU.
     pub fn taken(&self) -> u64 {
-        self.pods.values().filter(|pod| !pod.gated && !pod.finished).map(|pod| pod.milli_cpu).sum()
+        let running = self.pods.iter().filter(|(_, pod)| !pod.gated && !pod.finished);
+        self.machines.taken(running.map(|(name, pod)| (&**name, pod.milli_cpu)))
     }
 
     pub fn record(&mut self, record: &Record) -> Answer<RecordedObject> {

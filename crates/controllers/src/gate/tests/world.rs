@@ -217,6 +217,7 @@ impl World {
         let now = self.moment();
         self.lives[replica] += 1;
         let mut state = fresh(replica + 2 * self.lives[replica] as usize);
+        self.server.machines.tell(&mut state, now);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
             state.apply_listed_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);

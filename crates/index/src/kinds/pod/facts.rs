@@ -10,6 +10,7 @@ use sluice_engine::pod::{
 };
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
 
+use super::ownership::Ownership;
 use super::records::Gates;
 use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
 use crate::quantity::ResourceTexts;
@@ -40,6 +41,8 @@ pub struct PodFacts {
     pub gates: Gates,
     /// See [`crate::PodRecord::overdue_at`].
     pub overdue_at: Option<i64>,
+    /// Of a pod that a VirtualMachineInstance controls.
+    pub ownership: Option<Ownership>,
 }
 
 impl PodFacts {
@@ -61,6 +64,7 @@ impl PodFacts {
             scope_facts: ScopeFacts::of(&input, rules),
             gates: gates(wire, gate),
             overdue_at,
+            ownership: Ownership::of(meta),
         }
     }
 }

@@ -11,6 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use super::facts::PodFacts;
+use super::ownership::Ownership;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::store::ListNumber;
 use crate::version::Version;
@@ -51,6 +52,8 @@ pub struct PodRecord {
     pub gates: Gates,
     /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
     pub overdue_at: Option<i64>,
+    /// Of a pod that a VirtualMachineInstance controls.
+    pub ownership: Option<Box<Ownership>>,
     list: ListNumber,
     /// Where the namespace's list of pods has it.
     place: u32,
@@ -61,6 +64,12 @@ impl PodRecord {
     #[must_use]
     pub fn wait_key(&self) -> WaitKey {
         WaitKey { priority: std::cmp::Reverse(self.priority), created: self.created, uid: self.uid.clone() }
+    }
+
+    /// Whether it takes nothing but its place as an object: it runs no more, or is overdue.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.charge.iter().all(|(resource, _)| *resource == Resource::CountPods)
     }
 }
 
@@ -87,6 +96,9 @@ pub struct Pods {
     charges: HashSet<Arc<Charge>>,
     scope_facts: HashSet<Arc<ScopeFacts>>,
     overdue: BTreeSet<(i64, PodId)>,
+    /// Of those that have an owner.
+    by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
+    creators: HashSet<Arc<str>>,
     list: ListNumber,
     shared_since_sweep: usize,
 }
@@ -120,6 +132,13 @@ impl Pods {
     /// All pods with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &PodRecord)> {
         self.by_name.iter().filter_map(|id| self.get(*id).map(|record| (*id, record)))
+    }
+
+    /// The pods of a namespace that name this VirtualMachineInstance as their owner.
+    #[must_use]
+    pub fn of_owner(&self, namespace: NamespaceId, owner: &Uid) -> Vec<PodId> {
+        let key = |id| (namespace, owner.clone(), PodId(id));
+        self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
     }
 
     /// A list of pods begins.
@@ -159,6 +178,7 @@ impl Pods {
             && known.priority == facts.priority
             && *known.scope_facts == facts.scope_facts
             && known.unreadable.as_deref() == facts.unreadable.as_ref()
+            && known.ownership.as_deref() == facts.ownership.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
             return PodChange::Same;
@@ -170,7 +190,10 @@ impl Pods {
             self.overdue.insert((at, id));
         }
         let (charge, scope_facts) = self.share(facts.charge, facts.scope_facts);
+        self.leave_owner(id);
+        let ownership = self.share_creator(facts.ownership);
         if let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            known.ownership = ownership;
             known.priority = facts.priority;
             known.charge = charge;
             known.unreadable = facts.unreadable.map(Box::new);
@@ -178,11 +201,13 @@ impl Pods {
             known.gates = facts.gates;
             known.overdue_at = facts.overdue_at;
         }
+        self.join_owner(id);
         PodChange::Changed(id)
     }
 
     /// A pod is gone.
     pub fn remove(&mut self, id: PodId, namespaces: &mut Namespaces) -> Option<PodRecord> {
+        self.leave_owner(id);
         let record = self.records.get_mut(id.0 as usize)?.take()?;
         if let Ok(entry) = self
             .by_name
@@ -263,12 +288,14 @@ impl Pods {
             scope_facts,
             gates: facts.gates,
             overdue_at: facts.overdue_at,
+            ownership: self.share_creator(facts.ownership),
             list: self.list,
             place,
         };
         if let Some(slot) = self.records.get_mut(id.0 as usize) {
             *slot = Some(record);
         }
+        self.join_owner(id);
         let Self { by_name, records, hasher, .. } = self;
         by_name.insert_unique(hash, id, |id| {
             records
@@ -277,6 +304,34 @@ impl Pods {
                 .map_or(0, |record| hash_of(hasher, record.namespace, &record.name))
         });
         id
+    }
+
+    fn owner_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
+        let record = self.get(id)?;
+        Some((record.namespace, record.ownership.as_ref()?.machine.clone(), id))
+    }
+
+    fn join_owner(&mut self, id: PodId) {
+        let key = self.owner_key(id);
+        self.by_owner.extend(key);
+    }
+
+    fn leave_owner(&mut self, id: PodId) {
+        if let Some(key) = self.owner_key(id) {
+            self.by_owner.remove(&key);
+        }
+    }
+
+    /// Replaces the creator's name by an equal one that is there already.
+    fn share_creator(&mut self, ownership: Option<Ownership>) -> Option<Box<Ownership>> {
+        let mut ownership = ownership?;
+        if let Some(name) = &mut ownership.created_by {
+            match self.creators.get(name) {
+                Some(known) => *name = Arc::clone(known),
+                None => drop(self.creators.insert(Arc::clone(name))),
+            }
+        }
+        Some(Box::new(ownership))
     }
 
     /// Replaces values by equal ones that are there already.
@@ -289,12 +344,14 @@ impl Pods {
     /// per call is constant.
     fn sweep_shared(&mut self) {
         self.shared_since_sweep += 1;
-        if self.shared_since_sweep < 1024 + self.charges.len() + self.scope_facts.len() {
+        let values = self.charges.len() + self.scope_facts.len() + self.creators.len();
+        if self.shared_since_sweep < 1024 + values {
             return;
         }
         self.shared_since_sweep = 0;
         self.charges.retain(|charge| Arc::strong_count(charge) > 1);
         self.scope_facts.retain(|facts| Arc::strong_count(facts) > 1);
+        self.creators.retain(|name| Arc::strong_count(name) > 1);
     }
 
     fn is_named(&self, id: PodId, namespace: NamespaceId, name: &str) -> bool {

@@ -1,0 +1,68 @@
+//! Who is charged for a pod: itself, or its owner.
+
+use std::sync::Arc;
+
+use sluice_engine::{Charge, PodId, Uid};
+use sluice_index::PodRecord;
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::parts::owners::{Owner, Payer};
+use crate::gate::stage::Stage;
+
+impl State {
+    /// The pods of a namespace that name this owner are charged together from now on: this, as long as any of them has no
+    /// gates or is being released. With `None` each is charged for itself. What is more than before is charged, whether there
+    /// is room or not; of decisions that it was not charged for, those are reverted that can be.
+    pub fn recharge(&mut self, namespace: &str, owner: Uid, charge: Option<Charge>, now: Moment) {
+        let owner = Arc::new(Owner { namespace: namespace.into(), uid: owner });
+        let charge = charge.map(Arc::new);
+        if self.stages.owners().charged(&owner).map(|(_, known)| known) == charge {
+            return;
+        }
+        let Some(namespace) = self.namespaces.id(namespace) else {
+            self.stages.recharge(&owner, charge.as_ref(), &mut self.queue);
+            return;
+        };
+        let mut pods = self.stages.owners().pods(&owner).to_vec();
+        pods.extend(self.pods.of_owner(namespace, &owner.uid));
+        pods.sort_unstable();
+        pods.dedup();
+        for quota in self.stages.recharge(&owner, charge.as_ref(), &mut self.queue) {
+            self.writes.mark(quota);
+        }
+        for id in pods {
+            if self.is_charged_by(id, &owner, charge.as_deref()) {
+                self.hold_anew(id);
+            } else {
+                self.reclassify(id, namespace, now);
+            }
+        }
+    }
+
+    /// Whether nothing has to be changed about a pod so that its owner is charged this.
+    fn is_charged_by(&self, id: PodId, owner: &Owner, charge: Option<&Charge>) -> bool {
+        let is_owned = self.stages.owners().owner_of(id).is_some_and(|known| **known == *owner);
+        match (self.stages.get(id), charge) {
+            (Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_), _) => true,
+            (Stage::Waiting(_) | Stage::Counted { .. }, Some(_)) => is_owned,
+            // The larger charge stays until it is seen released.
+            (Stage::Assumed { charge: assumed, .. }, Some(charge)) => is_owned && assumed.covers(charge),
+            (_, None) => false,
+        }
+    }
+
+    /// What is charged for the pod.
+    pub(super) fn payer(&self, record: &PodRecord) -> Payer {
+        self.paying_owner(record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
+    }
+
+    fn paying_owner(&self, record: &PodRecord) -> Option<Payer> {
+        let owners = self.stages.owners();
+        // A pod that is over takes no more than its place as an object, whosever it was.
+        let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
+        let namespace = Arc::clone(&self.namespaces.get(record.namespace)?.name);
+        let (owner, charge) = owners.charged(&Owner { namespace, uid: ownership.machine.clone() })?;
+        Some(Payer { charge, owner: Some(owner) })
+    }
+}
