@@ -186,7 +186,8 @@ impl World {
         let more = charge.unwrap_or(plain).saturating_sub(is.unwrap_or(plain));
         let is_resized = pods().any(|(_, pod)| pod.milli_cpu != SIZE) || !self.resizes.is_empty();
         let is_another = is.is_some() != charge.is_some();
-        if charge.is_none() && pods().any(|(_, pod)| pod.gated) {
+        let goes_for_nothing = charge.is_none() || is == Some(0) && more > 0;
+        if goes_for_nothing && pods().any(|(_, pod)| pod.gated) {
             // What goes for nothing may be on its way, and would be charged from now on.
             return;
         }

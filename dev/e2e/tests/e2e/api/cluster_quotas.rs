@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, MERGE, Response, call, call_for_table, get, post};
 use sluice_e2e::objects::TARGETED;
+use sluice_e2e::{Installation, Setup};
 use sluice_testbed::TestNamespace;
 
-use crate::context::{kubectl_tries, manifest, shared};
+use crate::context::{idle_bed, kubectl_tries, manifest, shared};
 
 const ACRQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/applicationawareclusterresourcequotas";
 
@@ -160,7 +161,10 @@ async fn who_limits_what_is_not_counted_or_not_allowed_is_warned() {
 
 #[tokio::test]
 async fn status_is_a_subresource_of_cluster_quotas_and_charges_and_a_field_of_mirrors() {
-    let bed = shared().await.bed;
+    // No controller writes there.
+    let bed = idle_bed().await;
+    let setup = Setup { without_webhook: true, ..Setup::default() };
+    let _installation = Installation::apply(&bed, setup).await.unwrap();
     let client = bed.admin().unwrap();
     let patch = json!({ "spec": { "quota": { "hard": { "pods": "77" } } }, "status": status() });
     let quota = created(&client, ACRQS, &acrq("subresource", pods("3"), nowhere())).await;
