@@ -216,11 +216,9 @@ async fn the_controllers_token_writes_no_resource_quota_but_managed_ones() {
     // What there is: one of others by that name, one of others, and a managed one.
     let mut foreign = quota(&right, "q", services.clone());
     foreign["metadata"] = json!({ "name": right });
-    // The garbage collector would take one whose owner is not there.
-    team.quota("mine", &[("services", "1")]).await;
     let mut ours = quota(&format!("mine{suffix}"), "mine", services.clone());
-    ours["metadata"]["ownerReferences"][0]["uid"] =
-        json!(team.quotas.get("mine").await.unwrap().metadata.uid);
+    // Its owner is not there, so the garbage collector deletes it: it stays to be looked at.
+    ours["metadata"]["finalizers"] = json!(["example.com/stay"]);
     let other = json!({ "metadata": { "name": "rq" }, "spec": { "hard": { "pods": "1" } } });
     for object in [&foreign, &ours, &other] {
         assert!(post(&team.client, &team.path("resourcequotas"), object).await.unwrap().is_ok(), "{object}");
