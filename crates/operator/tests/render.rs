@@ -67,7 +67,8 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
                 assert!(!verbs.contains(&verb), "{rule}");
             }
             let resources = list(&rule["resources"]);
-            // Managed quotas, as `sluice-accounts` sees to, and objects that Sluice makes itself and that nobody else decides by.
+            // ResourceQuotas: managed ones only, which `sluice-accounts` enforces. The others are Sluice's own: no other component
+            // reads them to decide.
             let own = ["resourcequotas", names::AACRQS, names::CLUSTER_QUOTA_CHARGES];
             assert!(!verbs.contains(&"delete") || resources.iter().all(|each| own.contains(each)), "{rule}");
             assert!(!(resources.contains(&"pods") && verbs.contains(&"create")), "{rule}");

@@ -13,7 +13,7 @@ const LONGEST: usize = "system:serviceaccount:".len() + 63 + 1 + 253;
 /// What is kept of a pod that a VirtualMachineInstance controls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// The uid of the VirtualMachineInstance. Whoever may change pods may write anything here: a claim, not evidence.
+    /// The uid of the VirtualMachineInstance. A client that may update pods may write any value: a claim, not evidence.
     pub machine: Uid,
     /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
     /// created before there was a stamp.

@@ -15,7 +15,7 @@ const ACRQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/applicationawareclusterresou
 
 /// Of namespaces that are not there: no other test is limited.
 fn nowhere() -> Value {
-    json!({ "labels": { "matchLabels": { "team": "nobody" } } })
+    json!({ "labels": { "matchLabels": { "team": "absent" } } })
 }
 
 fn acrq(name: &str, quota: Value, selector: Value) -> Value {
