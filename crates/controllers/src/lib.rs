@@ -3,6 +3,7 @@
 pub mod admission_config;
 pub mod certificates;
 pub mod cluster_quota_status;
+mod conditions;
 pub mod gate;
 pub mod gating;
 pub mod headroom;

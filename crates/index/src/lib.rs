@@ -56,5 +56,5 @@ pub use quotas::{
 };
 pub use selector::read_selector;
 pub use stated::Stated;
-pub use store::{Affected, Change, Key, Record, Watched};
+pub use store::{Affected, Change, Key, ListNumber, Record, Watched};
 pub use version::Version;

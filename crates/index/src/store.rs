@@ -41,11 +41,11 @@ pub enum Affected {
 
 /// The number of a list: what carries another number when the list ends was not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ListNumber(u32);
+pub struct ListNumber(u32);
 
 impl ListNumber {
     /// The next list begins.
-    pub(crate) const fn begin(&mut self) {
+    pub const fn begin(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
 }

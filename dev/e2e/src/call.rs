@@ -51,9 +51,20 @@ pub async fn call(
     content_type: &str,
     body: &Value,
 ) -> anyhow::Result<Response> {
-    let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
-    let request = request.body(kube::client::Body::from(serde_json::to_vec(body)?))?;
-    answer(client, request).await
+    send(client, method, path, (content_type, JSON), body).await
+}
+
+/// `types`: of the request's body, and of the answer's.
+async fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    types: (&str, &str),
+    body: &Value,
+) -> anyhow::Result<Response> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("Content-Type", types.0).header("Accept", types.1);
+    answer(client, request.body(kube::client::Body::from(serde_json::to_vec(body)?))?).await
 }
 
 /// Sends one request without a body.
@@ -83,9 +94,8 @@ pub async fn call_for_table(
     content_type: &str,
     body: &Value,
 ) -> anyhow::Result<Response> {
-    let request = Request::builder().method(method).uri(path).header("Content-Type", content_type);
-    let request = request.header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
-    answer(client, request.body(kube::client::Body::from(serde_json::to_vec(body)?))?).await
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    send(client, method, path, (content_type, table), body).await
 }
 
 async fn answer(client: &Client, request: Request<kube::client::Body>) -> anyhow::Result<Response> {

@@ -11,6 +11,7 @@
 
 mod digest;
 mod planner;
+mod retries;
 mod run;
 mod status;
 #[cfg(test)]

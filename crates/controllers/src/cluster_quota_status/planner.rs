@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::Resource as _;
 use serde_json::{Value, json};
 use sluice_api::{
@@ -12,11 +11,12 @@ use sluice_api::{
     names,
 };
 use sluice_engine::{QuotaId, StatusTarget};
-use sluice_index::{AacrqWire, AcrqWire};
+use sluice_index::{AacrqWire, AcrqWire, ListNumber};
 
 use super::digest::Digest;
+use super::retries::{MirrorKey, Object, Retries};
 use super::status::{Used, entry, listed, mirror_status, quota_status};
-use crate::gate::ClusterView;
+use crate::gate::{ClusterView, Moment};
 
 /// What a mirror says of namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,6 @@ pub enum MirrorNamespaces {
     /// All, as upstream's do.
     All,
 }
-
-/// A mirror: name of the quota, and namespace.
-pub(super) type MirrorKey = (Arc<str>, Arc<str>);
 
 /// A request that changes an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +41,17 @@ pub(super) enum Write {
     Delete(MirrorKey, String),
 }
 
+impl Write {
+    pub(super) fn object(&self) -> Object {
+        match self {
+            Self::Status(name, _) => Object::Quota(Arc::clone(name)),
+            Self::Create(key, _) | Self::Replace(key, _) | Self::Delete(key, _) => {
+                Object::Mirror(key.clone())
+            }
+        }
+    }
+}
+
 /// A quota as it is, and what there is to show of it.
 #[derive(Debug)]
 struct Quota {
@@ -54,6 +62,7 @@ struct Quota {
     view: Option<View>,
     /// The last mirror whose total was looked at, while not all have been since the total changed.
     round: Option<Round>,
+    list: ListNumber,
 }
 
 #[derive(Debug)]
@@ -79,6 +88,7 @@ struct Mirror {
     uid: String,
     version: Option<String>,
     digest: Digest,
+    list: ListNumber,
 }
 
 /// Everything that is shown, as it is and as it should be.
@@ -92,22 +102,25 @@ pub(super) struct Planner {
     changed: BTreeSet<Arc<str>>,
     /// Mirrors that may have to be written for another reason than the total.
     urgent: BTreeSet<MirrorKey>,
-    /// What was not in a list that is under way.
-    unlisted_quotas: BTreeSet<Arc<str>>,
-    unlisted_mirrors: BTreeSet<MirrorKey>,
+    retries: Retries,
+    quota_list: ListNumber,
+    mirror_list: ListNumber,
 }
 
 impl Planner {
-    pub(super) fn new(shows: MirrorNamespaces) -> Self {
-        Self { shows, ..Self::default() }
+    /// `seed` spreads the waits after failures apart.
+    pub(super) fn new(shows: MirrorNamespaces, seed: u64) -> Self {
+        Self { shows, retries: Retries::new(seed), ..Self::default() }
     }
 
     pub(super) fn begin_quotas(&mut self) {
-        self.unlisted_quotas = self.quotas.keys().cloned().collect();
+        self.quota_list.begin();
     }
 
     pub(super) fn end_quotas(&mut self) {
-        for name in std::mem::take(&mut self.unlisted_quotas) {
+        let list = self.quota_list;
+        let gone = self.quotas.iter().filter(|(_, quota)| quota.list != list);
+        for name in gone.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
             self.delete_quota(&name);
         }
     }
@@ -115,7 +128,6 @@ impl Planner {
     pub(super) fn apply_quota(&mut self, wire: &AcrqWire) {
         let meta = &wire.metadata;
         let name: Arc<str> = meta.name.as_deref().unwrap_or_default().into();
-        self.unlisted_quotas.remove(&name);
         let uid = meta.uid.clone().unwrap_or_default();
         if self.quotas.get(&name).is_some_and(|known| known.uid != uid) {
             self.delete_quota(&name);
@@ -127,7 +139,9 @@ impl Planner {
             status: Value::Null,
             view: None,
             round: None,
+            list: self.quota_list,
         });
+        quota.list = self.quota_list;
         quota.version.clone_from(&meta.resource_version);
         quota.status = wire.status.clone();
         if quota.spec != wire.spec {
@@ -146,11 +160,13 @@ impl Planner {
     }
 
     pub(super) fn begin_mirrors(&mut self) {
-        self.unlisted_mirrors = self.mirrors.keys().cloned().collect();
+        self.mirror_list.begin();
     }
 
     pub(super) fn end_mirrors(&mut self) {
-        for key in std::mem::take(&mut self.unlisted_mirrors) {
+        let list = self.mirror_list;
+        let gone = self.mirrors.iter().filter(|(_, mirror)| mirror.list != list);
+        for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.mirrors.remove(&key);
             self.urgent.insert(key);
         }
@@ -158,12 +174,12 @@ impl Planner {
 
     pub(super) fn apply_mirror(&mut self, wire: &AacrqWire) {
         let key = mirror_key(wire);
-        self.unlisted_mirrors.remove(&key);
         let meta = &wire.metadata;
         let mirror = Mirror {
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone(),
             digest: Digest::of(wire),
+            list: self.mirror_list,
         };
         self.mirrors.insert(key.clone(), mirror);
         self.urgent.insert(key);
@@ -182,10 +198,12 @@ impl Planner {
 
     /// There is this to show. With `all`, the quota has no other namespaces.
     pub(super) fn show(&mut self, view: ClusterView, all: bool) {
-        let uid = view.uid.to_string();
-        let Some((name, quota)) = self.quotas.iter_mut().find(|(_, quota)| quota.uid == uid) else { return };
+        let (name, uid) = (&view.name, view.uid.to_string());
+        let Some(quota) = self.quotas.get_mut(name).filter(|quota| quota.uid == uid) else { return };
         let old = quota.view.take();
-        self.names.retain(|_, other| other != name);
+        if let Some(old) = &old {
+            self.names.remove(&old.handle);
+        }
         self.names.insert(view.id, Arc::clone(name));
         let has_changed = old.as_ref().is_none_or(|old| old.total != view.total);
         let mut used = old.map(|old| old.used).unwrap_or_default();
@@ -223,25 +241,41 @@ impl Planner {
             || self.quotas.values().any(|quota| quota.round.is_some())
     }
 
-    /// The request failed for no reason that a watch will tell of: it is planned again.
-    pub(super) fn again(&mut self, write: Write) {
-        match write {
-            Write::Status(name, _) => _ = self.changed.insert(name),
-            Write::Create(key, _) | Write::Replace(key, _) | Write::Delete(key, _) => {
-                self.urgent.insert(key);
-            }
-        }
+    /// When something that failed is to be tried again (milliseconds).
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        self.retries.next_due_ms()
+    }
+
+    /// The request failed, and no watch will tell of the object: it is tried again later, each time twice as late. Others go on.
+    pub(super) fn failed(&mut self, write: &Write, now: Moment) {
+        self.retries.failed(write.object(), now.mono_ms);
+    }
+
+    /// The request was done.
+    pub(super) fn done(&mut self, write: &Write) {
+        self.retries.forget(&write.object());
     }
 
     /// The statuses to write now, and so many mirrors, each once.
-    pub(super) fn plan(&mut self, mirrors: usize, now: Timestamp) -> Vec<Write> {
-        let statuses = std::mem::take(&mut self.changed);
-        let mut writes: Vec<Write> = statuses.iter().filter_map(|name| self.plan_status(name, now)).collect();
+    pub(super) fn plan(&mut self, mirrors: usize, now: Moment) -> Vec<Write> {
+        for object in self.retries.take_due(now.mono_ms) {
+            match object {
+                Object::Quota(name) => _ = self.changed.insert(name),
+                Object::Mirror(key) => _ = self.urgent.insert(key),
+            }
+        }
+        let mut writes = Vec::new();
+        for name in std::mem::take(&mut self.changed) {
+            let object = Object::Quota(Arc::clone(&name));
+            writes.extend(self.unless_waiting(object, now, |planner| planner.plan_status(&name, now)));
+        }
         let mut written: BTreeMap<MirrorKey, Write> = BTreeMap::new();
         while written.len() < mirrors
             && let Some(key) = self.urgent.pop_first()
         {
-            written.extend(self.plan_mirror(&key, true, now).map(|write| (key, write)));
+            let object = Object::Mirror(key.clone());
+            let write = self.unless_waiting(object, now, |planner| planner.plan_mirror(&key, true, now));
+            written.extend(write.map(|write| (key, write)));
         }
         let names: Vec<Arc<str>> = self.quotas.keys().cloned().collect();
         for name in names {
@@ -250,7 +284,10 @@ impl Planner {
             {
                 // One that is written already gets the total of now with that.
                 if !written.contains_key(&key) {
-                    written.extend(self.plan_mirror(&key, false, now).map(|write| (key, write)));
+                    let object = Object::Mirror(key.clone());
+                    let write =
+                        self.unless_waiting(object, now, |planner| planner.plan_mirror(&key, false, now));
+                    written.extend(write.map(|write| (key, write)));
                 }
             }
         }
@@ -258,11 +295,28 @@ impl Planner {
         writes
     }
 
-    fn plan_status(&self, name: &Arc<str>, now: Timestamp) -> Option<Write> {
+    /// The write of an object that does not wait after a failure. If none is needed, there is nothing to try again.
+    fn unless_waiting(
+        &mut self,
+        object: Object,
+        now: Moment,
+        plan: impl FnOnce(&Self) -> Option<Write>,
+    ) -> Option<Write> {
+        if self.retries.is_waiting(&object, now.mono_ms) {
+            return None;
+        }
+        let write = plan(self);
+        if write.is_none() {
+            self.retries.forget(&object);
+        }
+        write
+    }
+
+    fn plan_status(&self, name: &Arc<str>, now: Moment) -> Option<Write> {
         let quota = self.quotas.get(name)?;
         let view = quota.view.as_ref()?;
         let total = view.total.as_ref().ok()?;
-        let status = json!(quota_status(total, view.held, &view.used, &quota.status, now));
+        let status = json!(quota_status(total, view.held, &view.used, &quota.status, now.unix_s()));
         (status != quota.status).then(|| {
             let object = json!({
                 "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),
@@ -288,7 +342,7 @@ impl Planner {
         None
     }
 
-    fn plan_mirror(&self, key: &MirrorKey, is_urgent: bool, now: Timestamp) -> Option<Write> {
+    fn plan_mirror(&self, key: &MirrorKey, is_urgent: bool, now: Moment) -> Option<Write> {
         let (name, namespace) = key;
         let quota = self.quotas.get(name)?;
         let view = quota.view.as_ref()?;
@@ -301,7 +355,7 @@ impl Planner {
             MirrorNamespaces::Own => vec![entry(total, namespace, used)],
             MirrorNamespaces::All => listed(total, &view.used).0,
         };
-        let object = mirror(quota, key, &mirror_status(total, namespaces, now), known);
+        let object = mirror(quota, key, &mirror_status(total, namespaces, now.unix_s()), known);
         let Some(known) = known else { return Some(Write::Create(key.clone(), object)) };
         let wanted = Digest::of(&serde_json::from_value(object.clone()).ok()?);
         let differs = if is_urgent { wanted.own != known.digest.own } else { wanted != known.digest };

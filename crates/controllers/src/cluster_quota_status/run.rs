@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use jiff::Timestamp;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Client, Resource as _};
@@ -13,7 +12,7 @@ use serde_json::Value;
 use sluice_api::{ApplicationAwareAppliedClusterResourceQuota, ApplicationAwareClusterResourceQuota, names};
 use sluice_engine::QuotaId;
 use sluice_index::{AacrqWire, AcrqWire};
-use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::send;
@@ -50,7 +49,7 @@ impl ClusterQuotaStatus {
     /// Nothing is known yet. Mirrors show these `namespaces`.
     #[must_use]
     pub fn new(namespaces: MirrorNamespaces) -> Self {
-        Self { planner: Arc::new(Mutex::new(Planner::new(namespaces))), news: Arc::default() }
+        Self { planner: Arc::new(Mutex::new(Planner::new(namespaces, process_seed()))), news: Arc::default() }
     }
 
     /// An event of the watch of `ApplicationAwareClusterResourceQuota`s.
@@ -88,26 +87,23 @@ impl ClusterQuotaStatus {
         cancel: CancellationToken,
     ) {
         let requests = Requests { client, writes };
-        let mut backoff = Backoff::new(COLLECT_TIME, Duration::from_secs(60), process_seed());
         let work = async {
             loop {
+                let due = self.planner.lock().next_due_ms();
                 tokio::select! {
                     () = gate.clusters_changed() => {}
                     () = self.news.notified() => {}
+                    () = gate.until(due) => {}
                 }
                 loop {
+                    // No object is written twice in that time.
                     tokio::time::sleep(COLLECT_TIME).await;
                     if !token.is_held() {
                         break;
                     }
                     self.look(&gate);
-                    let planned = self.planner.lock().plan(MIRRORS, Timestamp::now());
-                    let failed = self.write(planned, &requests).await;
-                    if failed {
-                        tokio::time::sleep(backoff.failed()).await;
-                    } else {
-                        backoff.reset();
-                    }
+                    let planned = self.planner.lock().plan(MIRRORS, gate.now());
+                    self.write(planned, &requests, &gate).await;
                     if !self.planner.lock().has_more() {
                         break;
                     }
@@ -146,17 +142,21 @@ impl ClusterQuotaStatus {
         true
     }
 
-    /// Returns whether any write failed for a reason that it may not fail for again.
-    async fn write(&self, planned: Vec<Write>, requests: &Requests) -> bool {
+    async fn write(&self, planned: Vec<Write>, requests: &Requests, gate: &Gate) {
         let mut answers = futures::stream::iter(planned)
             .map(|write| async { (requests.send(&write).await, write) })
             .buffer_unordered(AT_A_TIME);
-        let mut failed = false;
         while let Some((answer, write)) = answers.next().await {
+            let mut planner = self.planner.lock();
             match answer {
-                Ok(Some(Written::Quota(quota))) => self.planner.lock().apply_quota(&quota),
-                Ok(Some(Written::Mirror(mirror))) => self.planner.lock().apply_mirror(&mirror),
-                Ok(None) => {}
+                Ok(written) => {
+                    planner.done(&write);
+                    match written {
+                        Some(Written::Quota(quota)) => planner.apply_quota(&quota),
+                        Some(Written::Mirror(mirror)) => planner.apply_mirror(&mirror),
+                        None => {}
+                    }
+                }
                 // A watch tells what the object is now.
                 Err(error)
                     if matches!(
@@ -165,12 +165,10 @@ impl ClusterQuotaStatus {
                     ) => {}
                 Err(error) => {
                     tracing::warn!(object = %write.object(), %error, "cluster quota not shown");
-                    self.planner.lock().again(write);
-                    failed = true;
+                    planner.failed(&write, gate.now());
                 }
             }
         }
-        failed
     }
 }
 
@@ -226,17 +224,6 @@ fn request(write: &Write) -> (&'static str, &'static str, Made) {
             let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
             let params = DeleteParams::default().preconditions(preconditions);
             (names::AACRQS, "delete", mirrors(namespace).delete(name, &params))
-        }
-    }
-}
-
-impl Write {
-    fn object(&self) -> String {
-        match self {
-            Self::Status(name, _) => format!("{}/{name}", names::ACRQS),
-            Self::Create((name, namespace), _)
-            | Self::Replace((name, namespace), _)
-            | Self::Delete((name, namespace), _) => format!("{}/{namespace}/{name}", names::AACRQS),
         }
     }
 }

@@ -10,6 +10,8 @@ use serde_json::Value;
 use sluice_api::{ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts, names};
 use sluice_engine::{Quantity, StatusTarget};
 
+use crate::conditions::uncounted_keys;
+
 /// Most bytes of `status.namespaces`: a third of what etcd takes (`--max-request-bytes`, 1.5 MiB).
 const MOST_BYTES: usize = 512 * 1024;
 
@@ -22,14 +24,14 @@ pub(super) fn quota_status(
     held: usize,
     used: &Used,
     before: &Value,
-    now: Timestamp,
+    now_s: i64,
 ) -> ClusterQuotaStatus {
     let (namespaces, omitted) = listed(target, used);
     ClusterQuotaStatus {
         namespaces: Some(namespaces),
         omitted_namespaces: (omitted > 0).then(|| i64::try_from(omitted).unwrap_or(i64::MAX)),
         held: Some(i64::try_from(held).unwrap_or(i64::MAX)),
-        conditions: uncounted(&target.uncounted, before, now).into_iter().collect(),
+        conditions: uncounted(&target.uncounted, before, now_s).into_iter().collect(),
         ..total(target)
     }
 }
@@ -38,9 +40,9 @@ pub(super) fn quota_status(
 pub(super) fn mirror_status(
     target: &StatusTarget,
     namespaces: Vec<NamespaceAmounts>,
-    now: Timestamp,
+    now_s: i64,
 ) -> ClusterQuotaStatus {
-    let total_as_of = Timestamp::from_second(now.as_second()).ok().map(Time);
+    let total_as_of = Timestamp::from_second(now_s).ok().map(Time);
     ClusterQuotaStatus { namespaces: Some(namespaces), total_as_of, ..total(target) }
 }
 
@@ -90,22 +92,12 @@ fn total(target: &StatusTarget) -> ClusterQuotaStatus {
 }
 
 /// The condition about keys that nothing counts, with the time that it has if it says so already.
-fn uncounted(message: &str, before: &Value, now: Timestamp) -> Option<Condition> {
-    if message.is_empty() {
-        return None;
-    }
+fn uncounted(message: &str, before: &Value, now_s: i64) -> Option<Condition> {
     let known = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
     let mut known = known.filter_map(|known| serde_json::from_value::<Condition>(known.clone()).ok());
     let is_same = |known: &Condition| known.type_ == names::UNCOUNTED_KEYS && known.status == "True";
-    let since = known.find(is_same).map(|known| known.last_transition_time);
-    Some(Condition {
-        type_: names::UNCOUNTED_KEYS.to_owned(),
-        status: "True".to_owned(),
-        reason: "NotEnforced".to_owned(),
-        message: message.to_owned(),
-        last_transition_time: since.or_else(|| Timestamp::from_second(now.as_second()).ok().map(Time))?,
-        observed_generation: None,
-    })
+    let since_s = known.find(is_same).map_or(now_s, |known| known.last_transition_time.0.as_second());
+    uncounted_keys(message, since_s)
 }
 
 fn texts(list: &[(String, Quantity)]) -> BTreeMap<String, Text> {

@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
 use sluice_index::AcrqWire;
 
 use super::planner::{MirrorNamespaces, Planner, Write};
-use crate::gate::ClusterView;
+use crate::gate::{ClusterView, Moment};
 
 fn wire<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -31,6 +30,9 @@ struct World {
     quota: Value,
     mirrors: BTreeMap<String, Value>,
     now: i64,
+    /// Refuses mirrors.
+    terminating: Option<&'static str>,
+    refused: usize,
 }
 
 impl World {
@@ -39,9 +41,9 @@ impl World {
             "metadata": { "name": "q", "uid": "u", "resourceVersion": "1" },
             "spec": { "quota": { "hard": { "pods": "100000" } }, "selector": { "labels": {} } },
         });
-        let mut planner = Planner::new(shows);
+        let mut planner = Planner::new(shows, 1);
         planner.apply_quota(&wire::<AcrqWire>(quota.clone()));
-        Self { planner, quota, mirrors: BTreeMap::new(), now: 0 }
+        Self { planner, quota, mirrors: BTreeMap::new(), now: 0, terminating: None, refused: 0 }
     }
 
     /// The gate says that these namespaces use so many pods; `None`: they are selected no more.
@@ -56,18 +58,26 @@ impl World {
         };
         let namespaces =
             namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
-        let (id, uid) = (QuotaId(0), Uid::parse("u"));
-        self.planner
-            .show(ClusterView { id, uid, total: Ok(target), held: 0, namespaces: namespaces.collect() }, all);
+        let (id, name, uid) = (QuotaId(0), "q".into(), Uid::parse("u"));
+        self.planner.show(
+            ClusterView { id, name, uid, total: Ok(target), held: 0, namespaces: namespaces.collect() },
+            all,
+        );
     }
 
     /// One second's writes; returns how many there were of quotas and of mirrors.
     fn tick(&mut self, mirrors: usize) -> (usize, usize) {
         self.now += 1;
-        let writes = self.planner.plan(mirrors, Timestamp::from_second(self.now).unwrap());
+        let writes = self.planner.plan(mirrors, self.moment());
         let statuses = writes.iter().filter(|write| matches!(write, Write::Status(..))).count();
         let many = writes.len();
         for write in writes {
+            if matches!(&write, Write::Create((_, namespace), _) if Some(&**namespace) == self.terminating) {
+                self.refused += 1;
+                self.planner.failed(&write, self.moment());
+                continue;
+            }
+            self.planner.done(&write);
             match write {
                 Write::Status(_, object) => {
                     self.quota["status"] = object["status"].clone();
@@ -90,6 +100,10 @@ impl World {
             }
         }
         (statuses, many - statuses)
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { mono_ms: u64::try_from(self.now).unwrap() * 1_000, unix_ms: self.now * 1_000 }
     }
 
     fn put(&mut self, namespace: &str, mut object: Value) {
@@ -151,7 +165,7 @@ fn what_is_not_as_it_should_be_is_put_right() {
     let mut world = World::new(MirrorNamespaces::Own);
     world.see(1, &[(0, Some(1)), (1, Some(0))], true);
     world.settle(50);
-    let (mut planner, quota) = (Planner::new(MirrorNamespaces::Own), world.quota.clone());
+    let (mut planner, quota) = (Planner::new(MirrorNamespaces::Own, 1), world.quota.clone());
     planner.begin_mirrors();
     world.mirrors.values().for_each(|mirror| planner.apply_mirror(&wire(mirror.clone())));
     planner.end_mirrors();
@@ -196,4 +210,24 @@ fn ten_thousand_namespaces_fit_in_one_object_and_share_a_budget() {
     assert!(late > MANY / 2);
     world.settle(50);
     assert!(world.mirrors.values().all(|mirror| mirror["status"]["total"]["used"]["pods"] == "101"));
+}
+
+/// For as long as it takes, which its tenant may make long.
+#[test]
+fn a_namespace_that_is_being_deleted_is_tried_ever_more_seldom_and_delays_no_other() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    world.terminating = Some("n00001");
+    world.see(0, &[(0, Some(0)), (1, Some(0))], true);
+    for second in 1..=600 {
+        world.see(second, &[(0, Some(second)), (1, Some(second))], false);
+        world.tick(50);
+        assert_eq!(world.own(0).0, json!(second.to_string()), "at second {second}");
+    }
+    assert!((5..=15).contains(&world.refused), "{} attempts in ten minutes", world.refused);
+    world.terminating = None;
+    let due = world.planner.next_due_ms().unwrap();
+    world.now = i64::try_from(due / 1_000).unwrap();
+    world.tick(50);
+    assert_eq!(world.own(1).0, json!("600"));
+    assert_eq!(world.planner.next_due_ms(), None);
 }

@@ -1,6 +1,5 @@
 //! Records what is charged to a quota: in its status, or in the object of ours that a cluster quota has for it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Resource;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -15,6 +14,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
 use super::apply::{Apply, refusal};
+use crate::conditions::uncounted_keys;
 
 impl Apply {
     pub(super) async fn record(&self, record: &Record) -> Answer<RecordedObject> {
@@ -114,62 +114,47 @@ fn status_object(record: &Record, version: Version) -> Value {
         },
     });
     let status = object.get_mut("status").and_then(Value::as_object_mut);
-    if let (Some(condition), Some(status)) = (uncounted(record), status) {
+    if let (Some(condition), Some(status)) =
+        (uncounted_keys(&record.target.uncounted, record.uncounted_since), status)
+    {
         status.insert("conditions".to_owned(), json!([condition]));
     }
     object
 }
 
-/// The condition about keys that nothing counts; it is gone with the last of them.
-fn uncounted(record: &Record) -> Option<Condition> {
-    let message = &record.target.uncounted;
-    let since = jiff::Timestamp::from_second(record.uncounted_since).ok()?;
-    (!message.is_empty()).then(|| Condition {
-        type_: names::UNCOUNTED_KEYS.to_owned(),
-        status: "True".to_owned(),
-        reason: "NotEnforced".to_owned(),
-        message: message.clone(),
-        last_transition_time: Time(since),
-        observed_generation: None,
-    })
-}
-
 /// The charge of a cluster quota as a status update takes it.
 fn charge_object(record: &Record, object: &ChargeObject, namespace: &str) -> Value {
-    json!({
-        "apiVersion": ClusterQuotaCharge::api_version(&()),
-        "kind": ClusterQuotaCharge::kind(&()),
-        "metadata": {
-            "namespace": namespace,
-            "name": record.uid.to_string(),
-            "uid": object.uid.to_string(),
-            "resourceVersion": object.version.precondition(),
-        },
-        "spec": { "quota": **record.name.name() },
-        "status": {
-            "hard": texts(&record.target.hard),
-            "used": texts(&record.target.used),
-            "charges": record.charges,
-        },
-    })
+    let identity = json!({ "uid": object.uid.to_string(), "resourceVersion": object.version.precondition() });
+    let status = json!({
+        "hard": texts(&record.target.hard),
+        "used": texts(&record.target.used),
+        "charges": record.charges,
+    });
+    charge(record, namespace, identity, status)
 }
 
 /// It goes with its quota.
 fn new_charge(record: &Record, namespace: &str) -> Value {
+    let owner = json!({
+        "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),
+        "kind": ApplicationAwareClusterResourceQuota::kind(&()),
+        "name": **record.name.name(),
+        "uid": record.uid.to_string(),
+    });
+    charge(record, namespace, json!({ "ownerReferences": [owner] }), json!({}))
+}
+
+fn charge(record: &Record, namespace: &str, mut metadata: Value, status: Value) -> Value {
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+        metadata.insert("name".to_owned(), json!(record.uid.to_string()));
+    }
     json!({
         "apiVersion": ClusterQuotaCharge::api_version(&()),
         "kind": ClusterQuotaCharge::kind(&()),
-        "metadata": {
-            "namespace": namespace,
-            "name": record.uid.to_string(),
-            "ownerReferences": [{
-                "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),
-                "kind": ApplicationAwareClusterResourceQuota::kind(&()),
-                "name": **record.name.name(),
-                "uid": record.uid.to_string(),
-            }],
-        },
+        "metadata": metadata,
         "spec": { "quota": **record.name.name() },
+        "status": status,
     })
 }
 

@@ -112,6 +112,15 @@ impl Gate {
         Arc::clone(&self.state)
     }
 
+    /// Waits until this moment of its clock (milliseconds), or for ever.
+    pub(crate) async fn until(&self, at_ms: Option<u64>) {
+        match at_ms {
+            // One millisecond late rather than early: an early one would find nothing to do.
+            Some(ms) => tokio::time::sleep_until((self.epoch + Duration::from_millis(ms + 1)).into()).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until there is something else to show of cluster quotas.
     pub(crate) async fn clusters_changed(&self) {
         self.clusters_changed.notified().await;
@@ -165,7 +174,7 @@ impl Gate {
         }
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         Moment {
             mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
             unix_ms: Timestamp::now().as_millisecond(),
@@ -222,18 +231,15 @@ impl Gate {
         tokio::pin!(audits);
         let mut led = false;
         loop {
-            let due = self.state.lock().next_due_ms(self.now());
-            let timer = async {
-                match due {
-                    // One millisecond late rather than early: an early one would find nothing to do.
-                    Some(ms) => tokio::time::sleep(Duration::from_millis(ms + 1)).await,
-                    None => std::future::pending().await,
-                }
+            let due = {
+                let state = self.state.lock();
+                let now = self.now();
+                state.next_due_ms(now).map(|ms| now.mono_ms.saturating_add(ms))
             };
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.news.notified() => {}
-                () = timer => {}
+                () = self.until(due) => {}
                 changed = leadership.changed() => if changed.is_err() { break },
                 never = &mut audits => match never {},
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_engine::managed::{is_countable, managed};
 use sluice_engine::quota_spec::compile;
 use sluice_engine::{Quantity, ScopeRequirementText, Scopes, Uid};
-use sluice_index::{Key, QuotaWire};
+use sluice_index::{Key, ListNumber, QuotaWire};
 
 /// What is wanted of a managed quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Arq {
 #[derive(Debug, Default)]
 pub(super) struct Arqs {
     by_key: HashMap<Key, Known>,
-    list: u32,
+    list: ListNumber,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ struct Known {
     arq: Arq,
     /// `metadata.generation`, which grows with each change of the specification.
     generation: Option<i64>,
-    list: u32,
+    list: ListNumber,
 }
 
 impl Arqs {
@@ -79,7 +79,7 @@ impl Arqs {
 
     /// A list begins.
     pub const fn begin_list(&mut self) {
-        self.list = self.list.wrapping_add(1);
+        self.list.begin();
     }
 
     /// The list is complete. Returns the quotas that were not in it, which are forgotten.

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::Write;
-use super::state::{Answer, State};
+use super::state::{State, WriteResult};
 use crate::gate::Gate;
 
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -182,7 +182,7 @@ impl Shared {
         None
     }
 
-    fn answered(&self, key: &Key, answer: Answer) {
+    fn answered(&self, key: &Key, answer: WriteResult) {
         let mut state = self.state.lock();
         state.answered(key, answer, self.now_ms());
         self.tell(&mut state, std::slice::from_ref(key));
@@ -197,9 +197,9 @@ struct Writer {
 }
 
 impl Writer {
-    async fn write(&self, key: &Key, write: Write) -> Answer {
+    async fn write(&self, key: &Key, write: Write) -> WriteResult {
         if !self.token.is_held() {
-            return Answer::Unsure;
+            return WriteResult::Unsure;
         }
         let (verb, result) = match write {
             Write::Create(object) => ("create", self.create(key, object).await),
@@ -210,14 +210,18 @@ impl Writer {
         match result {
             Ok(()) => {
                 tracing::info!(%ns, %quota, verb, "managed ResourceQuota written");
-                Answer::Done
+                WriteResult::Done
             }
             Err(error) => match classify(&error) {
                 // What is there now comes by the watch.
-                Failure::Conflict | Failure::NotFound | Failure::AlreadyExists => Answer::Unsure,
+                Failure::Conflict | Failure::NotFound | Failure::AlreadyExists => WriteResult::Unsure,
                 failure => {
                     tracing::warn!(%ns, %quota, verb, %error, "managed ResourceQuota not written");
-                    if failure.is_transient() { Answer::Unsure } else { Answer::Refused(error.to_string()) }
+                    if failure.is_transient() {
+                        WriteResult::Unsure
+                    } else {
+                        WriteResult::Refused(error.to_string())
+                    }
                 }
             },
         }

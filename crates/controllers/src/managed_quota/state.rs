@@ -28,7 +28,7 @@ struct Writing {
 
 /// How a write went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum WriteResult {
     /// It was done.
     Done,
     /// It was refused, for this reason.
@@ -173,14 +173,14 @@ impl State {
     }
 
     /// A write was answered. What comes of it is on its way, so the quota is decided on again after a wait.
-    pub fn answered(&mut self, key: &Key, answer: Answer, now_ms: u64) {
+    pub fn answered(&mut self, key: &Key, answer: WriteResult, now_ms: u64) {
         if let Some(writing) = self.writing.get_mut(key) {
             writing.in_flight = false;
             writing.retry.failed(now_ms);
             match answer {
-                Answer::Done => writing.refusal = None,
-                Answer::Refused(why) => writing.refusal = Some(why),
-                Answer::Unsure => {}
+                WriteResult::Done => writing.refusal = None,
+                WriteResult::Refused(why) => writing.refusal = Some(why),
+                WriteResult::Unsure => {}
             }
         }
         self.due.insert(key.clone());

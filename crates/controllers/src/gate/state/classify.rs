@@ -86,8 +86,8 @@ impl State {
         if !quotas.is_empty() {
             return Ok(quotas);
         }
-        let awaited = 1 + u32::from(self.quotas.are_cluster_quotas_allowed());
-        Err(Stage::Free { awaited, serial: self.stages.next_serial() })
+        // What it awaits is decided by the process that leads.
+        Err(Stage::Free { awaited: 1, serial: 0 })
     }
 
     /// The quotas that are about such a pod of a namespace.

@@ -19,6 +19,8 @@ type Amounts = Vec<(String, Quantity)>;
 pub struct ClusterView {
     /// Its handle.
     pub id: QuotaId,
+    /// Its name.
+    pub name: Arc<str>,
     /// Its identity.
     pub uid: Uid,
     /// Over all namespaces; or what is wrong with the specification.
@@ -85,6 +87,7 @@ impl State {
         let namespaces = names.iter().map(|name| (Arc::clone(name), self.used_by(id, quota, name)));
         Some(ClusterView {
             id,
+            name: Arc::clone(&quota.name),
             uid: quota.uid.clone(),
             total,
             held: self.queue.held(id),
