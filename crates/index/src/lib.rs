@@ -21,7 +21,7 @@ pub use cluster::{Cluster, Kind};
 pub use kinds::aacrq::AacrqWire;
 pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
 pub use kinds::acrq::{AcrqSpecWire, AcrqWire, SelectorWire};
-pub use kinds::arq::{QuotaConditionWire, QuotaStatusWire, QuotaWire};
+pub use kinds::arq::{ArqWire, QuotaConditionWire, QuotaStatusWire};
 pub use kinds::cluster_quota_charge::ClusterQuotaChargeWire;
 pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,

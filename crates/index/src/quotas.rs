@@ -24,7 +24,7 @@ pub use self::record::{ChargeObject, ClusterScope, QuotaRecord, QuotaScope};
 use self::record::{Compiled, compiled, counts_the_same};
 pub use self::recorded::{Quantities, Recorded, Told};
 use self::shared_specs::SharedSpecs;
-use crate::kinds::arq::QuotaWire;
+use crate::kinds::arq::ArqWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::store::ListNumber;
 use crate::version::Version;
@@ -100,7 +100,7 @@ impl Quotas {
 
     /// The quota that an object would replace: same name, another uid.
     #[must_use]
-    pub fn replaced_by(&self, wire: &QuotaWire, namespaces: &Namespaces) -> Option<QuotaId> {
+    pub fn replaced_by(&self, wire: &ArqWire, namespaces: &Namespaces) -> Option<QuotaId> {
         let namespace = namespaces.id(wire.metadata.namespace.as_deref()?)?;
         self.replaced(self.find(namespace, wire.metadata.name.as_deref()?)?, &wire.metadata)
     }
@@ -113,7 +113,7 @@ impl Quotas {
     }
 
     /// A quota of a namespace was seen. [`Self::replaced_by`] has to be asked and obeyed before.
-    pub fn upsert(&mut self, wire: &QuotaWire, namespaces: &mut Namespaces) -> QuotaChange {
+    pub fn upsert(&mut self, wire: &ArqWire, namespaces: &mut Namespaces) -> QuotaChange {
         let name = wire.metadata.name.as_deref().unwrap_or_default();
         let namespace = namespaces.intern(wire.metadata.namespace.as_deref().unwrap_or_default());
         let fresh = compiled(&wire.spec).map(|spec| self.shared.spec(spec));

@@ -18,8 +18,8 @@ use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_index::{
-    AaqWire, AcrqWire, ClusterQuotaChargeWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire,
-    NamespaceWire, PodWire, QuotaWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire,
+    NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -176,7 +176,7 @@ impl ControllerWatches {
                 gate.on_namespaces(&event);
                 observed.apply(&event);
             }),
-            via.watch(&self.arqs, all(), |event: Event<QuotaWire>| {
+            via.watch(&self.arqs, all(), |event: Event<ArqWire>| {
                 gate.on_quotas(&event);
                 managed.on_arqs(&event);
             }),

@@ -11,7 +11,7 @@ use sluice_api::names;
 use sluice_controllers::gate::{GateConfig, Moment, State};
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::Targeting;
-use sluice_index::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{ArqWire, NamespaceWire, PodWire};
 
 use crate::pod_json::{Facts, SHAPES, Stage, Template, shape};
 use crate::report::{self, Table, ms, round, say, verdict};
@@ -146,7 +146,7 @@ fn feed_quotas(state: &mut State) -> anyhow::Result<()> {
             "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100",
         });
         let text = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));
-        state.apply_quota(&serde_json::from_str::<QuotaWire>(&text).context("decoding a quota")?, NOW);
+        state.apply_quota(&serde_json::from_str::<ArqWire>(&text).context("decoding a quota")?, NOW);
     }
     state.end_quotas(NOW);
     Ok(())

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::{
-    AcrqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, QuotaWire, Version,
-};
+use sluice_index::{AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version};
 
 use super::admission::{Judgement, Ticket};
 
@@ -150,7 +148,7 @@ pub struct GateEvent {
 #[derive(Clone, Debug)]
 pub enum RecordedObject {
     /// A quota of a namespace: its status does.
-    Quota(QuotaWire),
+    Quota(ArqWire),
     /// The charge of a cluster quota.
     Charge(ClusterQuotaChargeWire),
 }
@@ -191,7 +189,7 @@ pub enum Outcome {
     /// Of a [`Release`].
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`].
-    Listed(NamespaceId, Answer<Vec<QuotaWire>>),
+    Listed(NamespaceId, Answer<Vec<ArqWire>>),
     /// Of [`Action::ListClusterQuotas`].
     ClusterListed(Answer<Vec<AcrqWire>>),
     /// Of [`Action::Read`].

@@ -2,7 +2,7 @@
 
 use sluice_engine::ManagedStatus;
 use sluice_index::{
-    AaqWire, AcrqWire, ClusterQuotaChargeWire, Key, NamespaceWire, PodWire, QuotaWire, Watched as _,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, Key, NamespaceWire, PodWire, Watched as _,
 };
 use sluice_runtime::watch::Event;
 
@@ -33,7 +33,7 @@ impl Gate {
     }
 
     /// An event of the watch of `ApplicationAwareResourceQuota`s.
-    pub fn on_quotas(&self, event: &Event<QuotaWire>) {
+    pub fn on_quotas(&self, event: &Event<ArqWire>) {
         self.change(Work::Watch, |state, now| match event {
             Event::Init => state.begin_quotas(),
             Event::InitDone => state.end_quotas(now),

@@ -9,7 +9,7 @@ use sluice_api::{
     ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, ClusterQuotaCharge, names,
 };
 use sluice_engine::Quantity;
-use sluice_index::{ChargeObject, ClusterQuotaChargeWire, QuotaWire, Version};
+use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, Version};
 use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
@@ -27,9 +27,7 @@ impl Apply {
             RecordedIn::Status(version) => {
                 let quotas = ApplicationAwareResourceQuota::url_path(&(), Some(&record.name.namespace()));
                 let at = At { plural: names::ARQS, path: &quotas, name: record.name.name() };
-                self.update::<QuotaWire>(at, &status_object(record, *version))
-                    .await
-                    .map(RecordedObject::Quota)
+                self.update::<ArqWire>(at, &status_object(record, *version)).await.map(RecordedObject::Quota)
             }
             RecordedIn::Charge(object) => {
                 let at = At { plural: names::CLUSTER_QUOTA_CHARGES, path: &charges, name: &charge };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_engine::managed::{is_countable, managed};
 use sluice_engine::quota_spec::compile;
 use sluice_engine::{Quantity, ScopeRequirementText, Scopes, Uid};
-use sluice_index::{Key, ListNumber, QuotaWire};
+use sluice_index::{ArqWire, Key, ListNumber};
 
 /// What is wanted of a managed quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Arq {
 
 impl Arq {
     /// `None`: it wants no managed quota.
-    fn read(wire: &QuotaWire) -> Option<Self> {
+    fn read(wire: &ArqWire) -> Option<Self> {
         if !wire.spec.hard.iter().any(|(key, _)| is_countable(key)) {
             return None;
         }
@@ -94,7 +94,7 @@ impl Arqs {
     }
 
     /// A quota was seen. Returns whether it wants something else than before.
-    pub fn upsert(&mut self, key: &Key, wire: &QuotaWire) -> bool {
+    pub fn upsert(&mut self, key: &Key, wire: &ArqWire) -> bool {
         let (list, generation) = (self.list, wire.metadata.generation);
         if let Some(known) = self.by_key.get_mut(key) {
             known.list = list;

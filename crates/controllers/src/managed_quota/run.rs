@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use sluice_api::names;
-use sluice_index::{Key, QuotaWire, ResourceQuotaRecord, ResourceQuotaWire, ResourceQuotas, Watched as _};
+use sluice_index::{ArqWire, Key, ResourceQuotaRecord, ResourceQuotaWire, ResourceQuotas, Watched as _};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::{Leadership, WriteToken};
@@ -54,7 +54,7 @@ impl ManagedQuotas {
     }
 
     /// An event of the watch of `ApplicationAwareResourceQuota`s. The gate has to have it already.
-    pub fn on_arqs(&self, event: &Event<QuotaWire>) {
+    pub fn on_arqs(&self, event: &Event<ArqWire>) {
         let state = &mut self.shared.state.lock();
         let changed = match event {
             Event::Init => {
@@ -144,7 +144,7 @@ impl ManagedQuotas {
     }
 }
 
-fn key_of(arq: &QuotaWire) -> Key {
+fn key_of(arq: &ArqWire) -> Key {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     Key { namespace: text(&arq.metadata.namespace), name: text(&arq.metadata.name) }
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use sluice_engine::ManagedStatus;
-use sluice_index::{Key, QuotaWire, ResourceQuotaRecord};
+use sluice_index::{ArqWire, Key, ResourceQuotaRecord};
 use sluice_runtime::backoff::{Backoff, Retry};
 
 use super::arqs::Arqs;
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// A quota was seen. Returns whether it wants something else than before.
-    pub fn upsert(&mut self, key: &Key, wire: &QuotaWire) -> bool {
+    pub fn upsert(&mut self, key: &Key, wire: &ArqWire) -> bool {
         let changed = self.arqs.upsert(key, wire);
         if changed {
             self.wants_else(key);

@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ManagedStatus;
-use sluice_index::{Key, QuotaWire, ResourceQuotaRecord, ResourceQuotaWire};
+use sluice_index::{ArqWire, Key, ResourceQuotaRecord, ResourceQuotaWire};
 
 use super::arqs::{Arq, Arqs};
 use super::plan::{Plan, Write, plan, status};
@@ -21,7 +21,7 @@ fn key() -> Key {
     Key { namespace: "team".into(), name: "q".into() }
 }
 
-fn arq(generation: i64, spec: Value) -> QuotaWire {
+fn arq(generation: i64, spec: Value) -> ArqWire {
     let metadata = json!({ "name": "q", "namespace": "team", "uid": UID, "generation": generation });
     serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
 }

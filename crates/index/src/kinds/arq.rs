@@ -10,7 +10,7 @@ use crate::quota_spec::QuotaSpecWire;
 /// A quota with its texts as the user wrote them.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = ApplicationAwareResourceQuota)]
-pub struct QuotaWire {
+pub struct ArqWire {
     /// Name, namespace, uid and version, and who wrote which subresource when; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::managed")]
     pub metadata: ObjectMeta,

@@ -8,7 +8,7 @@ use sluice_api::names;
 use sluice_controllers::gate::{GateConfig, Moment, State};
 use sluice_engine::ChargeRules;
 use sluice_index::Targeting;
-use sluice_index::{NamespaceWire, PodWire, QuotaWire};
+use sluice_index::{ArqWire, NamespaceWire, PodWire};
 
 use crate::report::{quantile, round, say};
 
@@ -100,7 +100,7 @@ pub(super) fn measure(quick: bool) -> anyhow::Result<Vec<Edit>> {
     Ok(edits)
 }
 
-fn quota(version: u32, hard: &Value) -> anyhow::Result<QuotaWire> {
+fn quota(version: u32, hard: &Value) -> anyhow::Result<ArqWire> {
     let metadata = json!({
         "name": "compute", "namespace": NAMESPACE, "uid": "quota", "resourceVersion": version.to_string(),
     });

@@ -4,7 +4,7 @@ use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, GateProbe, GateProbeSpec, names};
-use sluice_index::{PodWire, QuotaWire};
+use sluice_index::{ArqWire, PodWire};
 use sluice_runtime::client::{ClientOptions, connect};
 
 use super::{FakeApiServer, Size};
@@ -35,7 +35,7 @@ fn gate_removal(pod: &PodWire) -> json_patch::Patch {
 async fn without_objects_there_is_a_version_and_lists_are_empty() {
     let (_server, client) = fake(Size::default()).await;
     assert_eq!(client.apiserver_version().await.unwrap().minor, "36");
-    let quotas: Api<QuotaWire> = Api::all(client.clone());
+    let quotas: Api<ArqWire> = Api::all(client.clone());
     assert!(quotas.list(&ListParams::default()).await.unwrap().items.is_empty());
     let probes: Api<GateProbe> = Api::all(client);
     let bound = GateProbeSpec { node_name: Some("none".to_owned()), ..GateProbeSpec::default() };
@@ -80,7 +80,7 @@ async fn a_pod_is_released_once_and_the_watch_tells() {
 #[tokio::test]
 async fn a_status_is_written_to_the_version_that_was_read() {
     let (_server, client) = fake(SIZE).await;
-    let quotas: Api<QuotaWire> = Api::all(client.clone());
+    let quotas: Api<ArqWire> = Api::all(client.clone());
     let quota = quotas.list(&ListParams::default()).await.unwrap().items.remove(0);
     let path = ApplicationAwareResourceQuota::url_path(&(), quota.metadata.namespace.as_deref());
     let body = json!({
@@ -91,7 +91,7 @@ async fn a_status_is_written_to_the_version_that_was_read() {
         let body = serde_json::to_vec(body).unwrap();
         let request =
             Request::new(&path).replace_subresource("status", QUOTA, &PostParams::default(), body).unwrap();
-        client.request::<QuotaWire>(request)
+        client.request::<ArqWire>(request)
     };
     let written = write(&body).await.unwrap();
     assert_eq!(written.status.and_then(|status| status.held), Some(1));

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
-use sluice_index::{AcrqWire, NamespaceId, QuotaWire};
+use sluice_index::{AcrqWire, ArqWire, NamespaceId};
 use smallvec::SmallVec;
 
 use super::State;
@@ -66,7 +66,7 @@ impl State {
         actions
     }
 
-    pub(super) fn on_listed(&mut self, id: NamespaceId, answer: Answer<Vec<QuotaWire>>, now: Moment) {
+    pub(super) fn on_listed(&mut self, id: NamespaceId, answer: Answer<Vec<ArqWire>>, now: Moment) {
         let quotas = self.take_list(Listed::Namespace(id), answer, now);
         for quota in quotas.iter().flatten() {
             self.apply_quota(quota, now);

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, QuotaId, Uid};
-use sluice_index::{NamespaceId, QuotaChange, QuotaRecord, QuotaWire, Version};
+use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Version};
 
 use super::State;
 use crate::gate::config::Moment;
 
-pub(super) fn version(quota: &QuotaWire) -> Version {
+pub(super) fn version(quota: &ArqWire) -> Version {
     Version::parse(quota.metadata.resource_version.as_deref())
 }
 
@@ -34,27 +34,27 @@ impl State {
     }
 
     /// A quota was listed; others of the list may follow.
-    pub fn apply_listed_quota(&mut self, quota: &QuotaWire, now: Moment) {
+    pub fn apply_listed_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.confirmations.list(version(quota));
         self.apply_quota(quota, now);
     }
 
     /// The watch has shown a quota, in the order of versions.
-    pub fn apply_watched_quota(&mut self, quota: &QuotaWire, now: Moment) {
+    pub fn apply_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.apply_quota(quota, now);
         let confirmed = self.confirmations.reach(version(quota));
         self.on_charges_confirmed(confirmed);
     }
 
     /// The watch has shown that a quota is deleted, in the order of versions.
-    pub fn delete_watched_quota(&mut self, quota: &QuotaWire, now: Moment) {
+    pub fn delete_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.delete_quota(quota, now);
         let confirmed = self.confirmations.reach(version(quota));
         self.on_charges_confirmed(confirmed);
     }
 
     /// A quota was added or modified, by whatever way that is known.
-    pub fn apply_quota(&mut self, wire: &QuotaWire, now: Moment) {
+    pub fn apply_quota(&mut self, wire: &ArqWire, now: Moment) {
         if let Some(old) = self.quotas.replaced_by(wire, &self.namespaces) {
             self.forget_quota(old, now);
         }
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// A quota was deleted.
-    fn delete_quota(&mut self, wire: &QuotaWire, now: Moment) {
+    fn delete_quota(&mut self, wire: &ArqWire, now: Moment) {
         let Some(id) = self.find_quota(wire) else { return };
         let uid = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
         if self.quotas.get(id).is_some_and(|record| record.uid == uid) {
@@ -189,14 +189,14 @@ impl State {
         self.writes.unmark(id);
     }
 
-    fn find_quota(&self, wire: &QuotaWire) -> Option<QuotaId> {
+    fn find_quota(&self, wire: &ArqWire) -> Option<QuotaId> {
         let meta = &wire.metadata;
         let namespace = self.namespaces.id(meta.namespace.as_deref().unwrap_or_default())?;
         self.quotas.find(namespace, meta.name.as_deref().unwrap_or_default())
     }
 
     /// The `status.charges` that was known before this event.
-    fn recorded_charges(&self, wire: &QuotaWire) -> i64 {
+    fn recorded_charges(&self, wire: &ArqWire) -> i64 {
         let known = self.find_quota(wire).and_then(|id| self.quotas.get(id));
         known.map_or(0, |quota| quota.recorded.charges)
     }

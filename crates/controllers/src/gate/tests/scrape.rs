@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use sluice_index::{NamespaceWire, QuotaWire, Targeting};
+use sluice_index::{ArqWire, NamespaceWire, Targeting};
 
 use super::server::{GATE, NAMESPACE, wire};
 use crate::gate::{GateConfig, Moment, QuotaCollector, State};
@@ -40,7 +40,7 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
             },
             "spec": {"hard": {"pods": "3", "requests.cpu": "2"}},
         });
-        state.apply_quota(&wire::<QuotaWire>(quota), now);
+        state.apply_quota(&wire::<ArqWire>(quota), now);
     }
     let state = Arc::new(Mutex::new(state));
     let mut registry = Registry::default();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use sluice_engine::Quantity;
-use sluice_index::{PodWire, QuotaWire};
+use sluice_index::{ArqWire, PodWire};
 
 use super::owners::Machines;
 use crate::gate::{Answer, Record, RecordedIn, RecordedObject, Release};
@@ -216,7 +216,7 @@ impl Server {
         self.record_status(record).map(RecordedObject::Quota)
     }
 
-    fn record_status(&mut self, record: &Record) -> Answer<QuotaWire> {
+    fn record_status(&mut self, record: &Record) -> Answer<ArqWire> {
         let Some(quota) = self.quota.clone() else { return Answer::Stale(None) };
         let matches = quota.uid == number(&record.uid.to_string())
             && matches!(&record.object, RecordedIn::Status(version) if version.precondition() == Some(quota.version.to_string()));

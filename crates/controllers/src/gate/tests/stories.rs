@@ -1,6 +1,6 @@
 //! Short stories, one behaviour each.
 
-use sluice_index::{NamespaceWire, PodWire, QuotaWire, Targeting};
+use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};
@@ -55,8 +55,8 @@ impl Story {
             match change {
                 Pod(pod) => self.state.apply_pod(&wire::<PodWire>(pod), now),
                 PodGone(pod) => self.state.delete_pod(&wire::<PodWire>(pod)),
-                Quota(quota) => self.state.apply_watched_quota(&wire::<QuotaWire>(quota), now),
-                QuotaGone(quota) => self.state.delete_watched_quota(&wire::<QuotaWire>(quota), now),
+                Quota(quota) => self.state.apply_watched_quota(&wire::<ArqWire>(quota), now),
+                QuotaGone(quota) => self.state.delete_watched_quota(&wire::<ArqWire>(quota), now),
             }
         }
     }
@@ -350,7 +350,7 @@ fn freed_room_is_given_away_at_once_after_a_restart() {
     next.server = server;
     // A new process lists.
     let quota = next.server.quota.clone().unwrap();
-    next.state.apply_quota(&wire::<QuotaWire>(Server::quota_json(&quota)), at(20));
+    next.state.apply_quota(&wire::<ArqWire>(Server::quota_json(&quota)), at(20));
     for (name, pod) in &next.server.pods {
         next.state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), at(20));
     }

@@ -1,7 +1,7 @@
 //! A world of two replicas and one server in which everything may be late, get lost or happen twice.
 
 use sluice_engine::{Amount, Claim};
-use sluice_index::{NamespaceWire, PodWire, QuotaWire, Targeting};
+use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
 
 use super::resizes::Resize;
 use super::server::{Change, GATE, NAMESPACE, Server, wire};
@@ -182,10 +182,10 @@ impl World {
                 (Change::Pod(pod), Watch::Pods) => one.state.apply_pod(&wire::<PodWire>(pod), now),
                 (Change::PodGone(pod), Watch::Pods) => one.state.delete_pod(&wire::<PodWire>(pod)),
                 (Change::Quota(quota), Watch::Quotas) => {
-                    one.state.apply_watched_quota(&wire::<QuotaWire>(quota), now);
+                    one.state.apply_watched_quota(&wire::<ArqWire>(quota), now);
                 }
                 (Change::QuotaGone(quota), Watch::Quotas) => {
-                    one.state.delete_watched_quota(&wire::<QuotaWire>(quota), now);
+                    one.state.delete_watched_quota(&wire::<ArqWire>(quota), now);
                 }
                 _ => {}
             }
@@ -220,7 +220,7 @@ impl World {
         self.server.machines.tell(&mut state, now);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
-            state.apply_listed_quota(&wire::<QuotaWire>(Server::quota_json(quota)), now);
+            state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
         }
         state.end_quotas(now);
         state.begin_pods();
