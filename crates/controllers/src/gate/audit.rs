@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_index::NamespaceId;
 
+use super::handle::Gate;
 use super::metrics::Work;
-use super::run::Gate;
 use super::state::{AuditCursor, AuditFinding};
 
 /// All namespaces are audited in this time, one after the other.

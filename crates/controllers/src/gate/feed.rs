@@ -6,8 +6,8 @@ use sluice_index::{
 };
 use sluice_runtime::watch::Event;
 
+use super::handle::Gate;
 use super::metrics::Work;
-use super::run::Gate;
 use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.

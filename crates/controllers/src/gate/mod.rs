@@ -10,11 +10,13 @@
 
 mod action;
 mod admission;
+mod admit;
 mod apply;
 mod audit;
 mod backoff;
 mod config;
 mod feed;
+mod handle;
 mod messages;
 mod metrics;
 mod parts;
@@ -33,7 +35,8 @@ pub use action::{
 pub use admission::{Asked, Change, Judgement, Ticket};
 pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
+pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
-pub use run::{Gate, GateWatches};
+
 pub use state::{AuditCursor, AuditFinding, ClusterView, State};
 pub use stats::Stats;

@@ -1,0 +1,128 @@
+//! The gate that the tasks of a process share: the state behind its lock, and what is told when it changes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use sluice_engine::NamespacePattern;
+use sluice_index::Aaqs;
+use sluice_runtime::watch::WatchHealth;
+use tokio::sync::{Notify, oneshot};
+
+use super::admission::{Judgement, Ticket};
+use super::config::{GateConfig, Moment};
+use super::metrics::{GateMetrics, Work};
+use super::state::State;
+use super::targeting::targeting;
+
+/// The gate as a running thing; clones share it.
+#[derive(Clone)]
+pub struct Gate {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) config: Arc<RwLock<GateConfig>>,
+    pub(super) news: Arc<Notify>,
+    epoch: Instant,
+    pub(super) metrics: GateMetrics,
+    pub(super) exempt: Arc<[NamespacePattern]>,
+    /// Locked before the state is.
+    pub(super) aaqs: Arc<Mutex<Aaqs>>,
+    pub(super) watches: GateWatches,
+    /// Who waits for which answer. Locked while the state is locked.
+    pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
+    /// Told when there is something else to show of cluster quotas.
+    clusters_changed: Arc<Notify>,
+}
+
+/// The health of the watches that feed the gate.
+#[derive(Clone, Debug)]
+pub struct GateWatches {
+    /// Of pods.
+    pub pods: WatchHealth,
+    /// Of namespaces.
+    pub namespaces: WatchHealth,
+    /// Of `ApplicationAwareResourceQuota`s.
+    pub quotas: WatchHealth,
+    /// Of `ApplicationAwareClusterResourceQuota`s.
+    pub cluster_quotas: WatchHealth,
+    /// Of `ClusterQuotaCharge`s.
+    pub charges: WatchHealth,
+    /// Of `AAQ`s.
+    pub aaqs: WatchHealth,
+}
+
+impl Gate {
+    /// A gate that has seen nothing yet.
+    ///
+    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them.
+    #[must_use]
+    pub fn new(
+        config: GateConfig,
+        exempt: &[NamespacePattern],
+        metrics: GateMetrics,
+        watches: GateWatches,
+    ) -> Self {
+        let exempt: Arc<[NamespacePattern]> = exempt.into();
+        let targeting = targeting(&Aaqs::default(), &exempt);
+        Self {
+            config: Arc::new(RwLock::new(config.clone())),
+            state: Arc::new(Mutex::new(State::new(config, targeting))),
+            news: Arc::new(Notify::new()),
+            epoch: Instant::now(),
+            metrics,
+            exempt,
+            aaqs: Arc::default(),
+            watches,
+            asking: Arc::default(),
+            clusters_changed: Arc::default(),
+        }
+    }
+
+    /// The state, for metrics and tests.
+    #[must_use]
+    pub fn state(&self) -> Arc<Mutex<State>> {
+        Arc::clone(&self.state)
+    }
+
+    /// Waits until this moment of its clock (milliseconds), or for ever.
+    pub(crate) async fn until(&self, at_ms: Option<u64>) {
+        match at_ms {
+            // One millisecond late rather than early: an early one would find nothing to do.
+            Some(ms) => tokio::time::sleep_until((self.epoch + Duration::from_millis(ms + 1)).into()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until there is something else to show of cluster quotas.
+    pub(crate) async fn clusters_changed(&self) {
+        self.clusters_changed.notified().await;
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment {
+            mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
+            unix_ms: Timestamp::now().as_millisecond(),
+        }
+    }
+
+    /// Has the state locked for this work, and measures how long.
+    pub(super) fn locked<T>(&self, work: Work, run: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let mut state = self.state.lock();
+        let begin = Instant::now();
+        let made = run(&mut state, self.now());
+        let have_clusters_changed = state.have_clusters_changed();
+        drop(state);
+        if have_clusters_changed {
+            self.clusters_changed.notify_one();
+        }
+        self.metrics.observe_held(work, begin.elapsed());
+        made
+    }
+
+    /// Changes the state, and has it decide.
+    pub(super) fn change(&self, work: Work, change: impl FnOnce(&mut State, Moment)) {
+        self.locked(work, change);
+        self.news.notify_one();
+    }
+}
