@@ -1,8 +1,9 @@
 //! VMs that are charged in place of their pods: short stories, one behaviour each.
 
 use super::owners::recharge;
+use super::server::{Server, wire};
 use super::stories::{Story, at};
-use crate::gate::Action;
+use crate::gate::{Action, Answer, Outcome};
 
 const VM: &str = "v1";
 const SOURCE: &str = "v1-p1";
@@ -25,6 +26,20 @@ impl Story {
 
     fn is_gated(&self, name: &str) -> bool {
         self.server.pods[name].gated
+    }
+
+    /// A process that begins to lead while its predecessor may be releasing the target: the source takes all there is.
+    fn taken_over_in_migration() -> Self {
+        let mut story = Self::begin();
+        story.server.set_hard(1000);
+        story.server.scribble_status(1000);
+        story.charge_machine(Some(1000));
+        story.server.create_pod(SOURCE, 100, 0);
+        story.server.ungate_pod(SOURCE);
+        story.server.create_pod(TARGET, 100, 0);
+        story.see_all(at(0));
+        story.state.lead(at(0));
+        story
     }
 
     /// Runs, and reads what the quota's status says is used then.
@@ -95,15 +110,7 @@ fn a_decision_on_a_smaller_charge_is_made_again() {
 /// Nothing of a further pod is recorded beside what the VM takes already.
 #[test]
 fn at_a_take_over_the_end_of_the_source_makes_no_room_while_the_target_may_be_going() {
-    let mut story = Story::begin();
-    story.server.set_hard(1000);
-    story.server.scribble_status(1000);
-    story.charge_machine(Some(1000));
-    story.server.create_pod(SOURCE, 100, 0);
-    story.server.ungate_pod(SOURCE);
-    story.server.create_pod(TARGET, 100, 0);
-    story.see_all(at(0));
-    story.state.lead(at(0));
+    let mut story = Story::taken_over_in_migration();
     story.server.finish_pod(SOURCE);
     story.server.create_pod("plain", 1000, 1);
     assert_eq!(story.used_at(0), "1");
@@ -113,4 +120,49 @@ fn at_a_take_over_the_end_of_the_source_makes_no_room_while_the_target_may_be_go
     story.server.finish_pod(TARGET);
     story.run(at(20));
     assert!(!story.is_gated("plain"));
+}
+
+/// The predecessor may have released the target as well, by a request that is under way.
+#[test]
+fn at_a_take_over_a_decision_about_the_target_that_is_taken_back_makes_no_room() {
+    let mut story = Story::taken_over_in_migration();
+    let Some(Action::Record(record)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
+    let answer = story.server.record(&record);
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(0));
+    story.see_all(at(0));
+    let Some(Action::Release(release)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
+    story.server.finish_pod(SOURCE);
+    story.server.create_pod("plain", 1000, 1);
+    story.see_all(at(10));
+    let refused = Outcome::Released(release.pod, release.uid, Answer::Refused("not today".to_owned()));
+    story.state.on_outcome(refused, at(10));
+    assert_eq!(story.used_at(10), "1");
+    assert!(story.is_gated("plain"));
+    story.server.ungate_pod(TARGET);
+    assert_eq!(story.used_at(20), "1");
+    story.server.finish_pod(TARGET);
+    story.run(at(30));
+    assert!(!story.is_gated("plain"));
+}
+
+/// It has seen the end of the source first, and given that room away.
+#[test]
+fn beside_another_leader_a_target_waits_for_the_whole_charge() {
+    let mut story = Story::with_machine(1000);
+    story.server.create_pod(TARGET, 100, 0);
+    story.server.charge_quota(1000);
+    let charged = Server::quota_json(story.server.quota.as_ref().unwrap());
+    story.state.apply_watched_quota(&wire(charged), at(100));
+    story.run(at(100));
+    assert!(story.is_gated(TARGET));
+    story.server.create_pod("theirs", 1000, 0);
+    story.server.ungate_pod("theirs");
+    story.server.finish_pod(SOURCE);
+    for now in [200, 51_000, 51_100] {
+        story.run(at(now));
+        assert!(story.is_gated(TARGET), "{now}");
+    }
+    story.server.finish_pod("theirs");
+    story.run(at(52_000));
+    assert!(!story.is_gated(TARGET));
 }

@@ -194,6 +194,16 @@ impl Server {
         }
     }
 
+    /// As another leader does.
+    pub fn charge_quota(&mut self, used: u64) {
+        if let Some(mut quota) = self.quota.clone() {
+            quota.version = self.next();
+            quota.charges += 1;
+            quota.status = Some((format!("{}m", quota.hard), format!("{used}m")));
+            self.put_quota(quota);
+        }
+    }
+
     fn put_quota(&mut self, quota: Quota) {
         self.log.push(Change::Quota(Self::quota_json(&quota)));
         self.quota = Some(quota);
