@@ -5,11 +5,11 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
-use sluice_api::{AAQ, ApplicationAwareResourceQuota as Arq, names};
-use sluice_e2e::call::{Response, call, post};
-use sluice_e2e::objects::{self, from_json, is_held};
-use sluice_e2e::{Running, Setup};
-use sluice_testbed::{Bed, BedOptions, wait};
+use sluice_api::{ApplicationAwareResourceQuota as Arq, names};
+use sluice_e2e::call::{JSON, Response, call, post};
+use sluice_e2e::objects::{from_json, is_held};
+use sluice_e2e::{Running, upstream};
+use sluice_testbed::{Bed, wait};
 use tokio::sync::OnceCell;
 
 use crate::context::{SOON, used_of};
@@ -46,34 +46,14 @@ pub const STANDARD: &[(&str, &str)] = &[
 
 pub type Amounts<'a> = &'a [(&'a str, &'a str)];
 
-/// A cluster as upstream's suite makes it: every namespace is gated, and there are cluster quotas, whose mirrors show what all
-/// namespaces take. A scheduler looks at the pods, and no node is there to run one.
+/// A cluster as upstream's suite expects it.
 pub async fn cluster() -> &'static Running<'static> {
     static SHARED: OnceCell<Running<'static>> = OnceCell::const_new();
+    let start = || async {
+        let bed = Bed::start_shared(upstream::bed_options()).await.unwrap();
+        upstream::running(bed).await.unwrap()
+    };
     SHARED.get_or_init(start).await
-}
-
-async fn start() -> Running<'static> {
-    // It counts kinds that it learns of later, as quotas are here, at its next round.
-    let controller_manager_args = vec!["--resource-quota-sync-period=3s".to_owned()];
-    let options = BedOptions { kwok: false, controller_manager_args, ..BedOptions::default() };
-    let bed = Bed::start_shared(options).await.unwrap();
-    let controller_args = vec!["--applied-cluster-quotas=all".to_owned()];
-    let running = Running::on(bed, Setup { controller_args, ..Setup::default() }).await.unwrap();
-    let aaq: AAQ = from_json(json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-        "spec": {
-            "namespaceSelector": {},
-            "configuration": { "allowApplicationAwareClusterResourceQuota": true },
-        },
-    }));
-    let client = bed.admin().unwrap();
-    Api::<AAQ>::all(client.clone()).create(&PostParams::default(), &aaq).await.unwrap();
-    let pods = Api::<Pod>::namespaced(client, "default");
-    let (probe, dry) = (objects::pod("probe", &[]), PostParams { dry_run: true, ..PostParams::default() });
-    let gated = || async { pods.create(&dry, &probe).await.ok().filter(is_held) };
-    wait::eventually(SOON, gated, "every namespace to be gated").await.unwrap();
-    running
 }
 
 /// A pod that runs nowhere, with these requests and limits.
@@ -153,8 +133,8 @@ impl Spec {
     /// Deletes an object and its dependents.
     pub async fn delete(&self, resource: &str, name: &str) {
         let path = format!("{}/{name}?propagationPolicy=Background", self.path(resource));
-        let answer = call(&self.team.client, http::Method::DELETE, &path, sluice_e2e::call::JSON, &json!({}));
-        let answer = answer.await.unwrap();
+        let client = &self.team.client;
+        let answer = call(client, http::Method::DELETE, &path, JSON, &json!({})).await.unwrap();
         assert!(answer.is_ok(), "{resource} {name}: {answer:?}");
     }
 

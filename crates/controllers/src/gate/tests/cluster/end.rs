@@ -112,7 +112,7 @@ impl World {
             let cpu = Resource::from_quota_key("requests.cpu");
             let at = ledger.lines().iter().position(|line| line.resource == cpu).unwrap();
             let mut many = 0;
-            let quota = key(Kind::ClusterQuota, "", record.name.name());
+            let quota = key(Kind::ClusterQuota, "", &record.name);
             for name in NAMESPACES {
                 let selected = self.server.is_about(&quota, name);
                 let (taken, _) = self.server.taken_in(name);

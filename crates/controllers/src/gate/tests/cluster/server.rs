@@ -315,9 +315,8 @@ impl Server {
 
     /// Shows the limits of a cluster quota for the first time.
     pub fn show(&mut self, record: &Record) -> bool {
-        let mut all = self.all(Kind::ClusterQuota, "");
-        let asked_for = all.find(|(_, known)| known["metadata"]["uid"] == record.uid.to_string());
-        let Some(quota) = asked_for.map(|(key, _)| key.clone()) else { return false };
+        let is_asked_for = |key: &Key| self.objects[key]["metadata"]["uid"] == record.uid.to_string();
+        let Some(quota) = self.quotas().into_iter().find(is_asked_for) else { return false };
         self.edit(&quota, |quota| quota["status"] = json!({"total": {"hard": {CPU: "1"}}}));
         true
     }
