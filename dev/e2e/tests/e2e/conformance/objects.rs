@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use sluice_e2e::objects;
+use sluice_testbed::wait;
 
 use super::spec::{ARQ_COUNT, Amounts, GOLD_CLAIMS, GOLD_STORAGE, QUOTA, Spec};
+use crate::context::SOON;
 
 /// One life: objects that are created and then deleted, under the standard quota.
 #[derive(Default)]
@@ -166,7 +168,7 @@ async fn life_of_a_claim_with_a_storage_class() {
     life.passes().await;
 }
 
-/// The quota counts quotas, itself too, and lets no second one in. Of another name it begins anew.
+/// The quota counts quotas, itself too, and lets no second one in.
 #[tokio::test]
 async fn life_of_a_custom_resource() {
     let spec = Spec::new("custom-resource").await;
@@ -177,7 +179,7 @@ async fn life_of_a_custom_resource() {
     let created =
         || async { objects::create(&spec.team.client, &spec.team.namespace.name, &quota).await.ok() };
     // The managed quota of the first one is collected a moment later.
-    sluice_testbed::wait::eventually(crate::context::SOON, created, "the next quota").await.unwrap();
+    wait::eventually(SOON, created, "the next quota").await.unwrap();
     spec.until_used(QUOTA, &[(ARQ_COUNT, "1")]).await;
     let second = objects::quota("test-quota2", &[(ARQ_COUNT, "10")]);
     let refused = objects::create(&spec.team.client, &spec.team.namespace.name, &second).await.unwrap_err();

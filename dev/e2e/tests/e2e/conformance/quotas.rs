@@ -101,7 +101,7 @@ async fn version(quotas: &Api<Arq>) -> String {
     quotas.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap()
 }
 
-/// Whoever may write the status is seen to do so, and what it says is put right.
+/// Watches show what another client writes to the status, and then that it is put right.
 #[tokio::test]
 async fn a_status_that_others_write_is_shown_and_put_right() {
     const HALF: Amounts<'_> = &[("cpu", "500m"), ("memory", "500Mi")];
