@@ -37,7 +37,8 @@ fn number(line: &str) -> Option<usize> {
 
 /// What is written as code and is a path of modules.
 fn tests(page: &str) -> impl Iterator<Item = &str> {
-    page.split('`').skip(1).step_by(2).filter(|code| code.contains("::"))
+    let codes = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    codes.filter(|code| code.contains("::"))
 }
 
 fn exists(suites: &Path, test: &str) -> bool {
@@ -58,7 +59,7 @@ mod tests {
 
     #[test]
     fn tests_are_what_is_written_as_a_path() {
-        let page = "`AAQ` | 3 | name | `a::b::c`, with `--flag`; `d::e` |";
+        let page = "`AAQ`\n```sh\nx::y\n```\n| 3 | name | `a::b::c`, with `--flag`; `d::e` |";
         assert_eq!(tests(page).collect::<Vec<_>>(), ["a::b::c", "d::e"]);
     }
 

@@ -45,7 +45,7 @@ fn gated(world: &World) -> Vec<String> {
     gated.map(|(key, _)| key.2.clone()).collect()
 }
 
-/// What the charge of a quota says in thousandths of a CPU.
+/// The CPUs that the charge of a quota says are used.
 fn recorded(world: &World, quota: &Key) -> String {
     let uid = world.server.get(quota).unwrap()["metadata"]["uid"].as_str().unwrap();
     let charge = world.server.get(&Server::charge_key(uid)).expect("a charge");
