@@ -18,6 +18,7 @@ pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod tenant;
+pub mod upstream;
 pub mod wire;
 
 pub use installation::{Installation, Setup};

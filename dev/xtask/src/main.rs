@@ -28,7 +28,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Check which crate uses which, licences, duplicate versions and where packages come from.
+    /// Check which crate uses which, licences, duplicate versions, where packages come from, and that the tests that
+    /// `docs/conformance.md` names exist.
     Check,
     /// Format check, clippy, generated files, and `check`.
     Lint,

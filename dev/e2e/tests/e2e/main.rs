@@ -8,6 +8,7 @@ mod admission;
 mod api;
 mod certificates;
 mod cluster_quotas;
+mod conformance;
 mod context;
 mod differential;
 mod gate;

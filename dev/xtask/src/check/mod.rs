@@ -1,6 +1,7 @@
-//! `xtask check`: rules about dependencies. What a crate of ours may use and the features of others are checked here, the rest
-//! by cargo-deny.
+//! `xtask check`: rules about dependencies, and that a page of the documentation names tests that exist. What a crate of ours may
+//! use and the features of others are checked here, the rest of the dependencies by cargo-deny.
 
+mod conformance;
 mod deny;
 mod directions;
 mod features;
@@ -8,6 +9,7 @@ mod metadata;
 
 /// Checks all rules and reports every violation.
 pub(crate) fn run() -> anyhow::Result<()> {
+    conformance::check()?;
     directions::check()?;
     features::check()?;
     deny::check()

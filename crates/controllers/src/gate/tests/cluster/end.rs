@@ -3,8 +3,8 @@
 use sluice_engine::{Amount, Claim, Quantity, Resource};
 
 use super::super::step::Fault;
-use super::server::{Key, Kind, NAMESPACES, Server, is_gated, pod_milli};
-use super::world::{World, quota};
+use super::server::{Key, Kind, NAMESPACES, Server, is_gated, key, pod_milli};
+use super::world::World;
 
 /// More than there are ever to do while two leaders contradict each other.
 const REQUESTS: usize = 3_000;
@@ -38,10 +38,8 @@ impl World {
     }
 
     pub fn check_end(&self) {
-        for is_own in [false, true] {
-            if self.server.get(&quota(is_own)).is_some() {
-                self.check_record(&quota(is_own));
-            }
+        for quota in self.server.quotas() {
+            self.check_record(&quota);
         }
         self.check_shares();
         for (key, pod) in self.server.all(Kind::Pod, "").filter(|(_, pod)| is_gated(pod)) {
@@ -52,8 +50,8 @@ impl World {
     }
 
     fn quotas_of(&self, namespace: &str) -> Vec<Key> {
-        let both = [false, true].map(quota).into_iter();
-        both.filter(|quota| self.server.is_about(quota, namespace)).collect()
+        let all = self.server.quotas().into_iter();
+        all.filter(|quota| self.server.is_about(quota, namespace)).collect()
     }
 
     fn rooms(&self, quotas: &[Key]) -> Vec<(u64, u64)> {
@@ -104,8 +102,7 @@ impl World {
         let leader = self.replicas.iter().find(|replica| replica.leads).expect("one leads");
         assert!(leader.state.is_quiet());
         let (_, namespaces, quotas) = leader.state.index();
-        let there_are = [false, true].into_iter().filter(|own| self.server.get(&quota(*own)).is_some());
-        assert_eq!(quotas.len(), there_are.count(), "it knows the quotas that there are");
+        assert_eq!(quotas.len(), self.server.quotas().len(), "it knows the quotas that there are");
         for (id, record) in quotas.iter() {
             let ledger = leader.state.queue().ledger(id).unwrap();
             let is_in_flight =
@@ -115,8 +112,9 @@ impl World {
             let cpu = Resource::from_quota_key("requests.cpu");
             let at = ledger.lines().iter().position(|line| line.resource == cpu).unwrap();
             let mut many = 0;
+            let quota = key(Kind::ClusterQuota, "", &record.name);
             for name in NAMESPACES {
-                let selected = self.server.is_about(&quota(false), name);
+                let selected = self.server.is_about(&quota, name);
                 let (taken, _) = self.server.taken_in(name);
                 let share = shares.get(namespaces.id(name).unwrap().share());
                 let expected: Amount = Quantity::parse(&format!("{taken}m")).unwrap().into();

@@ -8,4 +8,5 @@ mod replica;
 mod server;
 mod step;
 mod stories;
+mod two_records;
 mod world;

@@ -189,6 +189,12 @@ impl Server {
         });
     }
 
+    /// All quotas of both kinds.
+    pub fn quotas(&self) -> Vec<Key> {
+        let kinds = [Kind::ClusterQuota, Kind::Quota].into_iter();
+        kinds.flat_map(|kind| self.all(kind, "").map(|(key, _)| key.clone())).collect()
+    }
+
     pub fn hard(&self, quota: &Key) -> Option<u64> {
         let quota = self.get(quota)?;
         let hard = quota.pointer("/spec/quota/hard").or_else(|| quota.pointer("/spec/hard"))?;
@@ -309,11 +315,9 @@ impl Server {
 
     /// Shows the limits of a cluster quota for the first time.
     pub fn show(&mut self, record: &Record) -> bool {
-        let is_asked_for = |known: &Value| known["metadata"]["uid"] == record.uid.to_string();
-        if !self.get(&cluster_quota()).is_some_and(is_asked_for) {
-            return false;
-        }
-        self.edit(&cluster_quota(), |quota| quota["status"] = json!({"total": {"hard": {CPU: "1"}}}));
+        let is_asked_for = |key: &Key| self.objects[key]["metadata"]["uid"] == record.uid.to_string();
+        let Some(quota) = self.quotas().into_iter().find(is_asked_for) else { return false };
+        self.edit(&quota, |quota| quota["status"] = json!({"total": {"hard": {CPU: "1"}}}));
         true
     }
 

@@ -180,8 +180,9 @@ impl World {
 
     /// A charge goes with its quota.
     fn collect_garbage(&mut self) {
-        let owner = self.server.get(&cluster_quota()).map(|quota| quota["metadata"]["uid"].clone());
-        let is_orphan = |key: &&Key| owner.as_ref().is_none_or(|uid| *uid != key.2.as_str());
+        let quotas = self.server.all(Kind::ClusterQuota, "");
+        let owners: Vec<_> = quotas.map(|(_, quota)| quota["metadata"]["uid"].clone()).collect();
+        let is_orphan = |key: &&Key| owners.iter().all(|uid| *uid != key.2.as_str());
         let orphans: Vec<Key> =
             self.server.all(Kind::Charge, "").map(|(key, _)| key).filter(is_orphan).cloned().collect();
         for orphan in orphans {
