@@ -98,28 +98,38 @@ fn metadata_kept(unless: &str) -> [Value; 2] {
     ]
 }
 
-/// A kind of managed quotas: resource, kind, end of the name, kind of the controller, and where the limits are.
-struct Managed(&'static str, &'static str, &'static str, &'static str, &'static str);
+/// A kind of managed quotas.
+struct Managed {
+    resource: &'static str,
+    kind: &'static str,
+    /// End of the name, after that of the quota.
+    suffix: &'static str,
+    /// Kind of the quota.
+    owner: &'static str,
+    /// CEL: where the limits are.
+    hard: &'static str,
+}
 
 const MANAGED: [Managed; 2] = [
-    Managed(
-        "resourcequotas",
-        "ResourceQuota",
-        names::MANAGED_QUOTA_SUFFIX,
-        "ApplicationAwareResourceQuota",
-        "spec.?hard",
-    ),
-    Managed(
-        names::CLUSTER_RESOURCE_QUOTAS,
-        "ClusterResourceQuota",
-        names::MANAGED_CLUSTER_QUOTA_SUFFIX,
-        "ApplicationAwareClusterResourceQuota",
-        "spec.?quota.?hard",
-    ),
+    Managed {
+        resource: "resourcequotas",
+        kind: "ResourceQuota",
+        suffix: names::MANAGED_QUOTA_SUFFIX,
+        owner: "ApplicationAwareResourceQuota",
+        hard: "spec.?hard",
+    },
+    Managed {
+        resource: names::CLUSTER_RESOURCE_QUOTAS,
+        kind: "ClusterResourceQuota",
+        suffix: names::MANAGED_CLUSTER_QUOTA_SUFFIX,
+        owner: "ApplicationAwareClusterResourceQuota",
+        hard: "spec.?quota.?hard",
+    },
 ];
 
 /// What the controller may write of the quotas of other components. RBAC cannot limit it to a part of their names.
-fn of_managed_quotas(Managed(resource, kind, suffix, owner, hard): &Managed) -> [Value; 3] {
+fn of_managed_quotas(managed: &Managed) -> [Value; 3] {
+    let Managed { resource, kind, suffix, owner, hard } = managed;
     let unless = unless_about(resource);
     let validation = |expression: &str, said: &str| {
         let expression = expression.replace("SUFFIX", suffix).replace("OWNER", owner).replace("HARD", hard);

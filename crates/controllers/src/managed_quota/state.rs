@@ -126,9 +126,12 @@ impl State {
         keys
     }
 
-    /// Whether the cluster serves the kind of managed quotas.
-    pub const fn set_served(&mut self, is_served: Option<bool>) {
-        self.is_served = is_served;
+    /// Whether the cluster serves the kind of managed quotas. What held up the writes while it did not is over when it does.
+    pub fn set_served(&mut self, is_served: Option<bool>) {
+        if self.is_served != is_served {
+            self.is_served = is_served;
+            self.keys().iter().for_each(|key| self.wants_else(key));
+        }
     }
 
     /// The managed quota of this quota has changed.

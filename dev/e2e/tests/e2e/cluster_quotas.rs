@@ -67,25 +67,25 @@ impl Owner {
     }
 
     pub async fn limit(&self, hard: Value) {
-        self.try_limit(hard).await.unwrap();
+        self.try_limit(hard, &PostParams::default()).await.unwrap();
     }
 
     async fn limit_by(&self, selector: Value, hard: Value) {
-        self.try_limit_by(selector, hard).await.unwrap();
+        self.try_limit_by(selector, hard, &PostParams::default()).await.unwrap();
     }
 
     /// Creates the quota, or returns why not.
-    pub async fn try_limit(&self, hard: Value) -> kube::Result<Acrq> {
-        self.try_limit_by(json!({ "labels": { "matchLabels": { OWNER: self.name } } }), hard).await
+    pub async fn try_limit(&self, hard: Value, params: &PostParams) -> kube::Result<Acrq> {
+        self.try_limit_by(json!({ "labels": { "matchLabels": { OWNER: self.name } } }), hard, params).await
     }
 
-    async fn try_limit_by(&self, selector: Value, hard: Value) -> kube::Result<Acrq> {
+    async fn try_limit_by(&self, selector: Value, hard: Value, params: &PostParams) -> kube::Result<Acrq> {
         let quota: Acrq = from_json(json!({
             "apiVersion": names::API_VERSION, "kind": "ApplicationAwareClusterResourceQuota",
             "metadata": { "name": self.name },
             "spec": { "quota": { "hard": hard }, "selector": selector },
         }));
-        self.quotas.create(&PostParams::default(), &quota).await
+        self.quotas.create(params, &quota).await
     }
 
     /// Changes the specification of the quota.

@@ -203,7 +203,7 @@ fn cluster_quotas_that_have_no_effect_want_nothing() {
     state.upsert(&name(), &acrq(1, hard(&[("services", "5")]), selector()));
     state.set_served(Some(true));
     let there = managed(json!({}));
-    let mut decide = |state: &mut State, there: Option<&There>| {
+    let decide = |state: &mut State, there: Option<&There>| {
         let mut writes = Vec::new();
         while let Some(key) = state.next(0) {
             writes.extend(state.decide(&key, there, 0));

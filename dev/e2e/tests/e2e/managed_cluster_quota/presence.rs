@@ -1,7 +1,7 @@
 //! The kind comes and goes while Sluice runs.
 
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::{AAQ, names};
 use sluice_e2e::{Running, Setup};
@@ -22,15 +22,17 @@ async fn without_the_kind_such_keys_are_refused_and_with_it_they_work_without_a_
     allow(&bed).await;
     let managed = Managed::on(&bed, "late", 1).await;
     let hard = json!({ "services": "2", "pods": "3" });
+    // It may not know yet.
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let refused = || async {
-        let error = managed.owner.try_limit(hard.clone()).await.err()?.to_string();
+        let error = managed.owner.try_limit(hard.clone(), &dry_run).await.err()?.to_string();
         Some(error).filter(|error| error.contains(REFUSED))
     };
     let error = wait::eventually(SOON, refused, "the refusal").await.unwrap();
     assert!(error.contains("a quota in each namespace"), "{error}");
 
     serve(&bed).await;
-    let accepted = || async { managed.owner.try_limit(hard.clone()).await.ok() };
+    let accepted = || async { managed.owner.try_limit(hard.clone(), &PostParams::default()).await.ok() };
     wait::eventually(SOON, accepted, "the webhook to know of the kind").await.unwrap();
     managed.until_limited(json!({ "services": "2" })).await;
     managed.fake_openshift_counts(json!({ "services": "1" }), &[json!({ "services": "1" })]).await;

@@ -84,7 +84,7 @@ impl Managed {
                 is_owned
                     && label.is_some_and(|value| value == "true")
                     && crq.spec.quota == json!({ "hard": hard })
-                    && crq.spec.selector["labels"] == selector["labels"]
+                    && ["labels", "annotations"].iter().all(|by| crq.spec.selector[by] == selector[by])
             })
         };
         wait::wait_for(&self.quotas, &self.name, SOON, "the managed quota", is_right).await.unwrap();
