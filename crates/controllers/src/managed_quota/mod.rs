@@ -5,12 +5,13 @@
 //! ```text
 //!  watch of quotas ─▶ Wishes ──────────┐              ┌─▶ create, patch or delete the managed quota (leader)
 //!                                      ├─▶ plan (pure)┤
-//!  watch of managed quotas ─▶ There ───┘              └─▶ ManagedStatus ─▶ gate ─▶ status of the quota
+//!  watch of managed quotas ─▶ Existing ┘              └─▶ ManagedStatus ─▶ gate ─▶ status of the quota
 //! ```
 //! Every event concerns one quota and costs the same however many there are. Each write to a managed quota puts the next one
 //! to it off, whether it succeeds or not: another client that undoes what is written is answered ever more slowly, until the
 //! quota changes. The two kinds have a loop each: one that cannot be watched does not hold up the other.
 
+mod existing;
 mod feed;
 mod kind;
 mod object;
@@ -19,7 +20,6 @@ mod run;
 mod state;
 #[cfg(test)]
 mod tests;
-mod there;
 mod wishes;
 mod writer;
 

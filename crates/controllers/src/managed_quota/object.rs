@@ -8,8 +8,8 @@ use sluice_api::names;
 use sluice_engine::Quantity;
 use sluice_index::Key;
 
+use super::existing::Existing;
 use super::kind::ManagedKind;
-use super::there::There;
 use super::wishes::{Limits, Wish};
 
 /// The whole object.
@@ -41,15 +41,21 @@ pub(super) fn object(kind: ManagedKind, key: &Key, wish: &Wish, limits: &Limits)
     })
 }
 
-/// A merge patch that makes the limits, the selector and the marks of what is `there` what they should be. Scopes stay.
-pub(super) fn patch(kind: ManagedKind, key: &Key, wish: &Wish, limits: &Limits, there: &There) -> Value {
+/// A merge patch that makes the limits, the selector and the marks of the `existing` one what they should be. Scopes stay.
+pub(super) fn patch(
+    kind: ManagedKind,
+    key: &Key,
+    wish: &Wish,
+    limits: &Limits,
+    existing: &Existing,
+) -> Value {
     let mut hard: Map<String, Value> =
-        there.quota.raw().spec_hard.into_keys().map(|other| (other, Value::Null)).collect();
+        existing.quota.raw().spec_hard.into_keys().map(|other| (other, Value::Null)).collect();
     hard.extend(texts(&limits.hard));
     let mut metadata = marks(kind, key, wish);
     // Refused if there is another object of that name now.
-    put(&mut metadata, "uid", json!(there.quota.uid.to_string()));
-    let spec = kind.spec(json!({ "hard": hard }), &difference(there.selector(), &limits.selector));
+    put(&mut metadata, "uid", json!(existing.quota.uid.to_string()));
+    let spec = kind.spec(json!({ "hard": hard }), &difference(existing.selector(), &limits.selector));
     json!({ "metadata": metadata, "spec": spec })
 }
 

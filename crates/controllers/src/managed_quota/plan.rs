@@ -6,9 +6,9 @@ use serde_json::Value;
 use sluice_engine::{ManagedStatus, Uid, not_enforced};
 use sluice_index::Key;
 
+use super::existing::{Existing, Used, is_same_selector};
 use super::kind::ManagedKind;
 use super::object::{object, patch};
-use super::there::{There, Used, is_same_selector};
 use super::wishes::{Limits, Wish};
 
 /// Longest text of a refusal that is repeated.
@@ -24,7 +24,7 @@ pub(super) struct Case<'c> {
     /// What it wants; `None`: nothing, or it does not exist.
     pub wish: Option<&'c Wish>,
     /// What there is of the managed one's name.
-    pub there: Option<&'c There>,
+    pub existing: Option<&'c Existing>,
     /// Whether the cluster serves the kind; `None`: that is not known yet.
     pub is_served: Option<bool>,
 }
@@ -56,8 +56,8 @@ pub(super) enum Write {
 }
 
 impl<'c> Case<'c> {
-    fn ours(&self) -> Option<&'c There> {
-        self.there.filter(|there| there.is_ours(&self.key.name))
+    fn ours(&self) -> Option<&'c Existing> {
+        self.existing.filter(|existing| existing.is_ours(&self.key.name))
     }
 
     /// Decides about the managed quota.
@@ -65,11 +65,11 @@ impl<'c> Case<'c> {
     /// What counts, kube-controller-manager or OpenShift, does so again when `hard` changes, not when scopes do, and
     /// `spec.scopes` of a ResourceQuota cannot be changed: with other scopes the managed quota is replaced.
     pub fn plan(&self) -> Plan {
-        let delete = |there: &There| Plan::Write(Write::Delete(there.quota.uid.clone()));
+        let delete = |existing: &Existing| Plan::Write(Write::Delete(existing.quota.uid.clone()));
         let (wish, limits) = match self.wish {
             None => {
                 return match self.ours() {
-                    Some(there) if !there.quota.deleting => delete(there),
+                    Some(existing) if !existing.quota.deleting => delete(existing),
                     _ => Plan::Leave,
                 };
             }
@@ -77,7 +77,7 @@ impl<'c> Case<'c> {
             Some(Wish { deleting: true, .. } | Wish { limits: None, .. }) => return Plan::Leave,
             Some(wish @ Wish { limits: Some(limits), .. }) => (wish, limits),
         };
-        match self.there {
+        match self.existing {
             None => match self.is_served {
                 None => Plan::Leave,
                 Some(false) => Plan::NotServed,
@@ -85,10 +85,10 @@ impl<'c> Case<'c> {
                 Some(true) => Plan::Write(Write::Create(object(self.kind, self.key, wish, limits))),
             },
             Some(_) if self.ours().is_none() => Plan::Foreign,
-            Some(there) if there.quota.deleting => Plan::Leave,
-            Some(there) if *there.quota.scopes() != limits.scopes => delete(there),
-            Some(there) if is_limited(there, limits) && there.is_marked(&wish.uid) => Plan::Leave,
-            Some(there) => Plan::Write(Write::Update(patch(self.kind, self.key, wish, limits, there))),
+            Some(existing) if existing.quota.deleting => Plan::Leave,
+            Some(existing) if *existing.quota.scopes() != limits.scopes => delete(existing),
+            Some(existing) if is_limited(existing, limits) && existing.is_marked(&wish.uid) => Plan::Leave,
+            Some(existing) => Plan::Write(Write::Update(patch(self.kind, self.key, wish, limits, existing))),
         }
     }
 
@@ -101,8 +101,9 @@ impl<'c> Case<'c> {
         let limits = self.wish?.limits.as_ref()?;
         let all = || limits.hard.keys().map(|key| &**key);
         let trouble = self.trouble(limits, refusal);
-        let ours = self.ours().filter(|there| {
-            *there.quota.scopes() == limits.scopes && is_same_selector(there.selector(), &limits.selector)
+        let ours = self.ours().filter(|existing| {
+            *existing.quota.scopes() == limits.scopes
+                && is_same_selector(existing.selector(), &limits.selector)
         });
         let Some(ours) = ours else {
             return Some(ManagedStatus { trouble, ..ManagedStatus::default() });
@@ -149,9 +150,9 @@ impl<'c> Case<'c> {
     }
 }
 
-fn is_limited(there: &There, limits: &Limits) -> bool {
+fn is_limited(existing: &Existing, limits: &Limits) -> bool {
     // Also a key whose amount cannot be read is one too many.
-    there.quota.raw().spec_hard.len() == limits.hard.len()
-        && there.quota.native().spec_hard == limits.hard
-        && is_same_selector(there.selector(), &limits.selector)
+    existing.quota.raw().spec_hard.len() == limits.hard.len()
+        && existing.quota.native().spec_hard == limits.hard
+        && is_same_selector(existing.selector(), &limits.selector)
 }

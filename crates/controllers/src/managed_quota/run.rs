@@ -15,10 +15,10 @@ use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::existing::Existing;
 use super::kind::ManagedKind;
 use super::plan::Write;
 use super::state::{State, WriteResult};
-use super::there::There;
 use super::writer::Writer;
 use crate::gate::Gate;
 
@@ -132,20 +132,20 @@ impl Shared {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn there(&self, key: &Key) -> Option<There> {
+    fn existing(&self, key: &Key) -> Option<Existing> {
         let name = self.kind.name(key);
         match &self.observing {
             Observing::Namespaces(observed) => observed
                 .read(|index| index.resource_quotas.record(&key.namespace, &name).cloned())
-                .map(There::from),
-            Observing::Cluster(observed) => observed.lock().quotas.record(&name).cloned().map(There::from),
+                .map(Existing::from),
+            Observing::Cluster(observed) => observed.lock().quotas.record(&name).cloned().map(Existing::from),
         }
     }
 
     /// Tells the gate what has changed, in the order in which it was seen.
     pub fn tell(&self, state: &mut State, changed: &[Key]) {
         for key in changed {
-            if let Some(status) = state.news(key, self.there(key).as_ref()) {
+            if let Some(status) = state.news(key, self.existing(key).as_ref()) {
                 self.gate.on_managed_status(key, status);
             }
         }
@@ -158,7 +158,7 @@ impl Shared {
         let mut state = self.state.lock();
         let now = self.now_ms();
         while let Some(key) = state.next(now) {
-            if let Some(write) = state.decide(&key, self.there(&key).as_ref(), now) {
+            if let Some(write) = state.decide(&key, self.existing(&key).as_ref(), now) {
                 return Some((key, write));
             }
         }

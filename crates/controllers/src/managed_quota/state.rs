@@ -8,9 +8,9 @@ use sluice_engine::ManagedStatus;
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, Retry};
 
+use super::existing::Existing;
 use super::kind::ManagedKind;
 use super::plan::{Case, Plan, Write};
-use super::there::There;
 use super::wishes::{Quota, Wishes};
 
 /// The wait after the first write to a managed quota, and the longest.
@@ -144,15 +144,15 @@ impl State {
         self.wishes.keys().cloned().collect()
     }
 
-    fn case<'c>(&'c self, key: &'c Key, there: Option<&'c There>) -> Case<'c> {
+    fn case<'c>(&'c self, key: &'c Key, existing: Option<&'c Existing>) -> Case<'c> {
         let wish = self.wishes.get(key).filter(|_| self.are_allowed);
-        Case { kind: self.kind, key, wish, there, is_served: self.is_served }
+        Case { kind: self.kind, key, wish, existing, is_served: self.is_served }
     }
 
     /// What is to be told of the keys of a quota, if that is something else than what was told last.
-    pub fn news(&mut self, key: &Key, there: Option<&There>) -> Option<Option<ManagedStatus>> {
+    pub fn news(&mut self, key: &Key, existing: Option<&Existing>) -> Option<Option<ManagedStatus>> {
         let refusal = self.writing.get(key).and_then(|writing| writing.refusal.as_deref());
-        let now = self.case(key, there).status(refusal);
+        let now = self.case(key, existing).status(refusal);
         if self.told.get(key) == now.as_ref() {
             return None;
         }
@@ -178,9 +178,9 @@ impl State {
     }
 
     /// Decides on a quota. A write that is returned is in flight until [`Self::answered`].
-    pub fn decide(&mut self, key: &Key, there: Option<&There>, now_ms: u64) -> Option<Write> {
-        let case = self.case(key, there);
-        let is_done_with = case.wish.is_none() && there.is_none();
+    pub fn decide(&mut self, key: &Key, existing: Option<&Existing>, now_ms: u64) -> Option<Write> {
+        let case = self.case(key, existing);
+        let is_done_with = case.wish.is_none() && existing.is_none();
         let Plan::Write(write) = case.plan() else {
             if is_done_with && self.writing.get(key).is_some_and(|writing| !writing.in_flight) {
                 self.writing.remove(key);

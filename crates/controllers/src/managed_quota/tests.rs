@@ -13,10 +13,10 @@ use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_index::{ArqWire, Key, ResourceQuotaRecord, ResourceQuotaWire};
 
+use super::existing::Existing;
 use super::kind::ManagedKind;
 use super::plan::{Case, Plan, Write};
 use super::state::{State, WriteResult};
-use super::there::There;
 use super::wishes::{Wish, Wishes};
 
 mod cluster;
@@ -46,7 +46,7 @@ fn hard(keys: &[(&str, &str)]) -> Value {
 }
 
 /// The managed quota that there is, changed by a merge patch.
-fn there(spec: Value, change: Value) -> There {
+fn existing(spec: Value, change: Value) -> Existing {
     let mut quota = json!({
         "metadata": {
             "name": names::managed_quota("q"), "namespace": "team", "resourceVersion": "7",
@@ -62,26 +62,26 @@ fn there(spec: Value, change: Value) -> There {
     read(quota)
 }
 
-fn read(quota: Value) -> There {
+fn read(quota: Value) -> Existing {
     let wire = serde_json::from_value::<ResourceQuotaWire>(quota).unwrap();
-    There::from(Arc::new(ResourceQuotaRecord::read(&wire)))
+    Existing::from(Arc::new(ResourceQuotaRecord::read(&wire)))
 }
 
-fn case<'c>(key: &'c Key, wish: Option<&'c Wish>, there: Option<&'c There>) -> Case<'c> {
-    Case { kind: ManagedKind::ResourceQuota, key, wish, there, is_served: Some(true) }
+fn case<'c>(key: &'c Key, wish: Option<&'c Wish>, existing: Option<&'c Existing>) -> Case<'c> {
+    Case { kind: ManagedKind::ResourceQuota, key, wish, existing, is_served: Some(true) }
 }
 
-fn plan(key: &Key, wish: Option<&Wish>, there: Option<&There>) -> Plan {
-    case(key, wish, there).plan()
+fn plan(key: &Key, wish: Option<&Wish>, existing: Option<&Existing>) -> Plan {
+    case(key, wish, existing).plan()
 }
 
 fn status(
     key: &Key,
     wish: Option<&Wish>,
-    there: Option<&There>,
+    existing: Option<&Existing>,
     refusal: Option<&str>,
 ) -> Option<ManagedStatus> {
-    case(key, wish, there).status(refusal)
+    case(key, wish, existing).status(refusal)
 }
 
 fn created(arq: &Wish) -> Value {
@@ -125,7 +125,7 @@ fn what_is_created_has_the_keys_the_scopes_and_the_owner_and_needs_no_repair() {
 fn what_differs_is_repaired_by_a_patch_that_names_the_object(#[case] change: Value) {
     let spec = hard(&[("services", "2"), ("pods", "1")]);
     let wanted = wants(spec).unwrap();
-    let quota = there(hard(&[("services", "2")]), change);
+    let quota = existing(hard(&[("services", "2")]), change);
     let Plan::Write(Write::Update(patch)) = plan(&key(), Some(&wanted), Some(&quota)) else { panic!() };
     assert_eq!(patch["metadata"]["uid"], "22222222-2222-2222-2222-222222222222");
     let mut fixed = json!({ "metadata": { "name": names::managed_quota("q"), "namespace": "team" },
@@ -138,10 +138,10 @@ fn what_differs_is_repaired_by_a_patch_that_names_the_object(#[case] change: Val
 #[test]
 fn other_scopes_are_a_reason_to_replace_it() {
     let wanted = wants(hard(&[("services", "2")])).unwrap();
-    let quota = there(hard(&[("services", "2")]), json!({ "spec": { "scopes": ["BestEffort"] } }));
+    let quota = existing(hard(&[("services", "2")]), json!({ "spec": { "scopes": ["BestEffort"] } }));
     let delete = Plan::Write(Write::Delete(quota.quota.uid.clone()));
     assert_eq!(plan(&key(), Some(&wanted), Some(&quota)), delete);
-    let used = there(
+    let used = existing(
         hard(&[("services", "2")]),
         json!({ "spec": { "scopes": ["BestEffort"] }, "status": { "used": { "services": "0" } } }),
     );
@@ -152,11 +152,11 @@ fn other_scopes_are_a_reason_to_replace_it() {
 #[test]
 fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
     let limits = || hard(&[("services", "2")]);
-    let quota = there(limits(), json!({}));
+    let quota = existing(limits(), json!({}));
     assert_eq!(plan(&key(), None, Some(&quota)), Plan::Write(Write::Delete(quota.quota.uid.clone())));
-    let by_label = there(limits(), json!({ "metadata": { "ownerReferences": null } }));
+    let by_label = existing(limits(), json!({ "metadata": { "ownerReferences": null } }));
     assert_eq!(plan(&key(), None, Some(&by_label)), Plan::Write(Write::Delete(by_label.quota.uid.clone())));
-    let leaving = there(limits(), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    let leaving = existing(limits(), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
     let wanted = wants(limits());
     for arq in [None, wanted.as_ref()] {
         assert_eq!(plan(&key(), arq, Some(&leaving)), Plan::Leave);
@@ -168,7 +168,7 @@ fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
         json!({ "metadata": { "ownerReferences": [{ "apiVersion": names::API_VERSION, "name": "other",
             "kind": "ApplicationAwareResourceQuota", "uid": "x", "controller": true }] } }),
     ] {
-        let foreign = there(limits(), foreign);
+        let foreign = existing(limits(), foreign);
         assert_eq!(plan(&key(), None, Some(&foreign)), Plan::Leave);
         assert_eq!(plan(&key(), wanted.as_ref(), Some(&foreign)), Plan::Foreign);
         let told = status(&key(), wanted.as_ref(), Some(&foreign), None).unwrap();
@@ -192,7 +192,7 @@ fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
 fn usage_is_what_the_managed_quota_says_and_never_made_up() {
     let wanted = wants(hard(&[("services", "5"), ("secrets", "5"), ("pods", "1")]));
     let used = |change: Value| {
-        let quota = there(hard(&[("services", "5"), ("secrets", "5")]), json!({ "status": change }));
+        let quota = existing(hard(&[("services", "5"), ("secrets", "5")]), json!({ "status": change }));
         let status = status(&key(), wanted.as_ref(), Some(&quota), None).unwrap();
         let used = status.used.iter().map(|(key, amount)| format!("{key}={amount}")).collect::<Vec<_>>();
         (used, status.trouble)
@@ -242,7 +242,7 @@ fn a_list_forgets_what_was_not_in_it_and_the_same_generation_is_not_read_again()
 }
 
 /// Decides at this moment on all that is due.
-fn decided(state: &mut State, quota: Option<&There>, now: u64) -> Option<Write> {
+fn decided(state: &mut State, quota: Option<&Existing>, now: u64) -> Option<Write> {
     let mut writes = Vec::new();
     while let Some(key) = state.next(now) {
         writes.extend(state.decide(&key, quota, now));
@@ -281,7 +281,7 @@ fn one_write_at_a_time_and_ever_fewer_until_the_quota_wants_something_else() {
     assert_eq!(state.news(&key(), None), Some(Some(ManagedStatus::default())), "the refusal was of another");
     assert!(decided(&mut state, None, now).is_some(), "at once");
     state.answered(&key(), WriteResult::Done, now);
-    let quota = there(hard(&[("services", "6")]), json!({}));
+    let quota = existing(hard(&[("services", "6")]), json!({}));
     assert_eq!(decided(&mut state, Some(&quota), now + 200), None);
     assert_eq!(state.next_due_ms(), None, "nothing is left to be done");
     // It is gone: the managed one is deleted, and nothing is remembered.

@@ -29,14 +29,14 @@ fn wish(quota: Value, selector: Value) -> Option<Wish> {
     wishes.get(&name()).cloned()
 }
 
-fn observed(object: Value) -> There {
+fn observed(object: Value) -> Existing {
     let mut quotas = ClusterResourceQuotas::default();
     quotas.upsert(&serde_json::from_value(object).unwrap());
     quotas.record(&names::managed_cluster_quota("q")).cloned().unwrap().into()
 }
 
 /// The managed one that there is, changed by a merge patch.
-fn managed(change: Value) -> There {
+fn managed(change: Value) -> Existing {
     let mut object = json!({
         "metadata": {
             "name": names::managed_cluster_quota("q"), "resourceVersion": "7",
@@ -52,9 +52,9 @@ fn managed(change: Value) -> There {
     observed(object)
 }
 
-fn case_of<'c>(wish: Option<&'c Wish>, there: Option<&'c There>, is_served: Option<bool>) -> Case<'c> {
+fn case_of<'c>(wish: Option<&'c Wish>, existing: Option<&'c Existing>, is_served: Option<bool>) -> Case<'c> {
     static KEY: std::sync::LazyLock<Key> = std::sync::LazyLock::new(name);
-    Case { kind: KIND, key: &KEY, wish, there, is_served }
+    Case { kind: KIND, key: &KEY, wish, existing, is_served }
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn what_is_created_is_a_cluster_quota_with_keys_scopes_selector_and_owner() {
 #[case::owner_gone(json!({ "metadata": { "ownerReferences": null } }))]
 fn what_differs_is_repaired(#[case] change: Value) {
     let wanted = wish(hard(&[("services", "5")]), selector()).unwrap();
-    let there = managed(change);
-    let Plan::Write(Write::Update(patch)) = case_of(Some(&wanted), Some(&there), Some(true)).plan() else {
+    let existing = managed(change);
+    let Plan::Write(Write::Update(patch)) = case_of(Some(&wanted), Some(&existing), Some(true)).plan() else {
         panic!()
     };
     assert_eq!(patch["metadata"]["uid"], "22222222-2222-2222-2222-222222222222");
     let mut fixed = json!({
         "metadata": { "name": names::managed_cluster_quota("q") },
-        "spec": { "quota": { "hard": there.quota.raw().spec_hard }, "selector": there.selector() },
+        "spec": { "quota": { "hard": existing.quota.raw().spec_hard }, "selector": existing.selector() },
     });
     json_patch::merge(&mut fixed, &patch);
     assert_eq!(case_of(Some(&wanted), Some(&observed(fixed)), Some(true)).plan(), Plan::Leave);
@@ -116,18 +116,18 @@ fn what_differs_is_repaired(#[case] change: Value) {
 fn a_selector_that_says_the_same_is_left() {
     let wanted = wish(hard(&[("services", "5")]), selector());
     let labels = json!({ "matchLabels": { "team": "a" }, "matchExpressions": [] });
-    let there = managed(json!({ "spec": { "selector": { "labels": labels, "annotations": {} } } }));
-    assert_eq!(case_of(wanted.as_ref(), Some(&there), Some(true)).plan(), Plan::Leave);
+    let existing = managed(json!({ "spec": { "selector": { "labels": labels, "annotations": {} } } }));
+    assert_eq!(case_of(wanted.as_ref(), Some(&existing), Some(true)).plan(), Plan::Leave);
 }
 
 #[test]
 fn other_scopes_are_a_reason_to_replace_it_and_it_goes_with_the_keys() {
     let wanted = wish(hard(&[("services", "5")]), selector()).unwrap();
-    let delete = |there: &There| Plan::Write(Write::Delete(there.quota.uid.clone()));
+    let delete = |existing: &Existing| Plan::Write(Write::Delete(existing.quota.uid.clone()));
     let scoped = managed(json!({ "spec": { "quota": { "scopes": ["BestEffort"] } } }));
     assert_eq!(case_of(Some(&wanted), Some(&scoped), Some(true)).plan(), delete(&scoped));
-    let there = managed(json!({}));
-    assert_eq!(case_of(None, Some(&there), Some(true)).plan(), delete(&there));
+    let existing = managed(json!({}));
+    assert_eq!(case_of(None, Some(&existing), Some(true)).plan(), delete(&existing));
     let leaving = managed(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
     assert_eq!(case_of(None, Some(&leaving), Some(true)).plan(), Plan::Leave);
 }
@@ -174,8 +174,8 @@ fn a_cluster_without_the_kind_is_told_of_with_the_keys_and_a_remedy() {
 fn usage_is_told_in_all_and_by_namespace_and_never_made_up() {
     let wanted = wish(hard(&[("services", "5"), ("secrets", "5")]), selector());
     let told = |change: Value| {
-        let there = managed(change);
-        case_of(wanted.as_ref(), Some(&there), Some(true)).status(None).unwrap()
+        let existing = managed(change);
+        case_of(wanted.as_ref(), Some(&existing), Some(true)).status(None).unwrap()
     };
     let amounts = |used: Value| json!({ "hard": { "services": "5", "secrets": "5" }, "used": used });
     assert_eq!(told(json!({})), ManagedStatus::default(), "not counted yet");
@@ -202,20 +202,20 @@ fn cluster_quotas_that_have_no_effect_want_nothing() {
     let mut state = State::new(KIND, 1);
     state.upsert(&name(), &acrq(1, hard(&[("services", "5")]), selector()));
     state.set_served(Some(true));
-    let there = managed(json!({}));
-    let decide = |state: &mut State, there: Option<&There>| {
+    let existing = managed(json!({}));
+    let decide = |state: &mut State, existing: Option<&Existing>| {
         let mut writes = Vec::new();
         while let Some(key) = state.next(0) {
-            writes.extend(state.decide(&key, there, 0));
+            writes.extend(state.decide(&key, existing, 0));
         }
         writes.pop()
     };
-    assert_eq!(state.news(&name(), Some(&there)), None);
-    assert!(matches!(decide(&mut state, Some(&there)), Some(Write::Delete(_))), "left from when they had");
+    assert_eq!(state.news(&name(), Some(&existing)), None);
+    assert!(matches!(decide(&mut state, Some(&existing)), Some(Write::Delete(_))), "left from when they had");
     state.answered(&name(), WriteResult::Done, 0);
     assert_eq!(state.allow(true), [name()]);
     assert!(matches!(decide(&mut state, None), Some(Write::Create(_))), "at once");
-    assert_eq!(state.news(&name(), Some(&there)), Some(Some(ManagedStatus::default())));
+    assert_eq!(state.news(&name(), Some(&existing)), Some(Some(ManagedStatus::default())));
     assert_eq!(state.allow(true), []);
 }
 
@@ -225,8 +225,8 @@ fn a_specification_that_cannot_be_read_says_nothing_of_what_there_is() {
     for spec in [json!({ "quota": "x" }), json!({ "quota": { "hard": { "services": "x" } } })] {
         let quota = json!({ "metadata": { "name": "q", "uid": UID }, "spec": spec });
         wishes.upsert(&name(), &serde_json::from_value::<AcrqWire>(quota).unwrap());
-        let there = managed(json!({}));
-        assert_eq!(case_of(wishes.get(&name()), Some(&there), Some(true)).plan(), Plan::Leave, "{spec}");
+        let existing = managed(json!({}));
+        assert_eq!(case_of(wishes.get(&name()), Some(&existing), Some(true)).plan(), Plan::Leave, "{spec}");
     }
 }
 
@@ -236,7 +236,7 @@ fn a_name_without_room_for_the_suffix_is_told_of() {
     let wanted = wish(hard(&[("services", "5")]), selector());
     let plan = |length: usize| {
         let key = Key { name: "n".repeat(length).into(), ..name() };
-        Case { kind: KIND, key: &key, wish: wanted.as_ref(), there: None, is_served: Some(true) }.plan()
+        Case { kind: KIND, key: &key, wish: wanted.as_ref(), existing: None, is_served: Some(true) }.plan()
     };
     assert_eq!(plan(most + 1), Plan::NameTooLong);
     assert!(matches!(plan(most), Plan::Write(Write::Create(_))));

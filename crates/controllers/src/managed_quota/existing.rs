@@ -15,25 +15,25 @@ pub(super) type Used = BTreeMap<Arc<str>, Quantity>;
 
 /// An object with the name of a managed quota.
 #[derive(Clone, Debug)]
-pub(super) struct There {
+pub(super) struct Existing {
     /// It, as far as it says what a ResourceQuota says.
     pub quota: Arc<ResourceQuotaRecord>,
     cluster: Option<Arc<ClusterResourceQuotaRecord>>,
 }
 
-impl From<Arc<ResourceQuotaRecord>> for There {
+impl From<Arc<ResourceQuotaRecord>> for Existing {
     fn from(quota: Arc<ResourceQuotaRecord>) -> Self {
         Self { quota, cluster: None }
     }
 }
 
-impl From<Arc<ClusterResourceQuotaRecord>> for There {
+impl From<Arc<ClusterResourceQuotaRecord>> for Existing {
     fn from(cluster: Arc<ClusterResourceQuotaRecord>) -> Self {
         Self { quota: Arc::new(cluster.total()), cluster: Some(cluster) }
     }
 }
 
-impl There {
+impl Existing {
     const fn kind(&self) -> ManagedKind {
         match self.cluster {
             None => ManagedKind::ResourceQuota,
