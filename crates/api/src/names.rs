@@ -29,6 +29,12 @@ pub const AAQ_NAME: &str = "aaq";
 
 /// End of the name of a quota's managed ResourceQuota, after the name of the quota.
 pub const MANAGED_QUOTA_SUFFIX: &str = "-non-schedulable-resources-managed-rq-x";
+/// End of the name of a cluster quota's managed ClusterResourceQuota, after the name of the quota.
+pub const MANAGED_CLUSTER_QUOTA_SUFFIX: &str = "-non-schedulable-resources-managed-crq-x";
+/// OpenShift's API group of quotas.
+pub const OPENSHIFT_QUOTA_GROUP: &str = "quota.openshift.io";
+/// Resource name of OpenShift's ClusterResourceQuota.
+pub const CLUSTER_RESOURCE_QUOTAS: &str = "clusterresourcequotas";
 /// Longest name of an object.
 const MAX_NAME: usize = 253;
 
@@ -182,7 +188,7 @@ pub const OWN_OPT_OUT: &str = "quota.sluice.dev/skip-headroom";
 /// Finalizer that Sluice's operator puts on the `AAQ` it serves.
 pub const FINALIZER: &str = "quota.sluice.dev/installation";
 
-/// Label key on objects that belong to an installation, and on managed ResourceQuotas with the value `true` (upstream's key).
+/// Label key on objects that belong to an installation, and on managed quotas with the value `true` (upstream's key).
 pub const MANAGED_LABEL: &str = "aaq.kubevirt.io";
 /// `app.kubernetes.io/name` and `app.kubernetes.io/part-of` of an installation's objects.
 pub const APP: &str = "sluice";
@@ -214,4 +220,12 @@ pub const MAX_NAME_OF_MANAGED: usize = MAX_NAME - MANAGED_QUOTA_SUFFIX.len();
 /// [`MAX_NAME_OF_MANAGED`].
 pub fn managed_quota(arq: &str) -> String {
     format!("{arq}{MANAGED_QUOTA_SUFFIX}")
+}
+
+/// Longest name of a cluster quota that can have a managed ClusterResourceQuota.
+pub const MAX_NAME_OF_MANAGED_CLUSTER: usize = MAX_NAME - MANAGED_CLUSTER_QUOTA_SUFFIX.len();
+
+/// As [`managed_quota`], of a cluster quota.
+pub fn managed_cluster_quota(acrq: &str) -> String {
+    format!("{acrq}{MANAGED_CLUSTER_QUOTA_SUFFIX}")
 }

@@ -37,4 +37,4 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::{not_enforced, uncounted, uncounted_of_cluster};
+pub use uncounted::{QuotaKind, not_enforced, uncounted};

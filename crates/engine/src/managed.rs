@@ -1,5 +1,5 @@
-//! Which keys of `spec.hard` the gate cannot govern and a core ResourceQuota, the managed quota, limits instead
-//! (`docs/quota-semantics.md`, *The managed ResourceQuota*).
+//! Which keys of `spec.hard` the gate cannot govern and a managed quota limits instead: a core ResourceQuota, or OpenShift's
+//! ClusterResourceQuota (`docs/quota-semantics.md`, *The managed ResourceQuota*).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 pub struct ManagedStatus {
     /// What is used, by key; without those of which nothing is known yet.
     pub used: BTreeMap<Arc<str>, Quantity>,
+    /// The same of each namespace, for a cluster quota.
+    pub namespaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Quantity>>,
     /// Why some of the keys are not enforced, and what to do; `None` as long as nothing speaks against it.
     pub trouble: Option<String>,
 }
@@ -35,7 +37,7 @@ pub fn is_countable(key: &str) -> bool {
             || key.ends_with(OF_DEVICE_CLASS))
 }
 
-/// Whether the managed quota limits `key` of a quota with these scopes. A ResourceQuota with scopes counts no objects but pods
+/// Whether the managed quota limits `key` of a quota with these scopes. A managed quota with scopes counts no objects but pods
 /// and, with `VolumeAttributesClass` alone, PersistentVolumeClaims: of everything else it would say 0 for ever.
 #[must_use]
 pub fn is_managed(key: &str, scopes: &Scopes) -> bool {

@@ -1,12 +1,15 @@
 //! What a quota's status should say (`docs/quota-semantics.md`, *Status*).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::charge::Amount;
 use crate::ledger::Ledger;
 use crate::managed::ManagedStatus;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
-use crate::uncounted::uncounted;
+use crate::uncounted::{QuotaKind, uncounted};
 
 /// The status a quota should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +31,14 @@ pub struct StatusTarget {
 /// and again.
 const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT);
 
-/// The status that `quota` should have while `ledger` holds its sums and its managed quota says `managed`.
+/// The status that `quota`, of this kind, should have while `ledger` holds its sums and its managed quota says `managed`.
 #[must_use]
-pub fn status_target(quota: &CompiledQuota, ledger: &Ledger, managed: &ManagedStatus) -> StatusTarget {
+pub fn status_target(
+    kind: QuotaKind,
+    quota: &CompiledQuota,
+    ledger: &Ledger,
+    managed: &ManagedStatus,
+) -> StatusTarget {
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
     let used_of = |entry: &HardEntry| match entry.kind {
         KeyKind::Other => managed.used.get(&entry.key).copied(),
@@ -45,20 +53,29 @@ pub fn status_target(quota: &CompiledQuota, ledger: &Ledger, managed: &ManagedSt
             .collect();
         parts.join(", ")
     };
-    let mut told = uncounted(quota);
+    let mut told = uncounted(kind, quota);
     told.extend(managed.trouble.clone());
     let used = used_by(quota, used_of);
     StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted: told.join("; ") }
 }
 
-/// `used` of one share, which takes these amounts of the lines of `ledger`; nothing of those that are left out.
+/// `used` of one share, which takes these amounts of the lines of `ledger`, nothing of those that are left out, and of which the
+/// managed quota says `managed`.
 #[must_use]
-pub fn share_used(quota: &CompiledQuota, ledger: &Ledger, share: &[Amount]) -> Vec<(String, Quantity)> {
+pub fn share_used(
+    quota: &CompiledQuota,
+    ledger: &Ledger,
+    share: &[Amount],
+    managed: Option<&BTreeMap<Arc<str>, Quantity>>,
+) -> Vec<(String, Quantity)> {
     used_by(quota, |entry| {
+        if entry.kind == KeyKind::Other {
+            return managed?.get(&entry.key).copied();
+        }
         let of_lines = ledger.lines().iter().zip(share);
         let mut of_entry = of_lines.filter(|(line, _)| line.resource == entry.resource);
         let used = of_entry.next().map_or(Amount::ZERO, |(_, amount)| *amount);
-        (entry.kind != KeyKind::Other).then(|| shown(entry, used))
+        Some(shown(entry, used))
     })
 }
 
@@ -107,8 +124,6 @@ pub fn enforced(quota: &CompiledQuota) -> impl Iterator<Item = (Resource, Amount
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
-    use std::sync::Arc;
-
     use super::*;
     use crate::charge::Charge;
     use crate::ledger::Claim;
@@ -128,7 +143,7 @@ mod tests {
                 .map(|(key, text)| (Resource::from_quota_key(key), Quantity::parse(text).unwrap().into()));
             ledger.apply(Claim::Counted, &Charge::from_pairs(pairs));
         }
-        status_target(quota, &ledger, &ManagedStatus::default())
+        status_target(QuotaKind::Namespace, quota, &ledger, &ManagedStatus::default())
     }
 
     fn texts(list: &[(String, Quantity)]) -> Vec<String> {
@@ -181,8 +196,9 @@ mod tests {
         let quota = quota(&[("count/secrets", "5"), ("pods", "1"), ("services", "2")]);
         let ledger = Ledger::new(enforced(&quota));
         let secrets = (Arc::from("count/secrets"), Quantity::parse("3").unwrap());
-        let managed = ManagedStatus { used: [secrets].into(), trouble: Some("services: told".to_owned()) };
-        let target = status_target(&quota, &ledger, &managed);
+        let trouble = Some("services: told".to_owned());
+        let managed = ManagedStatus { used: [secrets].into(), trouble, ..ManagedStatus::default() };
+        let target = status_target(QuotaKind::Namespace, &quota, &ledger, &managed);
         assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=1", "services=2"]);
         assert_eq!(texts(&target.used), ["count/secrets=3", "pods=0"]);
         assert_eq!(target.requests, "count/secrets: 3/5, pods: 0/1");
@@ -201,8 +217,11 @@ mod tests {
             Resource::Pods => Quantity::parse("2").unwrap().into(),
             _ => Amount::ZERO,
         });
-        let used = share_used(&quota, &ledger, &share.collect::<Vec<_>>());
-        assert_eq!(texts(&used), ["pods=2", "requests.cpu=0"]);
+        let share = share.collect::<Vec<_>>();
+        assert_eq!(texts(&share_used(&quota, &ledger, &share, None)), ["pods=2", "requests.cpu=0"]);
+        let managed = BTreeMap::from([(Arc::from("count/secrets"), Quantity::parse("4").unwrap())]);
+        let used = share_used(&quota, &ledger, &share, Some(&managed));
+        assert_eq!(texts(&used), ["count/secrets=4", "pods=2", "requests.cpu=0"]);
     }
 
     #[test]

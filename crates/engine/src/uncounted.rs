@@ -12,15 +12,14 @@ const MAX_KEYS: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Machines,
-    Objects,
     Scopes,
     Nothing,
 }
 
 impl Cause {
-    const ALL: [Self; 4] = [Self::Machines, Self::Objects, Self::Scopes, Self::Nothing];
+    const ALL: [Self; 3] = [Self::Machines, Self::Scopes, Self::Nothing];
 
-    fn of(key: &str, kind: Kind, scopes: &Scopes) -> Option<Self> {
+    fn of(key: &str, scopes: &Scopes) -> Option<Self> {
         let short = key.strip_prefix("requests.").or_else(|| key.strip_prefix("limits.")).unwrap_or(key);
         if key_kind(key) == KeyKind::Pod {
             None
@@ -29,10 +28,7 @@ impl Cause {
         } else if !is_countable(key) {
             Some(Self::Nothing)
         } else {
-            match kind {
-                Kind::Cluster => Some(Self::Objects),
-                Kind::Namespace => (!is_managed(key, scopes)).then_some(Self::Scopes),
-            }
+            (!is_managed(key, scopes)).then_some(Self::Scopes)
         }
     }
 
@@ -42,10 +38,6 @@ impl Cause {
                 "virtual machines are not counted as such in this version, limit their launcher pods by pods, \
                  requests.cpu and requests.memory"
             }
-            Self::Objects => {
-                "only pods are counted in this version, use a ResourceQuota in each namespace, or OpenShift's \
-                 ClusterResourceQuota"
-            }
             Self::Scopes => "no such object has the scopes of this quota, use a quota without scopes",
             Self::Nothing => {
                 "no pod takes it, an extended resource is limited by the key requests.<its name>"
@@ -54,14 +46,16 @@ impl Cause {
     }
 }
 
-/// The kind of quota that has the keys.
-#[derive(Clone, Copy)]
-enum Kind {
+/// The kind of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaKind {
+    /// About the pods of one namespace.
     Namespace,
+    /// About those of all namespaces that it selects.
     Cluster,
 }
 
-impl Kind {
+impl QuotaKind {
     const fn field(self) -> &'static str {
         match self {
             Self::Namespace => "spec.hard",
@@ -72,29 +66,19 @@ impl Kind {
 
 /// What is to be told about those keys of `quota` that nothing counts: a sentence per cause, with its keys and a remedy.
 #[must_use]
-pub fn uncounted(quota: &CompiledQuota) -> Vec<String> {
-    sentences(Kind::Namespace, quota)
-}
-
-/// As [`uncounted`], of a cluster quota, which has no managed quota.
-#[must_use]
-pub fn uncounted_of_cluster(quota: &CompiledQuota) -> Vec<String> {
-    sentences(Kind::Cluster, quota)
-}
-
-/// The sentence about keys of a namespace's quota that are not enforced, for one reason and with what to do; `None` without any.
-#[must_use]
-pub fn not_enforced<'k>(keys: impl Iterator<Item = &'k str>, remedy: &str) -> Option<String> {
-    sentence(Kind::Namespace, keys, remedy)
-}
-
-fn sentences(kind: Kind, quota: &CompiledQuota) -> Vec<String> {
+pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota) -> Vec<String> {
     let keys = || quota.entries.iter().map(|entry| &*entry.key);
-    let of = |cause| keys().filter(move |key| Cause::of(key, kind, &quota.scopes) == Some(cause));
-    Cause::ALL.into_iter().filter_map(|cause| sentence(kind, of(cause), cause.remedy())).collect()
+    let of = |cause| keys().filter(move |key| Cause::of(key, &quota.scopes) == Some(cause));
+    Cause::ALL.into_iter().filter_map(|cause| not_enforced(kind, of(cause), cause.remedy())).collect()
 }
 
-fn sentence<'k>(kind: Kind, keys: impl Iterator<Item = &'k str>, remedy: &str) -> Option<String> {
+/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any.
+#[must_use]
+pub fn not_enforced<'k>(
+    kind: QuotaKind,
+    keys: impl Iterator<Item = &'k str>,
+    remedy: &str,
+) -> Option<String> {
     Some(format!("{}: not enforced: {}: {remedy}", kind.field(), listed(keys)?))
 }
 
@@ -122,7 +106,11 @@ fn listed<'k>(keys: impl Iterator<Item = &'k str>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test stops at the first thing that is not as it must be"
+    )]
 
     use super::*;
     use crate::quantity::Quantity;
@@ -135,7 +123,7 @@ mod tests {
     }
 
     fn told(keys: &[&str]) -> Vec<String> {
-        uncounted(&quota(keys, &[]))
+        uncounted(QuotaKind::Namespace, &quota(keys, &[]))
     }
 
     #[test]
@@ -151,7 +139,7 @@ mod tests {
     fn one_sentence_per_cause_names_its_keys_and_what_to_do() {
         let keys = ["count/secrets", "cpu/vmi", "example.com/license", "limits.cpu/vmi", "pods"];
         assert_eq!(
-            uncounted(&quota(&keys, &["Terminating"])),
+            uncounted(QuotaKind::Namespace, &quota(&keys, &["Terminating"])),
             [
                 "spec.hard: not enforced: cpu/vmi, limits.cpu/vmi: virtual machines are not counted as such in this \
                  version, limit their launcher pods by pods, requests.cpu and requests.memory",
@@ -164,15 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_quota_is_told_of_its_own_field_and_kind() {
-        assert_eq!(
-            uncounted_of_cluster(&quota(&["pods", "services", "count/secrets"], &[])),
-            [
-                "spec.quota.hard: not enforced: count/secrets, services: only pods are counted in this version, use a \
-              ResourceQuota in each namespace, or OpenShift's ClusterResourceQuota"
-            ]
-        );
-        assert_eq!(uncounted_of_cluster(&quota(&["cpu", "count/pods"], &[])), Vec::<String>::new());
+    fn a_cluster_quota_is_told_of_its_own_field() {
+        let told = uncounted(QuotaKind::Cluster, &quota(&["pods", "services", "a.com/b"], &[]));
+        let [told] = told.as_slice() else { panic!("one: {told:?}") };
+        assert!(told.starts_with("spec.quota.hard: not enforced: a.com/b: "), "{told}");
     }
 
     #[test]
@@ -182,14 +165,9 @@ mod tests {
         let vmi = vmi.concat();
         let many: Vec<String> = (0..100).map(|n| format!("things{n:02}.example.com/x")).collect();
         let long = vec![format!("{}.com/{}", "ä".repeat(200), "b".repeat(60)), "a.com/b".to_owned()];
-        for (keys, cause) in [
-            (&vmi, Cause::Machines),
-            (&many, Cause::Objects),
-            (&many, Cause::Scopes),
-            (&long, Cause::Nothing),
-        ] {
-            for kind in [Kind::Namespace, Kind::Cluster] {
-                let told = sentence(kind, keys.iter().map(String::as_str), cause.remedy()).unwrap();
+        for (keys, cause) in [(&vmi, Cause::Machines), (&many, Cause::Scopes), (&long, Cause::Nothing)] {
+            for kind in [QuotaKind::Namespace, QuotaKind::Cluster] {
+                let told = not_enforced(kind, keys.iter().map(String::as_str), cause.remedy()).unwrap();
                 assert!(told.len() <= 256, "{told:?}");
             }
         }

@@ -23,6 +23,10 @@ pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire,
 pub use kinds::acrq::{AcrqSpecWire, AcrqWire, SelectorWire};
 pub use kinds::arq::{ArqWire, QuotaConditionWire, QuotaStatusWire};
 pub use kinds::cluster_quota_charge::ClusterQuotaChargeWire;
+pub use kinds::cluster_resource_quota::{
+    ClusterResourceQuotaRecord, ClusterResourceQuotaSpecWire, ClusterResourceQuotaState,
+    ClusterResourceQuotaStatusWire, ClusterResourceQuotaWire, ClusterResourceQuotas, NamespaceStatusWire,
+};
 pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
     Policy, PolicyRecord,

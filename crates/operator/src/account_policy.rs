@@ -1,7 +1,7 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
-//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
-//! ResourceQuotas. Of a pod it takes its gate away and nothing else, of ResourceQuotas it writes only those that are named and
+//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed ResourceQuotas
+//! and ClusterResourceQuotas. Of a pod it takes its gate away and nothing else, of these it writes only those that are named and
 //! owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status,
 //! limits are above those of its specification only under a mark, which ends by itself, and usage stays as quota admission has
 //! counted it (`sluice-headroom-charge`).
@@ -51,11 +51,11 @@ const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE
 const MANAGED_NAME: &str = "request.name.endsWith('SUFFIX')";
 /// CEL: what there was is a managed quota: it has the label or the owner of one.
 const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject.metadata.?labels.orValue({}) \
-    || oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'ApplicationAwareResourceQuota')";
+    || oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER')";
 /// CEL: what is written is owned by the quota whose name it has, and limits no pods.
 const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([])\
-    .exists(o, o.kind == 'ApplicationAwareResourceQuota' && o.name + 'SUFFIX' == request.name) \
-    && object.spec.?hard.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
+    .exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
+    && object.HARD.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
     || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
@@ -66,7 +66,7 @@ const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
     == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
 
 fn cel(text: &str) -> String {
-    let text = text.replace("SUFFIX", names::MANAGED_QUOTA_SUFFIX).replace("LABEL", names::MANAGED_LABEL);
+    let text = text.replace("LABEL", names::MANAGED_LABEL);
     text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
 }
 
@@ -98,16 +98,49 @@ fn metadata_kept(unless: &str) -> [Value; 2] {
     ]
 }
 
-/// What the controller may write of ResourceQuotas. RBAC cannot limit it to a part of their names.
-fn of_managed_quotas() -> [Value; 3] {
-    let unless = unless_about("resourcequotas");
-    let validation = |expression, said| validation(&unless, expression, said);
+/// A kind of managed quotas.
+struct Managed {
+    resource: &'static str,
+    kind: &'static str,
+    /// End of the name, after that of the quota.
+    suffix: &'static str,
+    /// Kind of the quota.
+    owner: &'static str,
+    /// CEL: where the limits are.
+    hard: &'static str,
+}
+
+const MANAGED: [Managed; 2] = [
+    Managed {
+        resource: "resourcequotas",
+        kind: "ResourceQuota",
+        suffix: names::MANAGED_QUOTA_SUFFIX,
+        owner: "ApplicationAwareResourceQuota",
+        hard: "spec.?hard",
+    },
+    Managed {
+        resource: names::CLUSTER_RESOURCE_QUOTAS,
+        kind: "ClusterResourceQuota",
+        suffix: names::MANAGED_CLUSTER_QUOTA_SUFFIX,
+        owner: "ApplicationAwareClusterResourceQuota",
+        hard: "spec.?quota.?hard",
+    },
+];
+
+/// What the controller may write of the quotas of other components. RBAC cannot limit it to a part of their names.
+fn of_managed_quotas(managed: &Managed) -> [Value; 3] {
+    let Managed { resource, kind, suffix, owner, hard } = managed;
+    let unless = unless_about(resource);
+    let validation = |expression: &str, said: &str| {
+        let expression = expression.replace("SUFFIX", suffix).replace("OWNER", owner).replace("HARD", hard);
+        validation(&unless, &expression, said)
+    };
     [
-        validation(MANAGED_NAME, "of ResourceQuotas it writes managed ones, by their name"),
-        validation(WAS_MANAGED, "the ResourceQuota of that name is not a managed one"),
+        validation(MANAGED_NAME, &format!("of {kind}s it writes managed ones, by their name")),
+        validation(WAS_MANAGED, &format!("the {kind} of that name is not a managed one")),
         validation(
             IS_MANAGED,
-            "a managed ResourceQuota is owned by the quota whose name it has, and limits no pods",
+            &format!("a managed {kind} is owned by the quota whose name it has, and limits no pods"),
         ),
     ]
 }
@@ -117,7 +150,7 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the controller may change of pods and ResourceQuotas, and of the objects that it makes itself: with a finalizer these
+/// What the controller may change of pods and managed quotas, and of the objects that it makes itself: with a finalizer these
 /// would keep any namespace from being deleted.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let ours = own_accounts(options);
@@ -129,11 +162,17 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
         validation(&unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
     ];
     validations.extend(metadata_kept(&unless));
-    validations.extend(of_managed_quotas());
+    validations.extend(MANAGED.iter().flat_map(of_managed_quotas));
     validations.push(validation(UNLESS_MADE, FINALIZERS_KEPT, "metadata.finalizers stay as they are"));
     let rules = [
         rule("", &["UPDATE"], &["pods"], "Namespaced"),
         rule("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas"], "Namespaced"),
+        rule(
+            names::OPENSHIFT_QUOTA_GROUP,
+            &["CREATE", "UPDATE", "DELETE"],
+            &[names::CLUSTER_RESOURCE_QUOTAS],
+            "Cluster",
+        ),
         rule(names::GROUP, &["CREATE", "UPDATE"], &[names::AACRQS], "Namespaced"),
         rule(names::OWN_GROUP, &["CREATE"], &[names::CLUSTER_QUOTA_CHARGES], "Namespaced"),
     ];

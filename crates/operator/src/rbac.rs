@@ -103,6 +103,7 @@ fn headroom_rules() -> Vec<Value> {
 
 fn controller_cluster_rules() -> Value {
     let status = |resource: &str| format!("{resource}/status");
+    let finalizers = |resource: &str| format!("{resource}/finalizers");
     let mut rules = vec![
         rule("", &["pods"], &["get", "list", "watch", "patch"]),
         rule("", &["namespaces"], &READ),
@@ -114,7 +115,12 @@ fn controller_cluster_rules() -> Value {
         // Managed quotas; `sluice-accounts` holds it to these. The API server asks for `finalizers` where the plugin
         // OwnerReferencesPermissionEnforcement is enabled.
         rule("", &["resourcequotas"], &["create", "patch", "delete"]),
-        rule(names::GROUP, &[&format!("{}/finalizers", names::ARQS)], &["update"]),
+        rule(
+            names::OPENSHIFT_QUOTA_GROUP,
+            &[names::CLUSTER_RESOURCE_QUOTAS],
+            &["list", "watch", "create", "patch", "delete"],
+        ),
+        rule(names::GROUP, &[&finalizers(names::ARQS), &finalizers(names::ACRQS)], &["update"]),
         rule("", &["limitranges"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
@@ -205,6 +211,13 @@ fn webhook_cluster_rules() -> Value {
         rule("", &["namespaces"], &READ),
         // To see that a migration's target pod has arrived.
         rule("", &["pods"], &["list", "watch"]),
+        // To know whether the cluster has the kind; no object of this name is needed for that.
+        named(
+            names::OPENSHIFT_QUOTA_GROUP,
+            names::CLUSTER_RESOURCE_QUOTAS,
+            names::PROBE_NAME,
+            &["list", "watch"],
+        ),
     ];
     rules.extend(headroom_rules());
     rules.extend(access_rules());

@@ -46,7 +46,7 @@ pub struct WatchOptions {
     /// Limit for one page of a list, and for the start of a watch.
     pub request_timeout: Duration,
     /// Kinds of an optional product: when the server does not know the kind (404), that is reported as a complete empty
-    /// list. Otherwise the watch is not synced until the kind exists. Asked again with backoff in both cases.
+    /// list, before whose end [`WatchHealth::is_served`] says so. Otherwise the watch is not synced until the kind exists. Asked again with backoff in both cases.
     pub absent_is_empty: bool,
 }
 
@@ -205,6 +205,7 @@ where
             Ok(page) => page,
             Err(error) => {
                 if options.absent_is_empty && is_absent(&error) {
+                    health.set_served(false);
                     sink(Event::Init);
                     sink(Event::InitDone);
                     health.listed(number);
@@ -219,6 +220,7 @@ where
         if params.continue_token.is_none() {
             let version = page.metadata.resource_version.filter(|version| !version.is_empty());
             let version = version.ok_or_else(no_version)?;
+            health.set_served(true);
             sink(Event::InitDone);
             health.at(&version);
             health.listed(number);

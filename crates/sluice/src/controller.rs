@@ -213,13 +213,18 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
-    let managed = ManagedQuotas::new(Arc::clone(&observed), gate.clone());
-    let lead = (token.clone(), leadership.clone());
-    let fed_by = watches.managed_quotas();
-    let managing = managed.clone().run((client.clone(), writes.clone()), lead, fed_by, cancel.clone());
-    tasks.spawn("managed quotas", fallible(managing));
+    let managed = ManagedQuotas::of_namespaces(Arc::clone(&observed), gate.clone());
+    let managed_cluster = ManagedQuotas::of_clusters(gate.clone());
+    for (name, managed, fed_by) in [
+        ("managed quotas", &managed, watches.managed_quotas()),
+        ("managed cluster quotas", &managed_cluster, watches.managed_cluster_quotas()),
+    ] {
+        let lead = (token.clone(), leadership.clone());
+        let managing = managed.clone().run((client.clone(), writes.clone()), lead, fed_by, cancel.clone());
+        tasks.spawn(name, fallible(managing));
+    }
     let shown = ClusterQuotaStatus::new(args.applied_cluster_quotas.into());
-    let quotas = QuotaUsers { gate: gate.clone(), managed, cluster: shown.clone() };
+    let quotas = QuotaUsers { gate: gate.clone(), managed, managed_cluster, cluster: shown.clone() };
     let used = (quotas, gating, Arc::clone(&observed));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());

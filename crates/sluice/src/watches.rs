@@ -18,8 +18,8 @@ use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_index::{
-    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, HeadroomPolicyWire, KubeVirtWire, LimitRangeWire,
-    NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
+    KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -80,8 +80,10 @@ impl HeadroomWatches {
 pub struct QuotaUsers {
     /// The gate.
     pub gate: Gate,
-    /// The managed quotas.
+    /// The managed quotas of quotas of one namespace.
     pub managed: ManagedQuotas,
+    /// Those of cluster quotas.
+    pub managed_cluster: ManagedQuotas,
     /// What is shown of cluster quotas.
     pub cluster: ClusterQuotaStatus,
 }
@@ -94,6 +96,7 @@ pub struct ControllerWatches {
     acrqs: WatchHealth,
     charges: WatchHealth,
     aacrqs: WatchHealth,
+    cluster_resource_quotas: WatchHealth,
     aaqs: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
@@ -108,6 +111,7 @@ impl ControllerWatches {
             acrqs: WatchHealth::new(names::ACRQS),
             charges: WatchHealth::new(names::CLUSTER_QUOTA_CHARGES),
             aacrqs: WatchHealth::new(names::AACRQS),
+            cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
             aaqs: WatchHealth::new(names::AAQS),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
@@ -132,15 +136,20 @@ impl ControllerWatches {
         [self.headroom.all(), vec![self.limit_ranges.clone()]].concat()
     }
 
-    /// Those that managed quotas are fed by.
-    pub fn managed_quotas(&self) -> [WatchHealth; 2] {
-        [self.arqs.clone(), self.headroom.resource_quotas.clone()]
+    /// Those that the managed quotas of quotas of one namespace are fed by.
+    pub fn managed_quotas(&self) -> Vec<WatchHealth> {
+        vec![self.arqs.clone(), self.headroom.resource_quotas.clone()]
+    }
+
+    /// Those that the managed quotas of cluster quotas are fed by.
+    pub fn managed_cluster_quotas(&self) -> Vec<WatchHealth> {
+        [&self.acrqs, &self.cluster_resource_quotas, &self.aaqs].map(WatchHealth::clone).to_vec()
     }
 
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
-        let gate = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.aaqs].map(WatchHealth::clone);
-        [gate.to_vec(), self.headroom()].concat()
+        let quotas = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.cluster_resource_quotas];
+        [quotas.map(WatchHealth::clone).to_vec(), vec![self.aaqs.clone()], self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
@@ -165,7 +174,8 @@ impl ControllerWatches {
         (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
-        let QuotaUsers { gate, managed, cluster } = quotas;
+        let QuotaUsers { gate, managed, managed_cluster, cluster } = quotas;
+        let crqs = &self.cluster_resource_quotas;
         let via = Via { client: &client, cancel: &stopped };
         tokio::join!(
             via.watch(&self.headroom.pods, all(), |event: Event<PodWire>| {
@@ -183,12 +193,17 @@ impl ControllerWatches {
             via.watch(&self.acrqs, if_installed(), |event: Event<AcrqWire>| {
                 gate.on_cluster_quotas(&event);
                 cluster.on_quotas(&event);
+                managed_cluster.on_acrqs(&event);
+            }),
+            via.watch(crqs, if_installed(), |event: Event<ClusterResourceQuotaWire>| {
+                managed_cluster.on_cluster_resource_quotas(&event, crqs.is_served());
             }),
             via.watch(&self.aacrqs, if_installed(), |event| cluster.on_mirrors(&event)),
             self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
                 gating.on_aaqs(&event);
+                managed_cluster.on_aaqs(&event);
             }),
         );
         Ok(())
@@ -221,6 +236,7 @@ impl ControllerWatches {
 /// The watches of `sluice webhook`.
 pub struct WebhookWatches {
     aaqs: WatchHealth,
+    cluster_resource_quotas: WatchHealth,
     headroom: HeadroomWatches,
 }
 
@@ -229,6 +245,7 @@ impl WebhookWatches {
     pub fn new() -> Self {
         Self {
             aaqs: WatchHealth::new(names::AAQS),
+            cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
             headroom: HeadroomWatches::new("pods (migration targets)"),
         }
     }
@@ -249,8 +266,13 @@ impl WebhookWatches {
         let kinds = &self.headroom;
         let targets = all().labels(names::MIGRATION_JOB_LABEL);
         let mut aaqs = AaqSightings::default();
+        // Whether the kind exists is all that is asked, so no objects are.
+        let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));
         tokio::join!(
             via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
+            via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
+                app.set_cluster_resource_quotas(crqs.is_served());
+            }),
             via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
             // No conditions are written here, so no status is kept.
@@ -288,7 +310,7 @@ fn all() -> WatchOptions {
     WatchOptions::default()
 }
 
-/// A cluster without KubeVirt has no such kind, and no such objects.
+/// A cluster without KubeVirt, or OpenShift, has no such kind, and no such objects.
 fn if_installed() -> WatchOptions {
     WatchOptions { absent_is_empty: true, ..WatchOptions::default() }
 }

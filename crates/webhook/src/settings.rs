@@ -28,6 +28,8 @@ pub struct Settings {
     pub gate_removers: BTreeSet<String>,
     /// Whether an `AAQ` exists, and what it allows.
     pub aaq: AaqPresence,
+    /// Whether the cluster has OpenShift's ClusterResourceQuota; `None` as long as that is not known.
+    pub cluster_resource_quotas: Option<bool>,
     /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
     pub kubevirt_controller: Option<String>,
 }
@@ -42,6 +44,7 @@ impl Settings {
             install_namespace: install_namespace.to_owned(),
             gate_removers,
             aaq: AaqPresence::Unknown,
+            cluster_resource_quotas: None,
             kubevirt_controller: None,
         }
     }

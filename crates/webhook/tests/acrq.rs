@@ -111,11 +111,59 @@ fn all_that_is_wrong_is_told_at_once() {
 fn keys_that_nothing_counts_are_warned_about() {
     let object = limiting(json!({"hard": {"services": "1", "pods": "1", "cpu/vmi": "8"}}));
     let warnings = create(&object).warnings;
-    let [machines, objects] = warnings.as_slice() else { panic!("two warnings: {warnings:?}") };
+    let [machines] = warnings.as_slice() else { panic!("one warning: {warnings:?}") };
     assert!(machines.starts_with("spec.quota.hard: not enforced: cpu/vmi: "), "{machines}");
-    assert!(objects.starts_with("spec.quota.hard: not enforced: services: "), "{objects}");
-    assert!(objects.contains("OpenShift's ClusterResourceQuota"), "{objects}");
     assert_eq!(update(&object, &object).warnings, Vec::<String>::new(), "a label changes nothing");
+}
+
+fn judged_where(is_served: Option<bool>, operation: &str, new: &Value, old: &Value) -> Verdict {
+    let settings = Settings { aaq: ALLOWED, cluster_resource_quotas: is_served, ..settings() };
+    judge_with(acrq_validate, &review(KIND, operation, "admin", new, old), &settings)
+}
+
+#[rstest]
+#[case::openshift(Some(true), true)]
+#[case::not_known(None, true)]
+#[case::elsewhere(Some(false), false)]
+fn keys_for_a_cluster_resource_quota_need_that_kind(#[case] is_served: Option<bool>, #[case] allowed: bool) {
+    let with = |keys: Value| limiting(json!({ "hard": keys }));
+    let (pods, more) =
+        (with(json!({"pods": "1"})), with(json!({"services": "1", "count/secrets": "2", "pods": "1"})));
+    for verdict in [
+        judged_where(is_served, "CREATE", &more, &Value::Null),
+        judged_where(is_served, "UPDATE", &more, &pods),
+    ] {
+        let said = if allowed {
+            VALID
+        } else {
+            "ApplicationAwareClusterResourceQuota without clusterResourceQuota support, operator cannot handle non \
+             scheduable resources :[count/secrets services]: limit them by a quota in each namespace"
+        };
+        assert_eq!((verdict.allowed, &*verdict.message), (allowed, said));
+    }
+    // Neither what pods take, nor what has been there before.
+    let counted = with(json!({"pods": "1", "count/pods": "1", "hugepages-2Mi": "4Mi", "cpu/vmi": "1"}));
+    assert!(judged_where(is_served, "CREATE", &counted, &Value::Null).allowed);
+    assert!(judged_where(is_served, "UPDATE", &more, &more).allowed);
+    assert!(judged_where(is_served, "UPDATE", &pods, &more).allowed);
+}
+
+#[test]
+fn a_name_too_long_for_a_managed_quota_is_refused_with_such_keys() {
+    let named = |length: usize, keys: Value| {
+        let mut request = review(KIND, "CREATE", "admin", &limiting(json!({ "hard": keys })), &Value::Null);
+        request["request"]["name"] = json!("n".repeat(length));
+        judge_with(acrq_validate, &request, &Settings { aaq: ALLOWED, ..settings() })
+    };
+    let most = sluice_api::names::MAX_NAME_OF_MANAGED_CLUSTER;
+    assert!(named(most, json!({"services": "1"})).allowed);
+    assert!(named(most + 1, json!({"pods": "1"})).allowed);
+    let message = named(most + 1, json!({"services": "1"})).message;
+    for said in
+        ["metadata.name: Invalid value", "services in spec.quota.hard", "by a ClusterResourceQuota", "-crq-x"]
+    {
+        assert!(message.contains(said), "{said}: {message}");
+    }
 }
 
 #[rstest]

@@ -3,41 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube::Resource as _;
 use serde_json::{Map, Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, names};
-use sluice_engine::{Quantity, Uid};
-use sluice_index::{Key, ResourceQuotaRecord};
+use sluice_api::names;
+use sluice_engine::Quantity;
+use sluice_index::Key;
 
-use super::arqs::{Arq, Limits};
-
-/// Whether the ResourceQuota belongs to the quota: the quota of this name is its controller, or it has no controller and has
-/// the label.
-pub(super) fn is_ours(quota: &ResourceQuotaRecord, arq: &str) -> bool {
-    match &quota.owner {
-        Some(owner) => {
-            let group = owner.api_version.split('/').next();
-            group == Some(names::GROUP)
-                && *owner.kind == *ApplicationAwareResourceQuota::kind(&())
-                && *owner.name == *arq
-        }
-        None => quota.labels.get(names::MANAGED_LABEL).is_some(),
-    }
-}
-
-/// Whether the quota with this uid is its controller, and it has the label.
-pub(super) fn is_marked(quota: &ResourceQuotaRecord, uid: &Uid) -> bool {
-    quota.labels.get(names::MANAGED_LABEL) == Some("true")
-        && quota.owner.as_ref().is_some_and(|owner| {
-            owner.uid == *uid && owner.blocks && *owner.api_version == *names::API_VERSION
-        })
-}
+use super::existing::Existing;
+use super::kind::ManagedKind;
+use super::wishes::{Limits, Wish};
 
 /// The whole object.
-pub(super) fn object(key: &Key, arq: &Arq, limits: &Limits) -> Value {
-    let mut spec = json!({ "hard": texts(&limits.hard) });
+pub(super) fn object(kind: ManagedKind, key: &Key, wish: &Wish, limits: &Limits) -> Value {
+    let mut quota = json!({ "hard": texts(&limits.hard) });
     if !limits.listed.is_empty() {
-        put(&mut spec, "scopes", json!(limits.listed));
+        put(&mut quota, "scopes", json!(limits.listed));
     }
     if !limits.selected.is_empty() {
         let requirements = limits.selected.iter().map(|text| {
@@ -47,33 +26,57 @@ pub(super) fn object(key: &Key, arq: &Arq, limits: &Limits) -> Value {
             }
             requirement
         });
-        put(&mut spec, "scopeSelector", json!({ "matchExpressions": requirements.collect::<Vec<_>>() }));
+        put(&mut quota, "scopeSelector", json!({ "matchExpressions": requirements.collect::<Vec<_>>() }));
     }
-    let mut metadata = marks(key, arq);
-    put(&mut metadata, "name", json!(names::managed_quota(&key.name)));
-    put(&mut metadata, "namespace", json!(*key.namespace));
-    json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec })
+    let mut metadata = marks(kind, key, wish);
+    put(&mut metadata, "name", json!(kind.name(key)));
+    if !key.namespace.is_empty() {
+        put(&mut metadata, "namespace", json!(*key.namespace));
+    }
+    json!({
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind(),
+        "metadata": metadata,
+        "spec": kind.spec(quota, &limits.selector),
+    })
 }
 
-/// A merge patch that makes the limits and the marks of `quota` what they should be. Scopes stay.
-pub(super) fn patch(key: &Key, arq: &Arq, limits: &Limits, quota: &ResourceQuotaRecord) -> Value {
+/// A merge patch that makes the limits, the selector and the marks of the `existing` one what they should be. Scopes stay.
+pub(super) fn patch(
+    kind: ManagedKind,
+    key: &Key,
+    wish: &Wish,
+    limits: &Limits,
+    existing: &Existing,
+) -> Value {
     let mut hard: Map<String, Value> =
-        quota.raw().spec_hard.into_keys().map(|other| (other, Value::Null)).collect();
+        existing.quota.raw().spec_hard.into_keys().map(|other| (other, Value::Null)).collect();
     hard.extend(texts(&limits.hard));
-    let mut metadata = marks(key, arq);
+    let mut metadata = marks(kind, key, wish);
     // Refused if there is another object of that name now.
-    put(&mut metadata, "uid", json!(quota.uid.to_string()));
-    json!({ "metadata": metadata, "spec": { "hard": hard } })
+    put(&mut metadata, "uid", json!(existing.quota.uid.to_string()));
+    let spec = kind.spec(json!({ "hard": hard }), &difference(existing.selector(), &limits.selector));
+    json!({ "metadata": metadata, "spec": spec })
 }
 
-fn marks(key: &Key, arq: &Arq) -> Value {
+/// The merge patch that makes `wanted` of `now`.
+fn difference(now: &Value, wanted: &Value) -> Value {
+    let (Value::Object(now), Value::Object(wanted)) = (now, wanted) else { return wanted.clone() };
+    let gone = now.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let of = |(key, value): (&String, &Value)| {
+        (key.clone(), now.get(key).map_or_else(|| value.clone(), |now| difference(now, value)))
+    };
+    gone.chain(wanted.iter().map(of)).collect()
+}
+
+fn marks(kind: ManagedKind, key: &Key, wish: &Wish) -> Value {
     json!({
         "labels": { names::MANAGED_LABEL: "true" },
         "ownerReferences": [{
             "apiVersion": names::API_VERSION,
-            "kind": ApplicationAwareResourceQuota::kind(&()),
+            "kind": kind.owner(),
             "name": *key.name,
-            "uid": arq.uid.to_string(),
+            "uid": wish.uid.to_string(),
             "controller": true,
             "blockOwnerDeletion": true,
         }],

@@ -3,15 +3,31 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_api::names;
 use sluice_engine::{ManagedStatus, Uid, not_enforced};
-use sluice_index::{Key, ResourceQuotaRecord};
+use sluice_index::Key;
 
-use super::arqs::{Arq, Limits};
-use super::object::{is_marked, is_ours, object, patch};
+use super::existing::{Existing, Used, is_same_selector};
+use super::kind::ManagedKind;
+use super::object::{object, patch};
+use super::wishes::{Limits, Wish};
 
 /// Longest text of a refusal that is repeated.
 const MAX_SHOWN: usize = 320;
+
+/// What is known of a quota and of its managed one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case<'c> {
+    /// The kind of the managed one.
+    pub kind: ManagedKind,
+    /// The quota.
+    pub key: &'c Key,
+    /// What it wants; `None`: nothing, or it does not exist.
+    pub wish: Option<&'c Wish>,
+    /// What there is of the managed one's name.
+    pub existing: Option<&'c Existing>,
+    /// Whether the cluster serves the kind; `None`: that is not known yet.
+    pub is_served: Option<bool>,
+}
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +38,13 @@ pub(super) enum Plan {
     Foreign,
     /// Nothing: an object cannot have such a name.
     NameTooLong,
+    /// Nothing: the cluster does not serve the kind.
+    NotServed,
     /// This.
     Write(Write),
 }
 
-/// A write to a ResourceQuota.
+/// A write to a managed quota.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Write {
     /// Create this object.
@@ -37,76 +55,104 @@ pub(super) enum Write {
     Delete(Uid),
 }
 
-/// Decides about the managed quota of the quota `key`: `arq` is what it wants, `quota` what there is of that name.
-///
-/// kube-controller-manager recounts when `spec.hard` changes, not when scopes do, and `spec.scopes` cannot be changed: with
-/// other scopes the managed quota is replaced.
-pub(super) fn plan(key: &Key, arq: Option<&Arq>, quota: Option<&ResourceQuotaRecord>) -> Plan {
-    let ours = quota.is_some_and(|quota| is_ours(quota, &key.name));
-    let (arq, limits) = match arq {
-        None => match quota {
-            Some(quota) if ours && !quota.deleting => return Plan::Write(Write::Delete(quota.uid.clone())),
-            _ => return Plan::Leave,
-        },
-        // Of a quota that is being deleted the garbage collector deletes the managed one.
-        Some(Arq { deleting: true, .. } | Arq { limits: None, .. }) => return Plan::Leave,
-        Some(arq @ Arq { limits: Some(limits), .. }) => (arq, limits),
-    };
-    match quota {
-        None if key.name.len() > names::MAX_NAME_OF_MANAGED => Plan::NameTooLong,
-        None => Plan::Write(Write::Create(object(key, arq, limits))),
-        Some(_) if !ours => Plan::Foreign,
-        Some(quota) if quota.deleting => Plan::Leave,
-        Some(quota) if *quota.scopes() != limits.scopes => Plan::Write(Write::Delete(quota.uid.clone())),
-        Some(quota) if is_limited(quota, limits) && is_marked(quota, &arq.uid) => Plan::Leave,
-        Some(quota) => Plan::Write(Write::Update(patch(key, arq, limits, quota))),
+impl<'c> Case<'c> {
+    fn ours(&self) -> Option<&'c Existing> {
+        self.existing.filter(|existing| existing.is_ours(&self.key.name))
+    }
+
+    /// Decides about the managed quota.
+    ///
+    /// What counts, kube-controller-manager or OpenShift, does so again when `hard` changes, not when scopes do, and
+    /// `spec.scopes` of a ResourceQuota cannot be changed: with other scopes the managed quota is replaced.
+    pub fn plan(&self) -> Plan {
+        let delete = |existing: &Existing| Plan::Write(Write::Delete(existing.quota.uid.clone()));
+        let (wish, limits) = match self.wish {
+            None => {
+                return match self.ours() {
+                    Some(existing) if !existing.quota.deleting => delete(existing),
+                    _ => Plan::Leave,
+                };
+            }
+            // Of a quota that is being deleted the garbage collector deletes the managed one.
+            Some(Wish { deleting: true, .. } | Wish { limits: None, .. }) => return Plan::Leave,
+            Some(wish @ Wish { limits: Some(limits), .. }) => (wish, limits),
+        };
+        match self.existing {
+            None => match self.is_served {
+                None => Plan::Leave,
+                Some(false) => Plan::NotServed,
+                Some(true) if self.key.name.len() > self.kind.max_name() => Plan::NameTooLong,
+                Some(true) => Plan::Write(Write::Create(object(self.kind, self.key, wish, limits))),
+            },
+            Some(_) if self.ours().is_none() => Plan::Foreign,
+            Some(existing) if existing.quota.deleting => Plan::Leave,
+            Some(existing) if *existing.quota.scopes() != limits.scopes => delete(existing),
+            Some(existing) if is_limited(existing, limits) && existing.is_marked(&wish.uid) => Plan::Leave,
+            Some(existing) => Plan::Write(Write::Update(patch(self.kind, self.key, wish, limits, existing))),
+        }
+    }
+
+    /// What the managed quota says of the keys of its quota; `None` if it has no such keys. `refusal` is what the API server
+    /// said to the last write.
+    ///
+    /// What is used is told as soon as the managed quota says it, whatever its limits are at that moment: it counts the same
+    /// with other limits.
+    pub fn status(&self, refusal: Option<&str>) -> Option<ManagedStatus> {
+        let limits = self.wish?.limits.as_ref()?;
+        let all = || limits.hard.keys().map(|key| &**key);
+        let trouble = self.trouble(limits, refusal);
+        let ours = self.ours().filter(|existing| {
+            *existing.quota.scopes() == limits.scopes
+                && is_same_selector(existing.selector(), &limits.selector)
+        });
+        let Some(ours) = ours else {
+            return Some(ManagedStatus { trouble, ..ManagedStatus::default() });
+        };
+        let own = |used: &Used| -> Used {
+            let used = used.iter().filter(|(key, _)| limits.hard.contains_key(*key));
+            used.map(|(key, amount)| (Arc::clone(key), *amount)).collect()
+        };
+        let each = ours.namespaces().into_iter().flatten();
+        let namespaces = each.map(|(name, used)| (Arc::clone(name), own(used))).collect();
+        let native = ours.quota.native();
+        // Limits and usage are written at once: what is missing then is of no kind that is known there. Of a quota that selects
+        // no namespace nothing is counted.
+        let counted = native.status_hard == limits.hard
+            && ours.namespaces().is_none_or(|namespaces| !namespaces.is_empty());
+        let unknown = all().filter(|key| counted && !native.used.contains_key(*key));
+        let remedy = "Kubernetes counts no such objects, name a kind as count/<resource>.<group>";
+        let unknown = not_enforced(self.kind.of(), unknown, remedy);
+        Some(ManagedStatus { used: own(&native.used), namespaces, trouble: trouble.or(unknown) })
+    }
+
+    /// Why these limits are not enforced.
+    fn trouble(&self, limits: &Limits, refusal: Option<&str>) -> Option<String> {
+        let (kind, name) = (self.kind.kind(), self.kind.name(self.key));
+        let why = match self.plan() {
+            Plan::Foreign => {
+                format!("the {kind} {name} is not Sluice's, delete it or rename this quota")
+            }
+            Plan::NameTooLong => {
+                format!("use a name of at most {} characters for the quota", self.kind.max_name())
+            }
+            Plan::NotServed => {
+                let api = self.kind.api_version();
+                format!("this cluster has no {kind} ({api}), limit them by a quota in each namespace")
+            }
+            Plan::Write(_) => {
+                let said = refusal?;
+                let said = said.get(..said.floor_char_boundary(MAX_SHOWN)).unwrap_or_default();
+                format!("the {kind} {name} cannot be written: {said}")
+            }
+            Plan::Leave => return None,
+        };
+        not_enforced(self.kind.of(), limits.hard.keys().map(|key| &**key), &why)
     }
 }
 
-fn is_limited(quota: &ResourceQuotaRecord, limits: &Limits) -> bool {
+fn is_limited(existing: &Existing, limits: &Limits) -> bool {
     // Also a key whose amount cannot be read is one too many.
-    quota.raw().spec_hard.len() == limits.hard.len() && quota.native().spec_hard == limits.hard
-}
-
-/// What the managed quota says of the keys of its quota; `None` if it has no such keys. `refusal` is what the API server said
-/// to the last write.
-///
-/// What is used is told as soon as the managed quota says it, whatever its limits are at that moment: it counts the same with
-/// other limits.
-pub(super) fn status(
-    key: &Key,
-    arq: Option<&Arq>,
-    quota: Option<&ResourceQuotaRecord>,
-    refusal: Option<&str>,
-) -> Option<ManagedStatus> {
-    let limits = arq?.limits.as_ref()?;
-    let name = names::managed_quota(&key.name);
-    let all = || limits.hard.keys().map(|key| &**key);
-    let trouble = match plan(key, arq, quota) {
-        Plan::Foreign => not_enforced(
-            all(),
-            &format!("the ResourceQuota {name} is not Sluice's, delete it or rename this quota"),
-        ),
-        Plan::NameTooLong => {
-            let most = names::MAX_NAME_OF_MANAGED;
-            not_enforced(all(), &format!("use a name of at most {most} characters for the quota"))
-        }
-        Plan::Write(_) => refusal.and_then(|refusal| {
-            let said = refusal.get(..refusal.floor_char_boundary(MAX_SHOWN)).unwrap_or_default();
-            not_enforced(all(), &format!("the ResourceQuota {name} cannot be written: {said}"))
-        }),
-        Plan::Leave => None,
-    };
-    let ours = quota.filter(|quota| is_ours(quota, &key.name) && *quota.scopes() == limits.scopes);
-    let Some(ours) = ours.map(|quota| quota.native()) else {
-        return Some(ManagedStatus { used: Default::default(), trouble });
-    };
-    let used = ours.used.iter().filter(|(key, _)| limits.hard.contains_key(*key));
-    let used = used.map(|(key, amount)| (Arc::clone(key), *amount)).collect();
-    // kube-controller-manager writes limits and usage at once: what is missing then is of no kind that it knows.
-    let counted = ours.status_hard == limits.hard;
-    let unknown = all().filter(|key| counted && !ours.used.contains_key(*key));
-    let unknown =
-        not_enforced(unknown, "Kubernetes counts no such objects, name a kind as count/<resource>.<group>");
-    Some(ManagedStatus { used, trouble: trouble.or(unknown) })
+    existing.quota.raw().spec_hard.len() == limits.hard.len()
+        && existing.quota.native().spec_hard == limits.hard
+        && is_same_selector(existing.selector(), &limits.selector)
 }

@@ -5,19 +5,21 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use sluice_engine::ManagedStatus;
-use sluice_index::{ArqWire, Key, ResourceQuotaRecord};
+use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, Retry};
 
-use super::arqs::Arqs;
-use super::plan::{Plan, Write, plan, status};
+use super::existing::Existing;
+use super::kind::ManagedKind;
+use super::plan::{Case, Plan, Write};
+use super::wishes::{Quota, Wishes};
 
-/// The wait after the first write to a ResourceQuota, and the longest.
+/// The wait after the first write to a managed quota, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(300));
 /// Writes stop to count for the next wait when none was needed for so long after the last wait (milliseconds): a client that
 /// undoes what is written does so sooner.
 const FORGOTTEN_MS: u64 = 10_000;
 
-/// The writes to one ResourceQuota.
+/// The writes to one managed quota.
 #[derive(Debug)]
 struct Writing {
     retry: Retry,
@@ -37,13 +39,17 @@ pub(super) enum WriteResult {
     Unsure,
 }
 
-/// All quotas with keys for a managed one, and what is done about them. ResourceQuotas are known elsewhere, and are given
-/// to each function that decides.
+/// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere, and is
+/// given to each function that decides.
 ///
 /// Invariant: a quota is in `due` or `later`, or has a write in flight, or nothing has changed since it was decided on.
 #[derive(Debug)]
 pub(super) struct State {
-    arqs: Arqs,
+    kind: ManagedKind,
+    wishes: Wishes,
+    /// Whether quotas of this kind have an effect: if not, they want nothing.
+    are_allowed: bool,
+    is_served: Option<bool>,
     writing: HashMap<Key, Writing>,
     due: BTreeSet<Key>,
     /// When to decide on a quota again (milliseconds).
@@ -53,10 +59,15 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nothing is known. `seed` spreads the waits of several objects apart.
-    pub fn new(seed: u64) -> Self {
+    /// Nothing is known. `seed` spreads the waits of several objects apart. ResourceQuotas are served everywhere, and the quotas
+    /// that they belong to are always in effect.
+    pub fn new(kind: ManagedKind, seed: u64) -> Self {
+        let is_core = kind == ManagedKind::ResourceQuota;
         Self {
-            arqs: Arqs::default(),
+            kind,
+            wishes: Wishes::default(),
+            are_allowed: is_core,
+            is_served: is_core.then_some(true),
             writing: HashMap::new(),
             due: BTreeSet::new(),
             later: BTreeSet::new(),
@@ -67,19 +78,19 @@ impl State {
 
     /// A list of quotas begins.
     pub const fn begin_list(&mut self) {
-        self.arqs.begin_list();
+        self.wishes.begin_list();
     }
 
     /// The list is complete. Returns the quotas that are gone.
     pub fn end_list(&mut self) -> Vec<Key> {
-        let gone = self.arqs.end_list();
+        let gone = self.wishes.end_list();
         gone.iter().for_each(|key| self.wants_else(key));
         gone
     }
 
     /// A quota was seen. Returns whether it wants something else than before.
-    pub fn upsert(&mut self, key: &Key, wire: &ArqWire) -> bool {
-        let changed = self.arqs.upsert(key, wire);
+    pub fn upsert(&mut self, key: &Key, quota: &impl Quota) -> bool {
+        let changed = self.wishes.upsert(key, quota);
         if changed {
             self.wants_else(key);
         }
@@ -88,7 +99,7 @@ impl State {
 
     /// A quota is gone. Returns whether it was known.
     pub fn remove(&mut self, key: &Key) -> bool {
-        let known = self.arqs.remove(key);
+        let known = self.wishes.remove(key);
         if known {
             self.wants_else(key);
         }
@@ -104,20 +115,44 @@ impl State {
         self.due.insert(key.clone());
     }
 
-    /// The ResourceQuota of this quota has changed.
+    /// From now on quotas of this kind have an effect, or none. Returns those of which something else is to be said.
+    pub fn allow(&mut self, are_allowed: bool) -> Vec<Key> {
+        if self.are_allowed == are_allowed {
+            return Vec::new();
+        }
+        self.are_allowed = are_allowed;
+        let keys = self.keys();
+        keys.iter().for_each(|key| self.wants_else(key));
+        keys
+    }
+
+    /// Whether the cluster serves the kind of managed quotas. What held up the writes while it did not is over when it does.
+    pub fn set_served(&mut self, is_served: Option<bool>) {
+        if self.is_served != is_served {
+            self.is_served = is_served;
+            self.keys().iter().for_each(|key| self.wants_else(key));
+        }
+    }
+
+    /// The managed quota of this quota has changed.
     pub fn touch(&mut self, key: &Key) {
         self.due.insert(key.clone());
     }
 
     /// All quotas with keys for a managed one.
     pub fn keys(&self) -> Vec<Key> {
-        self.arqs.keys().cloned().collect()
+        self.wishes.keys().cloned().collect()
+    }
+
+    fn case<'c>(&'c self, key: &'c Key, existing: Option<&'c Existing>) -> Case<'c> {
+        let wish = self.wishes.get(key).filter(|_| self.are_allowed);
+        Case { kind: self.kind, key, wish, existing, is_served: self.is_served }
     }
 
     /// What is to be told of the keys of a quota, if that is something else than what was told last.
-    pub fn news(&mut self, key: &Key, quota: Option<&ResourceQuotaRecord>) -> Option<Option<ManagedStatus>> {
+    pub fn news(&mut self, key: &Key, existing: Option<&Existing>) -> Option<Option<ManagedStatus>> {
         let refusal = self.writing.get(key).and_then(|writing| writing.refusal.as_deref());
-        let now = status(key, self.arqs.get(key), quota, refusal);
+        let now = self.case(key, existing).status(refusal);
         if self.told.get(key) == now.as_ref() {
             return None;
         }
@@ -143,13 +178,11 @@ impl State {
     }
 
     /// Decides on a quota. A write that is returned is in flight until [`Self::answered`].
-    pub fn decide(&mut self, key: &Key, quota: Option<&ResourceQuotaRecord>, now_ms: u64) -> Option<Write> {
-        let arq = self.arqs.get(key);
-        let Plan::Write(write) = plan(key, arq, quota) else {
-            if arq.is_none()
-                && quota.is_none()
-                && self.writing.get(key).is_some_and(|writing| !writing.in_flight)
-            {
+    pub fn decide(&mut self, key: &Key, existing: Option<&Existing>, now_ms: u64) -> Option<Write> {
+        let case = self.case(key, existing);
+        let is_done_with = case.wish.is_none() && existing.is_none();
+        let Plan::Write(write) = case.plan() else {
+            if is_done_with && self.writing.get(key).is_some_and(|writing| !writing.in_flight) {
                 self.writing.remove(key);
             }
             return None;

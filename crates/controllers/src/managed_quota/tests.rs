@@ -5,15 +5,21 @@
     reason = "a test stops at the first thing that is not as it must be"
 )]
 
+use std::sync::Arc;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_index::{ArqWire, Key, ResourceQuotaRecord, ResourceQuotaWire};
 
-use super::arqs::{Arq, Arqs};
-use super::plan::{Plan, Write, plan, status};
+use super::existing::Existing;
+use super::kind::ManagedKind;
+use super::plan::{Case, Plan, Write};
 use super::state::{State, WriteResult};
+use super::wishes::{Wish, Wishes};
+
+mod cluster;
 
 const UID: &str = "11111111-1111-1111-1111-111111111111";
 
@@ -27,8 +33,8 @@ fn arq(generation: i64, spec: Value) -> ArqWire {
 }
 
 /// What is kept of a quota with this specification.
-fn wants(spec: Value) -> Option<Arq> {
-    let mut arqs = Arqs::default();
+fn wants(spec: Value) -> Option<Wish> {
+    let mut arqs = Wishes::default();
     arqs.upsert(&key(), &arq(1, spec));
     arqs.get(&key()).cloned()
 }
@@ -40,7 +46,7 @@ fn hard(keys: &[(&str, &str)]) -> Value {
 }
 
 /// The managed quota that there is, changed by a merge patch.
-fn there(spec: Value, change: Value) -> ResourceQuotaRecord {
+fn existing(spec: Value, change: Value) -> Existing {
     let mut quota = json!({
         "metadata": {
             "name": names::managed_quota("q"), "namespace": "team", "resourceVersion": "7",
@@ -53,10 +59,32 @@ fn there(spec: Value, change: Value) -> ResourceQuotaRecord {
         "status": {},
     });
     json_patch::merge(&mut quota, &change);
-    ResourceQuotaRecord::read(&serde_json::from_value::<ResourceQuotaWire>(quota).unwrap())
+    read(quota)
 }
 
-fn created(arq: &Arq) -> Value {
+fn read(quota: Value) -> Existing {
+    let wire = serde_json::from_value::<ResourceQuotaWire>(quota).unwrap();
+    Existing::from(Arc::new(ResourceQuotaRecord::read(&wire)))
+}
+
+fn case<'c>(key: &'c Key, wish: Option<&'c Wish>, existing: Option<&'c Existing>) -> Case<'c> {
+    Case { kind: ManagedKind::ResourceQuota, key, wish, existing, is_served: Some(true) }
+}
+
+fn plan(key: &Key, wish: Option<&Wish>, existing: Option<&Existing>) -> Plan {
+    case(key, wish, existing).plan()
+}
+
+fn status(
+    key: &Key,
+    wish: Option<&Wish>,
+    existing: Option<&Existing>,
+    refusal: Option<&str>,
+) -> Option<ManagedStatus> {
+    case(key, wish, existing).status(refusal)
+}
+
+fn created(arq: &Wish) -> Value {
     match plan(&key(), Some(arq), None) {
         Plan::Write(Write::Create(object)) => object,
         other => panic!("{other:?}"),
@@ -78,7 +106,7 @@ fn what_is_created_has_the_keys_the_scopes_and_the_owner_and_needs_no_repair() {
     spec["hard"] = json!({ "persistentvolumeclaims": "3", "requests.storage": "1Gi" });
     assert_eq!(object["spec"], spec);
     assert_eq!(object["metadata"]["name"], "q-non-schedulable-resources-managed-rq-x");
-    let quota = ResourceQuotaRecord::read(&serde_json::from_value(object).unwrap());
+    let quota = read(object);
     assert_eq!(plan(&key(), Some(&arq), Some(&quota)), Plan::Leave);
 }
 
@@ -97,23 +125,23 @@ fn what_is_created_has_the_keys_the_scopes_and_the_owner_and_needs_no_repair() {
 fn what_differs_is_repaired_by_a_patch_that_names_the_object(#[case] change: Value) {
     let spec = hard(&[("services", "2"), ("pods", "1")]);
     let wanted = wants(spec).unwrap();
-    let quota = there(hard(&[("services", "2")]), change);
+    let quota = existing(hard(&[("services", "2")]), change);
     let Plan::Write(Write::Update(patch)) = plan(&key(), Some(&wanted), Some(&quota)) else { panic!() };
     assert_eq!(patch["metadata"]["uid"], "22222222-2222-2222-2222-222222222222");
     let mut fixed = json!({ "metadata": { "name": names::managed_quota("q"), "namespace": "team" },
-        "spec": { "hard": quota.raw().spec_hard }, "status": {} });
+        "spec": { "hard": quota.quota.raw().spec_hard }, "status": {} });
     json_patch::merge(&mut fixed, &patch);
-    let fixed = ResourceQuotaRecord::read(&serde_json::from_value(fixed).unwrap());
+    let fixed = read(fixed);
     assert_eq!(plan(&key(), Some(&wanted), Some(&fixed)), Plan::Leave);
 }
 
 #[test]
 fn other_scopes_are_a_reason_to_replace_it() {
     let wanted = wants(hard(&[("services", "2")])).unwrap();
-    let quota = there(hard(&[("services", "2")]), json!({ "spec": { "scopes": ["BestEffort"] } }));
-    let delete = Plan::Write(Write::Delete(quota.uid.clone()));
+    let quota = existing(hard(&[("services", "2")]), json!({ "spec": { "scopes": ["BestEffort"] } }));
+    let delete = Plan::Write(Write::Delete(quota.quota.uid.clone()));
     assert_eq!(plan(&key(), Some(&wanted), Some(&quota)), delete);
-    let used = there(
+    let used = existing(
         hard(&[("services", "2")]),
         json!({ "spec": { "scopes": ["BestEffort"] }, "status": { "used": { "services": "0" } } }),
     );
@@ -124,11 +152,11 @@ fn other_scopes_are_a_reason_to_replace_it() {
 #[test]
 fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
     let limits = || hard(&[("services", "2")]);
-    let quota = there(limits(), json!({}));
-    assert_eq!(plan(&key(), None, Some(&quota)), Plan::Write(Write::Delete(quota.uid.clone())));
-    let by_label = there(limits(), json!({ "metadata": { "ownerReferences": null } }));
-    assert_eq!(plan(&key(), None, Some(&by_label)), Plan::Write(Write::Delete(by_label.uid.clone())));
-    let leaving = there(limits(), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    let quota = existing(limits(), json!({}));
+    assert_eq!(plan(&key(), None, Some(&quota)), Plan::Write(Write::Delete(quota.quota.uid.clone())));
+    let by_label = existing(limits(), json!({ "metadata": { "ownerReferences": null } }));
+    assert_eq!(plan(&key(), None, Some(&by_label)), Plan::Write(Write::Delete(by_label.quota.uid.clone())));
+    let leaving = existing(limits(), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
     let wanted = wants(limits());
     for arq in [None, wanted.as_ref()] {
         assert_eq!(plan(&key(), arq, Some(&leaving)), Plan::Leave);
@@ -140,7 +168,7 @@ fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
         json!({ "metadata": { "ownerReferences": [{ "apiVersion": names::API_VERSION, "name": "other",
             "kind": "ApplicationAwareResourceQuota", "uid": "x", "controller": true }] } }),
     ] {
-        let foreign = there(limits(), foreign);
+        let foreign = existing(limits(), foreign);
         assert_eq!(plan(&key(), None, Some(&foreign)), Plan::Leave);
         assert_eq!(plan(&key(), wanted.as_ref(), Some(&foreign)), Plan::Foreign);
         let told = status(&key(), wanted.as_ref(), Some(&foreign), None).unwrap();
@@ -150,7 +178,7 @@ fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
     let mut deleting = arq(1, limits());
     deleting.metadata.deletion_timestamp =
         Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-    let mut arqs = Arqs::default();
+    let mut arqs = Wishes::default();
     arqs.upsert(&key(), &deleting);
     assert_eq!(plan(&key(), arqs.get(&key()), None), Plan::Leave);
     assert_eq!(plan(&key(), arqs.get(&key()), Some(&quota)), Plan::Leave);
@@ -164,7 +192,7 @@ fn it_goes_with_the_keys_and_with_the_quota_but_only_if_it_is_ours() {
 fn usage_is_what_the_managed_quota_says_and_never_made_up() {
     let wanted = wants(hard(&[("services", "5"), ("secrets", "5"), ("pods", "1")]));
     let used = |change: Value| {
-        let quota = there(hard(&[("services", "5"), ("secrets", "5")]), json!({ "status": change }));
+        let quota = existing(hard(&[("services", "5"), ("secrets", "5")]), json!({ "status": change }));
         let status = status(&key(), wanted.as_ref(), Some(&quota), None).unwrap();
         let used = status.used.iter().map(|(key, amount)| format!("{key}={amount}")).collect::<Vec<_>>();
         (used, status.trouble)
@@ -197,7 +225,7 @@ fn a_name_without_room_for_the_suffix_is_told_of() {
 
 #[test]
 fn a_list_forgets_what_was_not_in_it_and_the_same_generation_is_not_read_again() {
-    let mut arqs = Arqs::default();
+    let mut arqs = Wishes::default();
     assert!(arqs.upsert(&key(), &arq(1, hard(&[("services", "5")]))));
     assert!(!arqs.upsert(&key(), &arq(1, hard(&[("services", "6")]))), "the API server counts generations");
     assert!(arqs.upsert(&key(), &arq(2, hard(&[("services", "6")]))));
@@ -214,7 +242,7 @@ fn a_list_forgets_what_was_not_in_it_and_the_same_generation_is_not_read_again()
 }
 
 /// Decides at this moment on all that is due.
-fn decided(state: &mut State, quota: Option<&ResourceQuotaRecord>, now: u64) -> Option<Write> {
+fn decided(state: &mut State, quota: Option<&Existing>, now: u64) -> Option<Write> {
     let mut writes = Vec::new();
     while let Some(key) = state.next(now) {
         writes.extend(state.decide(&key, quota, now));
@@ -225,7 +253,7 @@ fn decided(state: &mut State, quota: Option<&ResourceQuotaRecord>, now: u64) -> 
 
 #[test]
 fn one_write_at_a_time_and_ever_fewer_until_the_quota_wants_something_else() {
-    let mut state = State::new(1);
+    let mut state = State::new(ManagedKind::ResourceQuota, 1);
     state.upsert(&key(), &arq(1, hard(&[("services", "5")])));
     let mut now = 0;
     assert!(decided(&mut state, None, now).is_some());
@@ -253,7 +281,7 @@ fn one_write_at_a_time_and_ever_fewer_until_the_quota_wants_something_else() {
     assert_eq!(state.news(&key(), None), Some(Some(ManagedStatus::default())), "the refusal was of another");
     assert!(decided(&mut state, None, now).is_some(), "at once");
     state.answered(&key(), WriteResult::Done, now);
-    let quota = there(hard(&[("services", "6")]), json!({}));
+    let quota = existing(hard(&[("services", "6")]), json!({}));
     assert_eq!(decided(&mut state, Some(&quota), now + 200), None);
     assert_eq!(state.next_due_ms(), None, "nothing is left to be done");
     // It is gone: the managed one is deleted, and nothing is remembered.

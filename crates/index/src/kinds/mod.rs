@@ -8,6 +8,7 @@ pub(crate) mod aaq;
 pub(crate) mod acrq;
 pub(crate) mod arq;
 pub(crate) mod cluster_quota_charge;
+pub(crate) mod cluster_resource_quota;
 pub(crate) mod headroom_policy;
 pub(crate) mod kubevirt;
 pub(crate) mod limit_range;

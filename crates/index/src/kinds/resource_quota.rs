@@ -99,13 +99,13 @@ pub struct RawQuota {
 }
 
 impl ResourceQuotaState {
-    fn of(wire: &ResourceQuotaWire) -> Self {
+    pub(super) fn of(meta: &ObjectMeta, spec: &QuotaSpecWire, status: &ResourceQuotaStatusWire) -> Self {
         Self {
-            texts: Texts::pack([&wire.spec.hard, &wire.status.hard, &wire.status.used]),
-            labels: Labels::of(&wire.metadata),
-            scopes: scopes(&wire.spec),
-            opted_out: opted_out(&wire.metadata),
-            owner: Owner::of(&wire.metadata),
+            texts: Texts::pack([&spec.hard, &status.hard, &status.used]),
+            labels: Labels::of(meta),
+            scopes: scopes(spec),
+            opted_out: opted_out(meta),
+            owner: Owner::of(meta),
         }
     }
 
@@ -120,7 +120,7 @@ impl ResourceQuotaRecord {
     /// Reads a quota, from a list of one's own for example.
     #[must_use]
     pub fn read(wire: &ResourceQuotaWire) -> Self {
-        Self::new(&wire.metadata, ResourceQuotaState::of(wire))
+        Self::new(&wire.metadata, ResourceQuotas::body(wire))
     }
 
     /// The quota as decisions take it; only its own annotation opts it out.
@@ -252,7 +252,7 @@ impl Indexed for ResourceQuotas {
         &wire.metadata
     }
     fn body(wire: &ResourceQuotaWire) -> ResourceQuotaState {
-        ResourceQuotaState::of(wire)
+        ResourceQuotaState::of(&wire.metadata, &wire.spec, &wire.status)
     }
     fn link(&mut self, record: &Arc<ResourceQuotaRecord>) {
         let quota = record.native();

@@ -228,7 +228,16 @@ impl Quotas {
         self.cluster.changed.insert(id);
     }
 
-    /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last.
+    /// There is something else to show of these namespaces of the quota, and of its total.
+    pub fn note_changed_namespaces(&mut self, id: QuotaId, names: impl IntoIterator<Item = Arc<str>>) {
+        if let Some(cluster) = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut) {
+            cluster.moved.extend(names);
+            self.cluster.changed.insert(id);
+        }
+    }
+
+    /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last, and those of
+    /// [`Self::note_changed_namespaces`].
     pub fn take_moved(&mut self, id: QuotaId) -> BTreeSet<Arc<str>> {
         let cluster = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut);
         cluster.map(|cluster| std::mem::take(&mut cluster.moved)).unwrap_or_default()

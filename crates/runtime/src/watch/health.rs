@@ -25,6 +25,7 @@ pub struct WatchHealth {
 struct Shared {
     kind: String,
     synced: signal::Sender<bool>,
+    is_served: Mutex<Option<bool>>,
     deliveries: AtomicU64,
     lists: AtomicU64,
     failures: AtomicU64,
@@ -45,6 +46,7 @@ impl WatchHealth {
             shared: Arc::new(Shared {
                 kind: kind.into(),
                 synced: signal::Sender::new(false),
+                is_served: Mutex::new(None),
                 deliveries: AtomicU64::new(0),
                 lists: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -66,6 +68,15 @@ impl WatchHealth {
     /// A complete list has been seen since the process started.
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
+    }
+
+    /// Whether the API server serves the kind, as its last list said; `None` before the first one.
+    pub fn is_served(&self) -> Option<bool> {
+        *self.shared.is_served.lock()
+    }
+
+    pub(super) fn set_served(&self, is_served: bool) {
+        *self.shared.is_served.lock() = Some(is_served);
     }
 
     /// Waits until a complete list has been seen, and everything of it was handed on.

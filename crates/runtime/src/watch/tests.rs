@@ -280,23 +280,30 @@ async fn one_malformed_object_does_not_hide_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_optional_kind_that_is_absent_counts_as_empty() {
+async fn an_optional_kind_that_is_absent_counts_as_empty_until_it_is_served() {
     let absent =
         json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "NotFound", "code": 404});
-    let script = Script::default().then(404, absent);
+    let script = Script::default().then(404, absent).then(200, page(&["a"], "10", None));
     let health = WatchHealth::new("configmaps");
+    assert_eq!(health.is_served(), None);
     let cancel = CancellationToken::new();
     let done = cancel.clone();
     let api: Api<ConfigMap> = Api::all(script.client());
     let options = WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
+    let (seen, now) = (Arc::new(Mutex::new(Vec::new())), health.clone());
+    let ends = Arc::clone(&seen);
     let sink = move |event| {
         if matches!(event, Event::InitDone) {
-            done.cancel();
+            ends.lock().push(now.is_served());
+            if now.is_served() == Some(true) {
+                done.cancel();
+            }
         }
     };
     let task = watch(api, options, sink, health.clone(), cancel);
-    tokio::time::timeout(Duration::from_secs(5), task).await.expect("no empty list came");
+    tokio::time::timeout(Duration::from_secs(5), task).await.expect("the list did not come");
     assert!(health.is_synced());
+    assert_eq!(*seen.lock(), [Some(false), Some(true)]);
 }
 
 /// The kind of type that hot watches use: of the object only what is needed.

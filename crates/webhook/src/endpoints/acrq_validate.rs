@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use sluice_api::ClusterQuotaSelector;
+use sluice_api::{ClusterQuotaSelector, names};
+use sluice_engine::managed::managed;
 use sluice_engine::quota_spec::FieldErrorKind;
 use sluice_engine::resource::is_qualified_name;
-use sluice_engine::{FieldError, uncounted_of_cluster};
+use sluice_engine::{CompiledQuota, FieldError, QuotaKind, uncounted};
 use sluice_index::{QuotaSpecWire, read_selector};
 
-use super::quota_rules::{judge, read_quota, refuse};
+use super::quota_rules::{Managed, judge, read_quota, refuse};
 use crate::review::{Review, Verdict, nullable};
 use crate::settings::{AaqPresence, Settings};
 
@@ -23,21 +24,44 @@ const ANNOTATION_KEY: &str = "must be an annotation key: up to 63 letters, digit
 const NOT_ALLOWED: &str = "spec: not enforced: no AAQ allows cluster quotas, set \
                            spec.configuration.allowApplicationAwareClusterResourceQuota of the AAQ to true";
 
+const MANAGED: Managed = Managed {
+    field: "spec.quota.hard",
+    kind: "ClusterResourceQuota",
+    suffix: names::MANAGED_CLUSTER_QUOTA_SUFFIX,
+    max_name: names::MAX_NAME_OF_MANAGED_CLUSTER,
+};
+
 /// Decides on the creation or the change of a cluster quota.
 pub fn acrq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
-    judge(review, VALID, |spec| check(spec, settings))
+    judge(review, VALID, |spec| check(&review.name, spec, settings))
 }
 
 /// The warnings about a valid specification.
-fn check(spec: ClusterQuotaSpec, settings: &Settings) -> Result<Vec<String>, Verdict> {
+fn check(name: &str, spec: ClusterQuotaSpec, settings: &Settings) -> Result<Vec<String>, Verdict> {
     let (quota, mut errors) = read_quota("spec.quota", spec.quota);
     errors.extend(check_selector(spec.selector).iter().map(ToString::to_string));
+    errors.extend(quota.as_ref().and_then(|quota| MANAGED.name_too_long(name, quota)));
     refuse(errors)?;
-    let mut warnings = quota.as_ref().map(uncounted_of_cluster).unwrap_or_default();
+    if settings.cluster_resource_quotas == Some(false) {
+        refuse(quota.as_ref().and_then(without_openshift).into_iter().collect())?;
+    }
+    let mut warnings = quota.map(|quota| uncounted(QuotaKind::Cluster, &quota)).unwrap_or_default();
     if matches!(settings.aaq, AaqPresence::Absent | AaqPresence::Present { cluster_quotas: false }) {
         warnings.push(NOT_ALLOWED.to_owned());
     }
     Ok(warnings)
+}
+
+/// Upstream's text, and what to do, about keys that only a ClusterResourceQuota could limit.
+fn without_openshift(quota: &CompiledQuota) -> Option<String> {
+    let keys: Vec<&str> = managed(quota).map(|entry| &*entry.key).collect();
+    (!keys.is_empty()).then(|| {
+        format!(
+            "ApplicationAwareClusterResourceQuota without clusterResourceQuota support, operator cannot handle non \
+             scheduable resources :[{}]: limit them by a quota in each namespace",
+            keys.join(" ")
+        )
+    })
 }
 
 fn check_selector(selector: ClusterQuotaSelector) -> Vec<FieldError> {

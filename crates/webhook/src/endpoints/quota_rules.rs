@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use sluice_engine::managed::managed;
 use sluice_engine::quantity::Quantity;
 use sluice_engine::quota_spec::{RawQuotaSpec, ScopeRequirementText, compile};
 use sluice_engine::{CompiledQuota, FieldError};
@@ -67,6 +68,31 @@ pub(super) fn read_quota(field: &str, wire: QuotaSpecWire) -> (Option<CompiledQu
     let here = broken.map(|error| FieldError { field: error.field.replacen("spec", field, 1), ..error });
     errors.extend(here.map(|error| error.to_string()));
     (None, errors)
+}
+
+/// The kind of managed quotas of a kind of quotas.
+pub(super) struct Managed {
+    /// Where the limits of the quota are.
+    pub field: &'static str,
+    /// The kind of the managed one.
+    pub kind: &'static str,
+    /// What follows the name of the quota in that of the managed one.
+    pub suffix: &'static str,
+    /// The longest name that leaves room for it.
+    pub max_name: usize,
+}
+
+impl Managed {
+    /// What is wrong with the name of a quota that needs a managed one, whose name is longer.
+    pub fn name_too_long(&self, name: &str, quota: &CompiledQuota) -> Option<String> {
+        let Self { field, kind, suffix, max_name } = self;
+        let key = &managed(quota).next()?.key;
+        let rule = format!(
+            "must be no more than {max_name} characters with {key} in {field}, which is limited by a {kind} of this name \
+             and {suffix}; use a shorter name, or a quota of its own for such keys"
+        );
+        (name.len() > *max_name).then(|| FieldError::invalid("metadata.name", name, &rule).to_string())
+    }
 }
 
 /// Refuses if there are errors.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
-use sluice_engine::managed::managed;
-use sluice_engine::{CompiledQuota, FieldError, uncounted};
+use sluice_engine::{QuotaKind, uncounted};
 use sluice_index::QuotaSpecWire;
 use sluice_window::Observed;
 
 use super::AsyncEndpoint;
-use super::quota_rules::{judge, read_quota, refuse};
+use super::quota_rules::{Managed, judge, read_quota, refuse};
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
 
@@ -19,6 +18,12 @@ use crate::review::{Operation, Review, Verdict};
 const MAX_SHOWN: usize = 100;
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
+const MANAGED: Managed = Managed {
+    field: "spec.hard",
+    kind: "ResourceQuota",
+    suffix: names::MANAGED_QUOTA_SUFFIX,
+    max_name: names::MAX_NAME_OF_MANAGED,
+};
 
 /// Decides on the creation or the change of a quota.
 pub fn quota_validate(review: &Review<'_>) -> Verdict {
@@ -61,21 +66,9 @@ fn beside<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<String> {
 /// The warnings about a valid specification.
 fn check(name: &str, spec: QuotaSpecWire) -> Result<Vec<String>, Verdict> {
     let (quota, mut errors) = read_quota("spec", spec);
-    errors.extend(quota.as_ref().and_then(|quota| name_too_long(name, quota)));
+    errors.extend(quota.as_ref().and_then(|quota| MANAGED.name_too_long(name, quota)));
     refuse(errors)?;
-    Ok(quota.as_ref().map(uncounted).unwrap_or_default())
-}
-
-/// What is wrong with the name of a quota that needs a managed ResourceQuota, whose name is longer.
-fn name_too_long(name: &str, quota: &CompiledQuota) -> Option<String> {
-    let key = &managed(quota).next()?.key;
-    let most = names::MAX_NAME_OF_MANAGED;
-    let rule = format!(
-        "must be no more than {most} characters with {key} in spec.hard, which is limited by a ResourceQuota of this \
-         name and {}; use a shorter name, or a quota of its own for such keys",
-        names::MANAGED_QUOTA_SUFFIX
-    );
-    (name.len() > most).then(|| FieldError::invalid("metadata.name", name, &rule).to_string())
+    Ok(quota.map(|quota| uncounted(QuotaKind::Namespace, &quota)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -41,6 +41,12 @@ impl App {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
     }
 
+    /// Tells all later verdicts whether the cluster has OpenShift's ClusterResourceQuota.
+    pub fn set_cluster_resource_quotas(&self, is_served: Option<bool>) {
+        self.settings
+            .rcu(|settings| Settings { cluster_resource_quotas: is_served, ..Settings::clone(settings) });
+    }
+
     /// Tells all later verdicts the username of KubeVirt's controller; `None` if it is not known.
     pub fn set_kubevirt_controller(&self, username: Option<String>) {
         self.settings

@@ -26,29 +26,37 @@ async fn allowing() -> &'static Running<'static> {
         let bed = Bed::start_shared(idle_options()).await.unwrap();
         let controller_args = vec!["--in-flight-grace=3".to_owned()];
         let running = Running::on(bed, Setup { controller_args, ..Setup::default() }).await.unwrap();
-        let aaq: AAQ = from_json(json!({
-            "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-            "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
-        }));
-        let aaqs = Api::<AAQ>::all(bed.admin().unwrap());
-        aaqs.create(&PostParams::default(), &aaq).await.unwrap();
+        allow(bed).await;
         running
     };
     SHARED.get_or_init(start).await
 }
 
+/// Creates the AAQ that allows cluster quotas.
+pub async fn allow(bed: &Bed) {
+    let aaq: AAQ = from_json(json!({
+        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
+        "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
+    }));
+    Api::<AAQ>::all(bed.admin().unwrap()).create(&PostParams::default(), &aaq).await.unwrap();
+}
+
 /// A cluster quota and the namespaces of its owner.
-struct Owner {
-    name: String,
-    client: Client,
-    quotas: Api<Acrq>,
-    teams: Vec<Team>,
+pub struct Owner {
+    pub name: String,
+    pub client: Client,
+    pub quotas: Api<Acrq>,
+    pub teams: Vec<Team>,
 }
 
 impl Owner {
     /// With so many namespaces, and no quota yet.
     async fn new(name: &str, namespaces: usize) -> Self {
-        let bed = allowing().await.bed;
+        Self::on(allowing().await.bed, name, namespaces).await
+    }
+
+    /// As [`Self::new`], on another control plane.
+    pub async fn on(bed: &Bed, name: &str, namespaces: usize) -> Self {
         let labels: Vec<(&str, &str)> = TARGETED.iter().copied().chain([(OWNER, name)]).collect();
         let mut teams = Vec::new();
         for _ in 0..namespaces {
@@ -58,27 +66,41 @@ impl Owner {
         Self { name: name.to_owned(), quotas: Api::all(client.clone()), client, teams }
     }
 
-    async fn limit(&self, hard: Value) {
-        let labels = json!({ "matchLabels": { OWNER: self.name } });
-        self.limit_by(json!({ "labels": labels }), hard).await;
+    pub async fn limit(&self, hard: Value) {
+        self.try_limit(hard, &PostParams::default()).await.unwrap();
     }
 
     async fn limit_by(&self, selector: Value, hard: Value) {
+        self.try_limit_by(selector, hard, &PostParams::default()).await.unwrap();
+    }
+
+    /// Creates the quota, or returns why not.
+    pub async fn try_limit(&self, hard: Value, params: &PostParams) -> kube::Result<Acrq> {
+        self.try_limit_by(json!({ "labels": { "matchLabels": { OWNER: self.name } } }), hard, params).await
+    }
+
+    async fn try_limit_by(&self, selector: Value, hard: Value, params: &PostParams) -> kube::Result<Acrq> {
         let quota: Acrq = from_json(json!({
             "apiVersion": names::API_VERSION, "kind": "ApplicationAwareClusterResourceQuota",
             "metadata": { "name": self.name },
             "spec": { "quota": { "hard": hard }, "selector": selector },
         }));
-        self.quotas.create(&PostParams::default(), &quota).await.unwrap();
+        self.quotas.create(params, &quota).await
     }
 
-    async fn until(&self, what: &str, holds: impl Fn(&ClusterQuotaStatus) -> bool + Send) {
+    /// Changes the specification of the quota.
+    pub async fn edit(&self, spec: Value) {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        self.quotas.patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub async fn until(&self, what: &str, holds: impl Fn(&ClusterQuotaStatus) -> bool + Send) {
         let holds = |quota: Option<&Acrq>| quota.and_then(|quota| quota.status.as_ref()).is_some_and(&holds);
         wait::wait_for(&self.quotas, &self.name, SOON, what, holds).await.unwrap();
     }
 
     /// Waits until the total says so, and each namespace in turn.
-    async fn until_used(&self, key: &str, total: &str, each: &[&str]) {
+    pub async fn until_used(&self, key: &str, total: &str, each: &[&str]) {
         let wanted: Vec<(String, String)> = self
             .teams
             .iter()
@@ -97,13 +119,13 @@ impl Owner {
         .await;
     }
 
-    async fn mirror(&self, team: &Team, what: &str, holds: impl Fn(&Mirror) -> bool + Send) {
+    pub async fn mirror(&self, team: &Team, what: &str, holds: impl Fn(&Mirror) -> bool + Send) {
         let mirrors = Api::<Mirror>::namespaced(self.client.clone(), &team.namespace.name);
         wait::wait_for(&mirrors, &self.name, SOON, what, |mirror| mirror.is_some_and(&holds)).await.unwrap();
     }
 }
 
-fn used(mirror: &Mirror, key: &str) -> Option<(String, Vec<(String, String)>)> {
+pub fn used(mirror: &Mirror, key: &str) -> Option<(String, Vec<(String, String)>)> {
     let status = mirror.status.as_ref()?;
     let text = |amounts: &sluice_api::QuotaAmounts| amounts.used.get(key).map(|used| used.0.clone());
     let namespaces = status.namespaces.iter().flatten();
@@ -202,8 +224,7 @@ async fn its_limits_its_own_end_and_a_quota_beside_it() {
     }
     other.pod("p0", &[]).await;
     owner.until("three pods to be held", |status| status.held == Some(3)).await;
-    let raise = json!({ "spec": { "quota": { "hard": { "pods": "3" } } } });
-    owner.quotas.patch(&owner.name, &PatchParams::default(), &Patch::Merge(raise)).await.unwrap();
+    owner.edit(json!({ "quota": { "hard": { "pods": "3" } } })).await;
     owner.until_used("pods", "3", &["2", "1"]).await;
     one.until_used("own", "pods", "2").await;
     let quota = owner.quotas.get(&owner.name).await.unwrap();

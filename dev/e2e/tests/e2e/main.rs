@@ -16,6 +16,7 @@ mod gate_policies;
 mod growth;
 mod growth_differential;
 mod install;
+mod managed_cluster_quota;
 mod managed_quota;
 mod metrics;
 mod mtq_lock;

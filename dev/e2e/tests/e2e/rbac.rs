@@ -17,8 +17,9 @@ use crate::context::shared;
 use crate::team::Team;
 use asked::{check, granted, set, wish};
 use rights::{
-    CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM,
-    NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+    CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MANAGED_CLUSTER_QUOTAS,
+    MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM, NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE,
+    WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -35,6 +36,7 @@ async fn the_controller_has_exactly_these_rights() {
     // Nothing is served there; a plugin asks for it where an object is to block the deletion of its owner.
     check(&identity, &["update aaq.kubevirt.io:applicationawareresourcequotas/finalizers default q"], true)
         .await;
+    check(&identity, MANAGED_CLUSTER_QUOTAS, true).await;
     check(&identity, NOT_FOR_HEADROOM, false).await;
 }
 
@@ -62,6 +64,9 @@ async fn the_webhook_has_exactly_these_rights() {
         &[
             "get :secrets sluice-system sluice-webhook-cert",
             "watch :secrets sluice-system sluice-webhook-cert",
+            // Whether the kind exists.
+            "list quota.openshift.io:clusterresourcequotas - probe",
+            "watch quota.openshift.io:clusterresourcequotas - probe",
         ],
         true,
     )
@@ -75,6 +80,9 @@ async fn the_webhook_has_exactly_these_rights() {
         "create :resourcequotas default",
         "patch :resourcequotas default rq",
         "delete :resourcequotas default rq",
+        "list quota.openshift.io:clusterresourcequotas",
+        "create quota.openshift.io:clusterresourcequotas",
+        "patch quota.openshift.io:clusterresourcequotas - probe",
         "list :limitranges",
         "list :events",
         "patch quota.sluice.dev:headroompolicies/status - p",

@@ -12,12 +12,12 @@ use sluice_index::Key;
 pub struct ManagedStatuses(HashMap<Key, ManagedStatus>);
 
 impl ManagedStatuses {
-    /// Replaces what was told before.
-    pub fn set(&mut self, quota: &Key, status: Option<ManagedStatus>) {
+    /// Replaces what was told before, and returns that.
+    pub fn set(&mut self, quota: &Key, status: Option<ManagedStatus>) -> Option<ManagedStatus> {
         match status {
             Some(status) => self.0.insert(quota.clone(), status),
             None => self.0.remove(quota),
-        };
+        }
     }
 
     /// What was told last.

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::status::share_used;
-use sluice_engine::{
-    ManagedStatus, Quantity, QuotaId, StatusTarget, Uid, status_target, uncounted_of_cluster,
-};
+use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
 use sluice_index::{NamespaceId, QuotaRecord};
 
 use super::State;
@@ -78,10 +76,7 @@ impl State {
         }
         let quota = self.quotas.get(id)?;
         let total = match &quota.compiled {
-            Ok(compiled) => {
-                let target = status_target(compiled, self.queue.ledger(id)?, &ManagedStatus::default());
-                Ok(StatusTarget { uncounted: uncounted_of_cluster(compiled).join("; "), ..target })
-            }
+            Ok(_) => Ok(self.status_of(id)?),
             Err(wrong) => Err(Arc::clone(wrong)),
         };
         let namespaces = names.iter().map(|name| (Arc::clone(name), self.used_by(id, quota, name)));
@@ -99,6 +94,7 @@ impl State {
         let namespace = self.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
         let Ok(compiled) = &quota.compiled else { return Some(Vec::new()) };
         let share = self.queue.shares(id)?.get(namespace.share());
-        Some(share_used(compiled, self.queue.ledger(id)?, share))
+        let managed = self.managed_status_of_cluster(quota).and_then(|status| status.namespaces.get(name));
+        Some(share_used(compiled, self.queue.ledger(id)?, share, managed))
     }
 }

@@ -31,7 +31,7 @@ impl State {
         }
         let quota = self.quotas.get(id)?;
         let name = self.quota_ref(id)?;
-        let target = self.status_of(id)?;
+        let target = self.record_of(id)?;
         let held = self.held_by(id);
         let object = recorded_in(quota);
         // Even a charge that changes no sum is written: only a write that succeeds proves that no other
@@ -138,7 +138,7 @@ impl State {
     /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
-        let Some(target) = self.status_of(id) else { return true };
+        let Some(target) = self.record_of(id) else { return true };
         says(quota, &target, self.held_by(id))
     }
 }

@@ -112,6 +112,16 @@ pub const MTQ_CLEANUP_EVERYWHERE: &[&str] = &[
     "list coordination.k8s.io:leases",
 ];
 
+/// OpenShift's kind, which this cluster does not have, and its owner.
+pub const MANAGED_CLUSTER_QUOTAS: &[&str] = &[
+    "list quota.openshift.io:clusterresourcequotas",
+    "watch quota.openshift.io:clusterresourcequotas",
+    "create quota.openshift.io:clusterresourcequotas",
+    "patch quota.openshift.io:clusterresourcequotas - q",
+    "delete quota.openshift.io:clusterresourcequotas - q",
+    "update aaq.kubevirt.io:applicationawareclusterresourcequotas/finalizers - q",
+];
+
 /// Kinds of KubeVirt, which this cluster does not have, and the addresses of the API servers.
 pub const READ_ELSEWHERE: &[&str] = &[
     "list kubevirt.io:kubevirts",
@@ -156,6 +166,8 @@ pub const NOT_FOR_THE_CONTROLLER: &[&str] = &[
     "get :nodes",
     "update :resourcequotas default",
     "update :resourcequotas/status default",
+    "update quota.openshift.io:clusterresourcequotas - q",
+    "patch quota.openshift.io:clusterresourcequotas/status - q",
     "update aaq.kubevirt.io:applicationawareresourcequotas default q",
     "delete aaq.kubevirt.io:applicationawareresourcequotas default q",
     "update aaq.kubevirt.io:aaqs - aaq",
