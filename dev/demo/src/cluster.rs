@@ -63,45 +63,55 @@ pub async fn act(scene: &Scene, screen: Screen, signals: Signals) -> anyhow::Res
 }
 
 async fn play(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
-    let (name, free) = (&scene.namespace, scene.free());
-    let [web, batch] = namespaces(name);
+    set_up(scene, stage).await?;
+    shared(scene, stage).await?;
+    one_ends(scene, stage).await?;
+    kept(&stage.board)
+}
+
+async fn set_up(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
+    let name = &scene.namespace;
     stage.tell("Two namespaces whose pods may ask for 2 CPUs together: one ApplicationAwareClusterResourceQuota for both.")?;
     stage.board.allow(hard(QUOTA, "/spec/quota/hard")?);
     for file in [NAMESPACES, QUOTA] {
         stage.during(examples::apply(&scene.client, file, (NAME, name))).await?;
     }
-    for namespace in [&web, &batch] {
-        stage.during(account(&scene.client, namespace)).await?;
+    for namespace in namespaces(name) {
+        stage.during(account(&scene.client, &namespace)).await?;
     }
     // Its status is for people, and up to a second behind what is decided.
-    says(stage, &["(batch 0, web 0)", "held 0"]).await?;
+    says(stage, &["(batch 0, web 0)", "held 0"]).await
+}
 
+async fn shared(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
+    let (name, free) = (&scene.namespace, scene.free());
+    let [web, batch] = namespaces(name);
     stage.tell(&format!(
-        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. import (1 CPU) finds no room in either namespace."
+        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. import (1 CPU) does not fit any more: held."
     ))?;
     stage.during(examples::apply(&scene.client, PODS, (NAME, name))).await?;
-    let is_told = |board: &Board| {
-        let held = board.all("batch/import", 1, &[State::Held]);
-        held && board.of("batch/import").all(|row| row.told.is_some())
-    };
+    let is_told = |board: &Board| board.of("batch/import").all(|row| row.told.is_some());
     let taken = |board: &Board| {
-        board.all("web/front", 1, free) && board.all("batch/report", 1, free) && is_told(board)
+        let fit = board.all("web/front", 1, free) && board.all("batch/report", 1, free);
+        fit && board.all("batch/import", 1, &[State::Held]) && is_told(board)
     };
     stage.until(SOON, "front and report to be released, and import to be held with a reason", taken).await?;
     says(stage, &["requests.cpu 2/2 (batch 500m, web 1500m)", "held 1"]).await?;
-    stage.pause(scene.pace).await?;
+    stage.pause(scene.pace).await
+}
 
+async fn one_ends(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
+    let [web, batch] = namespaces(&scene.namespace);
     stage.tell(&format!("front is deleted in {web}: import goes in {batch}."))?;
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &web);
     let deleted =
         async { pods.delete("front", &DeleteParams::default()).await.context("deleting pod front") };
     stage.during(deleted).await?;
-    let gone = [State::Completed, State::Deleted];
+    let (gone, free) = ([State::Completed, State::Deleted], scene.free());
     let passed = |board: &Board| board.all("web/front", 1, &gone) && board.all("batch/import", 1, free);
     stage.until(SOON, "front to end and import to be released", passed).await?;
     says(stage, &["requests.cpu 1500m/2 (batch 1500m, web 0)", "held 0"]).await?;
-    stage.pause(scene.pace).await?;
-    kept(&stage.board)
+    stage.pause(scene.pace).await
 }
 
 /// Waits until all this is in what is told of the quota.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 use sluice_api::names;
 pub(super) use sluice_controllers::cluster_quota_status::MIRRORS;
@@ -18,8 +19,8 @@ use crate::pod_json::mix;
 use crate::report::{median, ms, quantile, round, say};
 
 const QUOTA: &str = "bench";
-/// Pods that change in each second of which the writes are counted.
-const CHANGES: u64 = 500;
+/// Pods that come or go in each second of which the writes are counted; odd, so that it makes a difference in one namespace too.
+const CHANGES: u64 = 501;
 
 /// What was measured of so many namespaces.
 pub(super) struct Many {
@@ -51,28 +52,26 @@ impl Many {
             let writes = world.second();
             let took = ms(begin.elapsed());
             let count = world.write(writes)?;
-            anyhow::ensure!(
-                count[0] <= 1 && count[1] <= MIRRORS,
-                "{count:?} statuses and mirrors in a second"
-            );
+            let (statuses, mirrors) = count;
+            ensure!(statuses <= 1 && mirrors <= MIRRORS, "{count:?} statuses and mirrors in a second");
             if second >= created {
                 seconds.push(count);
                 time.push(took);
             }
         }
         #[allow(clippy::cast_precision_loss)]
-        let per_s = |of: fn(&[usize; 2]) -> usize| {
+        let per_s = |of: fn(&(usize, usize)) -> usize| {
             seconds.iter().map(of).sum::<usize>() as f64 / seconds.len() as f64
         };
         Ok(Self {
             namespaces,
             event_ns: median(&mut events),
             event_p99_ns: quantile(&mut events, 0.99),
-            statuses_per_s: per_s(|[statuses, _]| *statuses),
-            mirrors_per_s: per_s(|[_, mirrors]| *mirrors),
+            statuses_per_s: per_s(|(statuses, _)| *statuses),
+            mirrors_per_s: per_s(|(_, mirrors)| *mirrors),
             plan_ms: median(&mut time),
-            quota_bytes: world.largest[0],
-            mirror_bytes: world.largest[1],
+            quota_bytes: world.quota_bytes,
+            mirror_bytes: world.mirror_bytes,
         })
     }
 
@@ -115,14 +114,14 @@ struct World {
     planner: Planner,
     namespaces: u64,
     quota: Value,
-    mirrors: BTreeMap<Arc<str>, Value>,
     /// The pod that each namespace has besides the first one.
     pods: BTreeMap<u64, PodWire>,
     made: u64,
     version: u64,
     now: Moment,
-    /// Bytes of quota and mirror.
-    largest: [usize; 2],
+    /// Of the largest that was written.
+    quota_bytes: usize,
+    mirror_bytes: usize,
 }
 
 impl World {
@@ -153,18 +152,18 @@ impl World {
         state.lead(now);
         let mut planner = Planner::new(MirrorNamespaces::Own, 1);
         planner.apply_quota(&from_json(quota.clone()));
-        let (mirrors, pods) = (BTreeMap::new(), BTreeMap::new());
+        let pods = BTreeMap::new();
         let mut world = Self {
             state,
             planner,
             namespaces,
             quota,
-            mirrors,
             pods,
             made: 0,
             version: 1,
             now,
-            largest: [0; 2],
+            quota_bytes: 0,
+            mirror_bytes: 0,
         };
         while world.state.next_due_ms(world.now) == Some(0) {
             let actions = world.state.plan(world.now);
@@ -226,32 +225,33 @@ impl World {
     }
 
     /// Does the writes: how many statuses and how many mirrors.
-    fn write(&mut self, writes: Vec<Write>) -> anyhow::Result<[usize; 2]> {
-        let mut count = [0; 2];
+    fn write(&mut self, writes: Vec<Write>) -> anyhow::Result<(usize, usize)> {
+        let (mut statuses, mut mirrors) = (0, 0);
         for write in writes {
             self.planner.done(&write);
             self.version += 1;
-            let version = json!(self.version.to_string());
+            let version = self.version.to_string();
             match write {
-                Write::Status(_, mut object) => {
-                    count[0] += 1;
-                    self.largest[0] = self.largest[0].max(object.to_string().len());
-                    self.quota["metadata"]["resourceVersion"] = version;
-                    self.quota["status"] = object["status"].take();
+                Write::Status(_, object) => {
+                    statuses += 1;
+                    self.quota_bytes = self.quota_bytes.max(object.to_string().len());
+                    let written = json!({
+                        "metadata": {"resourceVersion": version}, "status": object.get("status"),
+                    });
+                    json_patch::merge(&mut self.quota, &written);
                     self.planner.apply_quota(&from_json::<AcrqWire>(self.quota.clone()));
                 }
                 Write::Create((_, namespace), mut object) | Write::Replace((_, namespace), mut object) => {
-                    count[1] += 1;
-                    self.largest[1] = self.largest[1].max(object.to_string().len());
-                    object["metadata"]["uid"] = json!(namespace);
-                    object["metadata"]["resourceVersion"] = version;
-                    self.planner.apply_mirror(&from_json(object.clone()));
-                    self.mirrors.insert(namespace, object);
+                    mirrors += 1;
+                    self.mirror_bytes = self.mirror_bytes.max(object.to_string().len());
+                    let written = json!({"metadata": {"uid": *namespace, "resourceVersion": version}});
+                    json_patch::merge(&mut object, &written);
+                    self.planner.apply_mirror(&from_json(object));
                 }
-                Write::Delete((_, namespace), _) => anyhow::bail!("the mirror in {namespace} is deleted"),
+                Write::Delete((_, namespace), _) => bail!("the mirror in {namespace} is deleted"),
             }
         }
-        Ok(count)
+        Ok((statuses, mirrors))
     }
 }
 

@@ -12,11 +12,10 @@ use sluice_api::{
     ApplicationAwareAppliedClusterResourceQuota as Mirror, ApplicationAwareClusterResourceQuota as Quota,
     ClusterQuotaCharge as Charge, names,
 };
-use sluice_e2e::objects;
 use sluice_testbed::wait;
 
 use super::bytes;
-use crate::gate::{Plot, Shape, Site, gated_pod, put, stop, writes};
+use crate::gate::{Shape, Site, arrive, put, stop, writes};
 use crate::report::{round, say};
 
 /// Pods that come per second.
@@ -54,11 +53,8 @@ impl Shown {
             "cluster_quota: {RATE_PER_S} pods per second in {namespaces} namespaces for {seconds} s"
         ));
         let (begin, before) = (Instant::now(), writes(&controller).await?);
-        let mut beat = tokio::time::interval(Duration::from_secs(1) / RATE_PER_S);
-        for number in 0..RATE_PER_S * seconds {
-            beat.tick().await;
-            create(site, &plot, usize::try_from(number)?).await?;
-        }
+        let pods = usize::try_from(RATE_PER_S * seconds)?;
+        arrive(site, &plot, f64::from(RATE_PER_S), pods).await?;
         let after = writes(&controller).await?;
         let seconds = begin.elapsed().as_secs_f64();
         let writes = after.into_iter().map(|(kind, count)| {
@@ -120,12 +116,6 @@ impl Shown {
             "bytes": bytes,
         })
     }
-}
-
-async fn create(site: &Site, plot: &Plot, number: usize) -> anyhow::Result<()> {
-    let pod = gated_pod(&format!("pod-{number:04}"));
-    objects::create(&site.admin, plot.namespace(number)?, &pod).await?;
-    Ok(())
 }
 
 /// Bytes of the largest object of a kind, as the API server prints it.

@@ -34,7 +34,7 @@ pub struct Arriving {
 }
 
 /// One created pod.
-struct Arrival {
+pub struct Arrival {
     key: String,
     sent: Instant,
     answered: Instant,
@@ -129,7 +129,8 @@ async fn warm_up(site: &Site, plot: &Plot, seen: &Seen) -> anyhow::Result<usize>
     Ok(count)
 }
 
-async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Vec<Arrival>> {
+/// Creates pods at a steady rate, whatever becomes of those before; returns when all are created.
+pub async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Vec<Arrival>> {
     let begin = tokio::time::Instant::now() + Duration::from_millis(50);
     let mut creations = JoinSet::new();
     for number in 0..pods {

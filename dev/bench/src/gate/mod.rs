@@ -16,8 +16,8 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::report::{self, Table, say, verdict};
-pub use arriving::{Arriving, writes};
-pub use site::{Plot, Shape, Site, gated_pod, stop};
+pub use arriving::{Arriving, arrive, writes};
+pub use site::{Shape, Site, stop};
 pub use waiting::Waiting;
 
 /// Releases under way at a time, and so PATCHes: the product's default.
