@@ -1,9 +1,9 @@
-//! Benches: what the engine, the index, the gate, a large cluster, admission, the webhook and head-room cost. Prints tables,
+//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook and head-room cost. Prints tables,
 //! writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, admission, headroom; --quick: a short look
+//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom; --quick: a short look
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
 //! missing in the file that it wrote. All but `engine` and `memory` drive the `sluice` program that lies beside this one, or
@@ -11,6 +11,7 @@
 
 mod admission;
 mod cluster_json;
+mod cluster_quota;
 mod engine;
 mod fake_api;
 mod gate;
@@ -65,6 +66,9 @@ enum Bench {
     Scale,
     /// Releases on a real control plane, beside raw PATCHes
     Gate,
+    /// The same with one quota for many namespaces, and what 1, 1,000 and 10,000 namespaces under one quota cost
+    #[value(name = "cluster_quota")]
+    ClusterQuota,
     /// Creating pods, gated by policy and by webhook, beside pods that are not gated
     Admission,
     /// Admission at 1,000 requests a second on one core
@@ -76,8 +80,16 @@ enum Bench {
 }
 
 impl Bench {
-    const EACH: [Self; 7] =
-        [Self::Engine, Self::Memory, Self::Scale, Self::Webhook, Self::Gate, Self::Admission, Self::Headroom];
+    const EACH: [Self; 8] = [
+        Self::Engine,
+        Self::Memory,
+        Self::Scale,
+        Self::Webhook,
+        Self::Gate,
+        Self::ClusterQuota,
+        Self::Admission,
+        Self::Headroom,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -85,6 +97,7 @@ impl Bench {
             Self::Memory => "memory",
             Self::Scale => "scale",
             Self::Gate => "gate",
+            Self::ClusterQuota => "cluster_quota",
             Self::Admission => "admission",
             Self::Webhook => "webhook",
             Self::Headroom => "headroom",
@@ -153,6 +166,7 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
         Bench::Memory => memory::run(quick, out),
         Bench::Scale => runtime()?.block_on(scale::run(quick, out)),
         Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
+        Bench::ClusterQuota => runtime()?.block_on(cluster_quota::run(quick, out)),
         Bench::Admission => runtime()?.block_on(admission::run(quick, out)),
         Bench::Webhook => webhook::run(quick, out),
         Bench::Headroom => runtime()?.block_on(headroom::run(quick, out)),

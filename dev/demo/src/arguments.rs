@@ -7,15 +7,17 @@ use clap::Parser;
 
 use crate::screen::Size;
 
-/// Watch pods being held by a quota and released when there is room, and a VM migrating under a full quota.
+/// Watch pods being held by a quota and released when there is room, two namespaces sharing a quota, and a VM migrating under a
+/// full quota.
 ///
 /// Without --kubeconfig the story plays on a Kubernetes control plane of its own: etcd, API server,
 /// controller-manager, scheduler and simulated nodes are started on loopback ports (the first time they are built,
 /// which takes minutes), with Sluice's controller and webhook beside them, and KubeVirt's virt-controller for the
-/// second act. Everything is gone at the end.
+/// last act. Everything is gone at the end.
 ///
 /// With --kubeconfig it plays on that cluster, on which Sluice must be installed (deploy/install.yaml). It says what
-/// it will create, asks, and removes it at the end. Where nodes are real, pods really run. The migration is left out.
+/// it will create, asks, and removes it at the end. Where nodes are real, pods really run. The migration is left out,
+/// and the shared quota where no AAQ allows cluster quotas.
 ///
 /// On a terminal you see a table that changes; anywhere else you get a line for each change. Ctrl-C ends it at any
 /// time and leaves nothing behind.

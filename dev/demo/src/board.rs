@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use sluice_api::ApplicationAwareResourceQuota;
 use sluice_e2e::objects::is_held;
 use sluice_engine::{Format, Quantity};
 
@@ -98,11 +97,13 @@ pub struct Peak {
 /// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
+    /// The name of the cluster quota, if the act is about one: the names of its namespaces begin with it.
+    pub cluster: Option<String>,
     /// Pods of a list that is not complete yet.
     pub listing: Listing<Pod>,
     rows: BTreeMap<String, Row>,
     told: BTreeMap<String, String>,
-    /// The quota's `status`, as `key used/hard, …, held n`.
+    /// The quota's `status` in one line ([`crate::quota_line`]).
     pub quota: Option<String>,
     /// One entry per limits that were in force.
     pub peaks: Vec<Peak>,
@@ -144,7 +145,8 @@ impl Board {
         let state = State::of(pod);
         let known = self.rows.contains_key(&uid);
         let told = self.told.get(&uid).cloned();
-        let row = self.rows.entry(uid).or_insert_with(|| new_row(at, pod, state, told));
+        let name = self.name(pod);
+        let row = self.rows.entry(uid).or_insert_with(|| new_row(at, name, pod, state, told));
         row.priority = priority(pod);
         row.asks = asks(pod);
         let changed = row.state != state;
@@ -159,6 +161,18 @@ impl Board {
         let line = (changed || (!known && worth)).then(|| line(row));
         self.weigh();
         line
+    }
+
+    /// With what tells its namespace from the others, if there are several.
+    fn name(&self, pod: &Pod) -> String {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        match &self.cluster {
+            Some(cluster) => {
+                let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+                format!("{}/{name}", short(cluster, namespace))
+            }
+            None => name,
+        }
     }
 
     /// A pod is gone.
@@ -187,16 +201,8 @@ impl Board {
         (before.as_deref() != Some(note) && row.state == State::Held).then(|| line(row))
     }
 
-    /// The quota as it is now; its line if that is new.
-    pub fn quota(&mut self, quota: &ApplicationAwareResourceQuota) -> Option<String> {
-        let status = quota.status.as_ref()?;
-        let used = |key: &str| status.used.get(key).map_or("0", |used| used.0.as_str());
-        let mut parts: Vec<String> =
-            status.hard.iter().map(|(key, hard)| format!("{key} {}/{}", used(key), hard.0)).collect();
-        // CPUs are what the story is about.
-        parts.sort_by_key(|part| !part.starts_with("requests.cpu"));
-        parts.push(format!("held {}", status.held.unwrap_or(0)));
-        let line = parts.join(", ");
+    /// What there is to say of the quota now; returned if that is new.
+    pub fn quota(&mut self, line: String) -> Option<String> {
         let changed = self.quota.as_ref() != Some(&line);
         self.quota = Some(line.clone());
         changed.then_some(line)
@@ -219,9 +225,14 @@ impl Board {
     }
 }
 
-fn new_row(at: Duration, pod: &Pod, state: State, told: Option<String>) -> Row {
+/// What tells this namespace of a cluster quota from its others.
+pub fn short<'n>(cluster: &str, namespace: &'n str) -> &'n str {
+    namespace.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-')).unwrap_or(namespace)
+}
+
+fn new_row(at: Duration, name: String, pod: &Pod, state: State, told: Option<String>) -> Row {
     Row {
-        name: pod.metadata.name.clone().unwrap_or_default(),
+        name,
         priority: priority(pod),
         asks: asks(pod),
         state,

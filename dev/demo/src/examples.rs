@@ -1,4 +1,4 @@
-//! The files of `examples/`, for any namespace; those of the migration are in [`crate::migration`].
+//! The files of `examples/`, for any namespace; those of the other acts are in [`crate::cluster`] and [`crate::migration`].
 
 use std::time::Duration;
 
@@ -44,27 +44,29 @@ examples! {
     HUGE = "50-huge.yaml";
 }
 
-/// The objects of a file, with `team-a` and names that start with `team-a-` replaced.
+/// A name that the files use, and the one that is used instead.
+pub type Renamed<'n> = (&'n str, &'n str);
+
+/// The objects of a file, with a name, and names that start with it and a dash, replaced.
 ///
 /// # Errors
 /// When the file is not YAML.
-pub fn objects((file, text): (&str, &str), namespace: &str) -> anyhow::Result<Vec<Value>> {
+pub fn objects((file, text): (&str, &str), names: Renamed<'_>) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).with_context(|| format!("parsing examples/{file}"))?;
-    Ok(documents.into_iter().map(|document| renamed(document, namespace)).collect())
+    Ok(documents.into_iter().map(|document| renamed(document, names)).collect())
 }
 
-fn renamed(value: Value, namespace: &str) -> Value {
+fn renamed(value: Value, names: Renamed<'_>) -> Value {
+    let (from, to) = names;
     match value {
-        Value::String(text) => match text.strip_prefix(NAMESPACE) {
-            Some(rest) if rest.is_empty() || rest.starts_with('-') => {
-                Value::String(format!("{namespace}{rest}"))
-            }
+        Value::String(text) => match text.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('-') => Value::String(format!("{to}{rest}")),
             _ => Value::String(text),
         },
-        Value::Array(items) => items.into_iter().map(|item| renamed(item, namespace)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| renamed(item, names)).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(name, field)| (name, renamed(field, namespace))).collect()
+            fields.into_iter().map(|(name, field)| (name, renamed(field, names))).collect()
         }
         other => other,
     }
@@ -74,8 +76,8 @@ fn renamed(value: Value, namespace: &str) -> Value {
 ///
 /// # Errors
 /// When the API server refuses an object or does not answer.
-pub async fn apply(client: &Client, example: (&str, &str), namespace: &str) -> anyhow::Result<()> {
-    for object in objects(example, namespace)? {
+pub async fn apply(client: &Client, example: (&str, &str), names: Renamed<'_>) -> anyhow::Result<()> {
+    for object in objects(example, names)? {
         apply_object(client, example.0, &object).await?;
     }
     Ok(())
@@ -107,7 +109,7 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{ALL, PRIORITY, URGENT, objects};
+    use super::{ALL, NAMESPACE, PRIORITY, URGENT, objects};
 
     /// Asserts that these are the files of a folder below `examples`, which ends with a slash unless it is empty.
     pub(crate) fn are_all_of(folder: &str, played: &[(&str, &str)]) {
@@ -127,11 +129,12 @@ pub(crate) mod tests {
 
     #[test]
     fn another_namespace_leaves_no_trace_of_the_first() {
+        let names = (NAMESPACE, "other-1");
         for example in ALL {
-            let text = serde_json::to_string(&objects(*example, "other-1").unwrap()).unwrap();
+            let text = serde_json::to_string(&objects(*example, names).unwrap()).unwrap();
             assert!(!text.contains("team-a") && text.contains("other-1"), "{text}");
         }
-        assert_eq!(objects(PRIORITY, "other-1").unwrap()[0]["metadata"]["name"], "other-1-urgent");
-        assert_eq!(objects(URGENT, "other-1").unwrap()[0]["spec"]["priorityClassName"], "other-1-urgent");
+        assert_eq!(objects(PRIORITY, names).unwrap()[0]["metadata"]["name"], "other-1-urgent");
+        assert_eq!(objects(URGENT, names).unwrap()[0]["spec"]["priorityClassName"], "other-1-urgent");
     }
 }

@@ -13,9 +13,10 @@ use kube::api::{DeleteParams, PropagationPolicy};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
-use sluice_api::names;
+use sluice_api::{ApplicationAwareClusterResourceQuota, names};
 use sluice_testbed::{ports, wait};
 
+use crate::cluster;
 use crate::end;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
@@ -28,8 +29,11 @@ const GONE: Duration = Duration::from_secs(120);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
-const SKIPPED: &str = "The second act, a live migration through a full quota, needs KubeVirt and nodes that run VMs: \
-                       it is left out here (make demo plays it, examples/migration/ has its files).";
+const SKIPPED: &str = "The act of a live migration through a full quota needs KubeVirt and nodes that run VMs: it is left \
+                       out here (make demo plays it, examples/migration/ has its files).";
+
+const NOT_ALLOWED: &str = "\nThe act of two namespaces under one cluster quota is left out: no AAQ says \
+                           allowApplicationAwareClusterResourceQuota (examples/cluster-quota/00-allow.yaml does).";
 
 /// What differs between runs.
 pub struct Choice {
@@ -52,28 +56,21 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
     let prepared = async {
         let (client, place) = connect(&choice.kubeconfig).await?;
         installed(&client, &place).await?;
-        screen.say(&format!(
-            "On {place} this creates\n  namespace {namespace} with a quota, 8 small pods that ask for up to 8 CPUs \
-             (image registry.k8s.io/pause:3.10),\n  PriorityClass {namespace}-urgent (never preempts)\nand \
-             {}.",
-            if choice.keep { "leaves them there" } else { "removes both at the end" }
-        ))?;
-        Ok(if choice.yes || asked().await? { Some(client) } else { None })
+        let allowed = in_time("listing AAQs", cluster::are_allowed(&client)).await??;
+        screen.say(&plan(&place, &namespace, allowed, choice.keep))?;
+        Ok(if choice.yes || asked().await? { Some((client, allowed)) } else { None })
     };
-    let prepared: anyhow::Result<Option<Client>> = tokio::select! {
+    let prepared: anyhow::Result<Option<(Client, bool)>> = tokio::select! {
         prepared = prepared => prepared,
         () = signals.came(1) => Err(Interrupted.into()),
     };
-    let Some(client) = prepared? else {
+    let Some((client, allowed)) = prepared? else {
         return Ok(screen.say("Nothing was created.")?);
     };
     let scene = Scene { client, namespace, nodes: false, pace: choice.pace };
-    let mut stage = Stage::open(watches::open(&scene.client, &scene.namespace), screen, signals.clone());
-    let played = play(&scene, &mut stage).await;
-    let ended = end(stage, played);
+    let ended = acts(&scene, allowed, screen, &signals).await;
     let (path, namespace) = (choice.kubeconfig.display(), &scene.namespace);
-    let remove =
-        format!("kubectl --kubeconfig {path} delete namespace/{namespace} priorityclass/{namespace}-urgent");
+    let remove = format!("kubectl --kubeconfig {path} delete {}", created(namespace, allowed).join(" "));
     if choice.keep && ended.is_ok() {
         return Ok(ended?.say(&format!("\nIt is still there; remove it with\n  {remove}"))?);
     }
@@ -81,13 +78,13 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
         eprintln!("\nremoving namespace {namespace} …");
     }
     let cleaned = tokio::select! {
-        cleaned = clean_up(&scene) => cleaned,
+        cleaned = clean_up(&scene, allowed) => cleaned,
         () = signals.came(2) => Err(Interrupted.into()),
     };
     match cleaned.with_context(|| format!("cleaning up; what is left goes with\n  {remove}")) {
         Ok(()) => {
             let mut screen = ended?;
-            screen.say(&format!("Namespace {namespace} and its PriorityClass are removed."))?;
+            screen.say(&format!("{} are removed.", created(namespace, allowed).join(", ")))?;
             Ok(screen.say(SKIPPED)?)
         }
         // What went wrong first is said too.
@@ -96,6 +93,45 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
             Err(error) => Err(left.context(format!("{error:#}"))),
         },
     }
+}
+
+/// What there will be on the cluster.
+fn plan(place: &str, namespace: &str, allowed: bool, keep: bool) -> String {
+    let cluster = if allowed {
+        format!(
+            "  namespaces {} with a cluster quota {namespace} and 3 small pods that ask for up to 3 CPUs,\n",
+            cluster::namespaces(namespace).join(" and ")
+        )
+    } else {
+        String::new()
+    };
+    let end = if keep { "leaves them there" } else { "removes all at the end" };
+    let skipped = if allowed { "" } else { NOT_ALLOWED };
+    format!(
+        "On {place} this creates\n  namespace {namespace} with a quota, 8 small pods that ask for up to 8 CPUs \
+         (image registry.k8s.io/pause:3.10),\n{cluster}  PriorityClass {namespace}-urgent (never preempts)\nand \
+         {end}.{skipped}"
+    )
+}
+
+/// What there is on the cluster, as `kubectl delete` takes it.
+fn created(namespace: &str, allowed: bool) -> Vec<String> {
+    let [web, batch] = cluster::namespaces(namespace);
+    let first = [format!("namespace/{namespace}"), format!("priorityclass/{namespace}-urgent")];
+    let second = [format!("namespace/{web}"), format!("namespace/{batch}"), format!("acrq/{namespace}")];
+    first.into_iter().chain(second.into_iter().filter(|_| allowed)).collect()
+}
+
+async fn acts(scene: &Scene, allowed: bool, screen: Screen, signals: &Signals) -> anyhow::Result<Screen> {
+    let updates = watches::open(&scene.client, &scene.namespace);
+    let mut stage = Stage::open(updates, screen, signals.clone());
+    let played = play(scene, &mut stage).await;
+    let mut screen = end(stage, played)?;
+    if !allowed {
+        return Ok(screen);
+    }
+    screen.say("")?;
+    cluster::act(scene, screen, signals.clone()).await
 }
 
 async fn connect(kubeconfig: &Path) -> anyhow::Result<(Client, String)> {
@@ -130,9 +166,14 @@ where
 {
     let kind = K::kind(&());
     let api = Api::<K>::all(client.clone());
-    let found = tokio::time::timeout(ANSWER, api.get_metadata_opt(name)).await;
-    let found = found.with_context(|| format!("reading {kind} {name}: no answer in {ANSWER:?}"))?;
-    Ok(found.with_context(|| format!("reading {kind} {name}"))?.is_some())
+    let reading = format!("reading {kind} {name}");
+    let found = in_time(&reading, api.get_metadata_opt(name)).await?;
+    Ok(found.context(reading)?.is_some())
+}
+
+async fn in_time<T>(what: &str, answer: impl Future<Output = T>) -> anyhow::Result<T> {
+    let answer = tokio::time::timeout(ANSWER, answer).await;
+    answer.with_context(|| format!("{what}: no answer in {ANSWER:?}"))
 }
 
 /// Asks on the terminal; anything but yes is no.
@@ -152,16 +193,27 @@ async fn asked() -> anyhow::Result<bool> {
     tokio::task::spawn_blocking(ask).await.context("asking")?
 }
 
-async fn clean_up(scene: &Scene) -> anyhow::Result<()> {
+async fn clean_up(scene: &Scene, allowed: bool) -> anyhow::Result<()> {
     let now =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     let namespaces: Api<Namespace> = Api::all(scene.client.clone());
     let classes: Api<PriorityClass> = Api::all(scene.client.clone());
-    absent(namespaces.delete(&scene.namespace, &now).await).context("deleting the namespace")?;
+    let quotas: Api<ApplicationAwareClusterResourceQuota> = Api::all(scene.client.clone());
+    let further = cluster::namespaces(&scene.namespace).into_iter().filter(|_| allowed);
+    let created: Vec<String> = std::iter::once(scene.namespace.clone()).chain(further).collect();
+    for namespace in &created {
+        absent(namespaces.delete(namespace, &now).await).context("deleting the namespaces")?;
+    }
     absent(classes.delete(&format!("{}-urgent", scene.namespace), &now).await)
         .context("deleting the PriorityClass")?;
-    let what = "the namespace to disappear";
-    wait::wait_for(&namespaces, &scene.namespace, GONE, what, |namespace| namespace.is_none()).await.map(drop)
+    if allowed {
+        absent(quotas.delete(&scene.namespace, &now).await).context("deleting the cluster quota")?;
+    }
+    for namespace in &created {
+        let what = "the namespaces to disappear";
+        wait::wait_for(&namespaces, namespace, GONE, what, |namespace| namespace.is_none()).await?;
+    }
+    Ok(())
 }
 
 /// Not being there is what is wanted.
@@ -169,5 +221,31 @@ fn absent<T>(deleted: kube::Result<T>) -> kube::Result<()> {
     match deleted {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{created, plan};
+
+    #[test]
+    fn it_says_what_it_will_create() {
+        insta::assert_snapshot!(plan("https://there", "demo-1", true, false), @"
+        On https://there this creates
+          namespace demo-1 with a quota, 8 small pods that ask for up to 8 CPUs (image registry.k8s.io/pause:3.10),
+          namespaces demo-1-web and demo-1-batch with a cluster quota demo-1 and 3 small pods that ask for up to 3 CPUs,
+          PriorityClass demo-1-urgent (never preempts)
+        and removes all at the end.
+        ");
+        insta::assert_snapshot!(plan("https://there", "demo-1", false, true), @"
+        On https://there this creates
+          namespace demo-1 with a quota, 8 small pods that ask for up to 8 CPUs (image registry.k8s.io/pause:3.10),
+          PriorityClass demo-1-urgent (never preempts)
+        and leaves them there.
+        The act of two namespaces under one cluster quota is left out: no AAQ says allowApplicationAwareClusterResourceQuota (examples/cluster-quota/00-allow.yaml does).
+        ");
+        assert_eq!(created("demo-1", false), ["namespace/demo-1", "priorityclass/demo-1-urgent"]);
+        let all = created("demo-1", true).join(" ");
+        assert!(all.ends_with(" namespace/demo-1-web namespace/demo-1-batch acrq/demo-1"), "{all}");
     }
 }

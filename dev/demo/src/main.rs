@@ -1,14 +1,16 @@
-//! Pods held by a quota and released when there is room, and a live migration through a full quota, as a story to watch
-//! (`make demo`).
+//! Pods held by a quota and released when there is room, in one namespace and in two that share a quota, and a live migration
+//! through a full quota, as a story to watch (`make demo`).
 
 mod arguments;
 mod background;
 mod board;
+mod cluster;
 mod examples;
 mod existing;
 mod listing;
 mod migration;
 mod own;
+mod quota_line;
 mod reason;
 mod screen;
 mod signals;

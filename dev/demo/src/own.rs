@@ -13,7 +13,7 @@ use crate::signals::{Interrupted, Signals};
 use crate::stage::Stage;
 use crate::story::{Scene, play};
 use crate::table::Ink;
-use crate::{background, end, watches};
+use crate::{background, cluster, end, watches};
 
 /// How long a kept cluster stays: then the tokens of Sluice's service accounts end.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -60,6 +60,10 @@ async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals)
     let played = play(&scene, &mut stage).await;
     let mut screen = end(stage, played)?;
     screen.say("")?;
+    cluster::allow(&scene.client).await?;
+    let second = Scene { namespace: cluster::NAME.to_owned(), ..scene };
+    let mut screen = cluster::act(&second, screen, signals.clone()).await?;
+    screen.say("")?;
     let place = Place { bed, client: bed.admin()?, pace: choice.pace };
     let mut screen = migration::act(&place, screen, signals.clone()).await?;
     if !choice.keep {
@@ -81,7 +85,7 @@ Go on:
 fn usage(kubeconfig: &Path) -> String {
     let kubectl =
         artifacts::kubernetes().map(|path| format!("{} kubectl", path.display())).unwrap_or_default();
-    let (pid, vms) = (std::process::id(), migration::NAMESPACE);
+    let (pid, shop, vms) = (std::process::id(), cluster::NAME, migration::NAMESPACE);
     format!(
         "
   export KUBECONFIG={}
@@ -91,6 +95,10 @@ fn usage(kubeconfig: &Path) -> String {
   kubectl -n {NAMESPACE} get events --field-selector reason=ExceededQuota
   kubectl -n {NAMESPACE} delete pod urgent      # room for 2 CPUs
   kubectl -n {NAMESPACE} patch arq compute --type merge -p '{{\"spec\":{{\"hard\":{{\"requests.cpu\":\"18\"}}}}}}'   # huge goes
+
+  kubectl get acrq
+  kubectl get pods -A -l tenant={shop}
+  kubectl -n {shop}-web get aacrq            # what users of a namespace may read of it
 
   kubectl -n {vms} get vmi,vmim,resourcequota,headroompolicies
   kubectl -n {vms} get events --field-selector reason=HeadroomGranted

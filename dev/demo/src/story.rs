@@ -20,7 +20,7 @@ use crate::stage::Stage;
 const SIMULATED: &str = "sluice.dev/simulated";
 const COMPLETE: &str = "sluice.dev/complete-after";
 /// Deadline of everything that should take milliseconds.
-const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Where the story plays.
 pub struct Scene {
@@ -40,13 +40,14 @@ impl Scene {
     }
 
     /// The states that a released pod reaches here.
-    const fn free(&self) -> &'static [State] {
+    pub const fn free(&self) -> &'static [State] {
         if self.nodes { &[State::Running] } else { &[State::Released, State::Running] }
     }
 
     async fn apply(&self, stage: &mut Stage<Board>, files: &[(&str, &str)]) -> anyhow::Result<()> {
         for file in files {
-            stage.during(examples::apply(&self.client, *file, &self.namespace)).await?;
+            let names = (examples::NAMESPACE, self.namespace.as_str());
+            stage.during(examples::apply(&self.client, *file, names)).await?;
         }
         Ok(())
     }
@@ -65,20 +66,36 @@ pub async fn play(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()>
     raised(scene, stage).await?;
     stage.tell("huge asks for 10 CPUs: more than the whole quota. It waits and its events say why; nothing else is hurt.")?;
     stage.pause(scene.pace).await?;
-    let breaches = stage.board.breaches.join("; ");
+    kept(&stage.board)
+}
+
+/// The promise, from what was observed.
+///
+/// # Errors
+/// When more was in use at any time than allowed.
+pub fn kept(board: &Board) -> anyhow::Result<()> {
+    let breaches = board.breaches.join("; ");
     ensure!(breaches.is_empty(), "the promise was broken: {breaches}");
     Ok(())
 }
 
 async fn set_up(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     scene.apply(stage, &[examples::TEAM, examples::PRIORITY]).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(scene.client.clone(), &scene.namespace);
-    let account = wait::wait_for(&accounts, "default", SOON, "the default service account", |a| a.is_some());
-    stage.during(account).await?;
+    stage.during(account(&scene.client, &scene.namespace)).await?;
     stage.during(gating(scene)).await?;
     stage.board.allow(limits("4")?);
     scene.apply(stage, &[examples::LIMITS]).await?;
     stage.until(SOON, "the status of the quota", |board| board.quota.is_some()).await
+}
+
+/// Pods of a namespace are refused until it has its service account.
+///
+/// # Errors
+/// When it is not there in time.
+pub async fn account(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let there = wait::wait_for(&accounts, "default", SOON, "the default service account", |a| a.is_some());
+    there.await.map(drop)
 }
 
 /// A pod that is only tried gets the gate. Tried until admission knows the new PriorityClass: it looks classes up in
@@ -189,15 +206,22 @@ async fn raised(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
 
 /// What `10-quota.yaml` says, with other CPUs.
 fn limits(cpus: &str) -> anyhow::Result<Amounts> {
-    let file = examples::objects(examples::LIMITS, examples::NAMESPACE)?;
-    let hard = file.first().and_then(|quota| quota.pointer("/spec/hard")).and_then(|hard| hard.as_object());
-    let mut limits = Amounts::new();
-    for (key, amount) in hard.context("examples/10-quota.yaml has no spec.hard")? {
-        let amount = if key == "requests.cpu" { cpus } else { amount.as_str().unwrap_or_default() };
-        limits.insert(
-            key.clone(),
-            Quantity::parse(amount).with_context(|| format!("reading {key} of the quota"))?,
-        );
-    }
+    let mut limits = hard(examples::LIMITS, "/spec/hard")?;
+    limits.insert("requests.cpu".to_owned(), Quantity::parse(cpus)?);
     Ok(limits)
+}
+
+/// The limits that a file's quota has at this place.
+///
+/// # Errors
+/// When there are none.
+pub fn hard(example: (&str, &str), place: &str) -> anyhow::Result<Amounts> {
+    let objects = examples::objects(example, (examples::NAMESPACE, examples::NAMESPACE))?;
+    let hard = objects.first().and_then(|quota| quota.pointer(place)).and_then(|hard| hard.as_object());
+    let hard = hard.with_context(|| format!("examples/{} has no {place}", example.0))?;
+    let read = |(key, amount): (&String, &serde_json::Value)| {
+        let amount = Quantity::parse(amount.as_str().unwrap_or_default());
+        Ok((key.clone(), amount.with_context(|| format!("reading {key} of examples/{}", example.0))?))
+    };
+    hard.iter().map(read).collect()
 }

@@ -5,9 +5,10 @@ use crate::board::{Board, Peak, State};
 /// `8 pods, 5 were held, longest wait 3.1 s, never more than 4 of 4 CPUs in use`, from what was observed.
 pub fn summary(board: &Board) -> String {
     let rows = board.rows();
-    let held = rows.iter().filter(|row| row.told.is_some());
-    let waits = held.clone().filter_map(|row| row.waited());
-    let mut text = format!("{} pods, {} were held", rows.len(), held.count());
+    let held: Vec<_> = rows.iter().filter(|row| row.told.is_some()).collect();
+    let waits = held.iter().filter_map(|row| row.waited());
+    let verb = if held.len() == 1 { "was" } else { "were" };
+    let mut text = format!("{} pods, {} {verb} held", rows.len(), held.len());
     if let Some(longest) = waits.max() {
         text.push_str(&format!(", longest wait {:.1} s", longest.as_secs_f32()));
     }

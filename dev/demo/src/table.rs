@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_engine::Quantity;
 
 use crate::board::{Board, Row, State};
+use crate::examples::QUOTA;
 use crate::reason;
 
 /// How to write on this terminal.
@@ -50,8 +51,9 @@ impl Style {
 
 /// The quota's line, a header and one line per pod, none longer than the terminal is wide.
 pub fn table(board: &Board, now: Duration, style: Style) -> Vec<String> {
+    let name = board.cluster.as_deref().unwrap_or(QUOTA);
     let quota = board.quota.as_deref().unwrap_or("not there yet");
-    let mut lines = vec![style.paint(Ink::Bold, &cut(&format!("quota compute: {quota}"), style.width))];
+    let mut lines = vec![style.paint(Ink::Bold, &cut(&format!("quota {name}: {quota}"), style.width))];
     let header =
         format!("{:<16} {:>8} {:<12} {:<9} {:>7}  {}", "POD", "PRIORITY", "ASKS", "STATE", "SINCE", "WHY");
     lines.push(style.paint(Ink::Dim, &cut(&header, style.width)));

@@ -1,4 +1,4 @@
-//! What the first act watches: pods, their quota, and what Sluice tells on them.
+//! What the acts about pods watch: pods, their quota, and what Sluice tells on them.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use k8s_openapi::api::events::v1;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
 
 use crate::board::Board;
 use crate::listing::Change;
+use crate::quota_line;
 use crate::stage::{Updates, View};
 use crate::table::{Style, table};
 
@@ -24,6 +25,8 @@ pub enum Update {
     Pod(Watch<Pod>),
     /// The quota.
     Quota(Watch<ApplicationAwareResourceQuota>),
+    /// The cluster quota.
+    ClusterQuota(Watch<ApplicationAwareClusterResourceQuota>),
     /// An event.
     Told(Watch<v1::Event>),
 }
@@ -41,6 +44,20 @@ pub fn open(client: &Client, namespace: &str) -> Updates<Update> {
     ])
 }
 
+/// Watches a cluster quota, pods with this label, and events of these namespaces, none of which need to be there yet.
+pub fn open_cluster(client: &Client, quota: &str, label: &str, namespaces: &[String]) -> Updates<Update> {
+    let any = watcher::Config::default;
+    let pods = watcher(Api::all(client.clone()), any().labels(label)).default_backoff();
+    let of_name = any().fields(&format!("metadata.name={quota}"));
+    let quotas = watcher(Api::all(client.clone()), of_name).default_backoff();
+    let events = namespaces.iter().map(|namespace| {
+        let events = watcher(Api::namespaced(client.clone(), namespace), any()).default_backoff();
+        events.map(Update::Told).boxed()
+    });
+    let others = [pods.map(Update::Pod).boxed(), quotas.map(Update::ClusterQuota).boxed()];
+    select_all(events.chain(others))
+}
+
 impl View for Board {
     type Update = Update;
 
@@ -55,13 +72,19 @@ impl View for Board {
                 None => Vec::new(),
             },
             Update::Quota(Ok(Event::Apply(quota) | Event::InitApply(quota))) => {
-                self.quota(&quota).map(|line| format!("{:<20} {line}", "quota")).into_iter().collect()
+                told_quota(self, quota_line::of_namespace(&quota))
+            }
+            Update::ClusterQuota(Ok(Event::Apply(quota) | Event::InitApply(quota))) => {
+                told_quota(self, quota_line::of_cluster(&quota))
             }
             Update::Told(Ok(Event::Apply(event) | Event::InitApply(event))) => {
                 told(self, &event).into_iter().collect()
             }
-            Update::Quota(Ok(_)) | Update::Told(Ok(_)) => Vec::new(),
-            Update::Pod(Err(error)) | Update::Quota(Err(error)) | Update::Told(Err(error)) => {
+            Update::Quota(Ok(_)) | Update::ClusterQuota(Ok(_)) | Update::Told(Ok(_)) => Vec::new(),
+            Update::Pod(Err(error))
+            | Update::Quota(Err(error))
+            | Update::ClusterQuota(Err(error))
+            | Update::Told(Err(error)) => {
                 return Err(error.to_string());
             }
         })
@@ -70,6 +93,11 @@ impl View for Board {
     fn table(&self, now: Duration, style: Style) -> Vec<String> {
         table(self, now, style)
     }
+}
+
+fn told_quota(board: &mut Board, line: Option<String>) -> Vec<String> {
+    let line = line.and_then(|line| board.quota(line));
+    line.map(|line| format!("{:<20} {line}", "quota")).into_iter().collect()
 }
 
 /// What Sluice, and no other component, tells on a pod.

@@ -14,8 +14,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use rustix::process::{Pid, Signal, kill_process};
+use sluice_api::{AAQ, AaqConfiguration, AaqSpec, ApplicationAwareClusterResourceQuota};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 use tokio::sync::Semaphore;
@@ -53,11 +54,7 @@ fn assert_story(text: &str) {
         "train                Released",
         "8 pods, 5 were held, longest wait ",
     ];
-    let mut rest = text;
-    for line in lines {
-        let found = rest.find(line).unwrap_or_else(|| panic!("{line:?} is missing or too early in:\n{text}"));
-        rest = &rest[found..];
-    }
+    let rest = assert_in_order(text, &lines);
     assert!(
         rest.contains(", never more than 4 of 4 CPUs in use, after the raise 8 of 8; huge still waits"),
         "{text}"
@@ -67,7 +64,32 @@ fn assert_story(text: &str) {
     assert!(!text.contains('\x1b'), "escape sequences without a terminal:\n{text}");
 }
 
-/// The lines of the second act, in this order. What the watches show in between depends on the machine's pace: only
+/// The lines of the act of a cluster quota, in this order.
+fn assert_cluster(text: &str) {
+    let lines = [
+        "Two namespaces whose pods may ask for 2 CPUs together",
+        "batch/import         Held       exceeded quota: ",
+        ", requested: requests.cpu=1, used: requests.cpu=",
+        "requests.cpu 2/2 (batch 500m, web 1500m), pods 2/10 (batch 1, web 1), held 1",
+        "front is deleted in ",
+        "batch/import         Released   after ",
+        "requests.cpu 1500m/2 (batch 1500m, web 0), pods 2/10 (batch 2, web 0), held 0",
+        "3 pods, 1 was held, longest wait ",
+    ];
+    let rest = assert_in_order(text, &lines);
+    let last = rest.lines().next().unwrap();
+    assert!(last.ends_with(", never more than 2 of 2 CPUs in use"), "{last}");
+}
+
+/// What follows, from the last of these texts on.
+fn assert_in_order<'t>(text: &'t str, lines: &[&str]) -> &'t str {
+    lines.iter().fold(text, |rest, line| {
+        let found = rest.find(line).unwrap_or_else(|| panic!("{line:?} is missing or too early in:\n{text}"));
+        &rest[found..]
+    })
+}
+
+/// The lines of the act of a migration, in this order. What the watches show in between depends on the machine's pace: only
 /// what the story waits for is expected.
 fn assert_migration(text: &str) {
     let lines = [
@@ -79,11 +101,7 @@ fn assert_migration(text: &str) {
         "migration move-web       Succeeded",
         "The VM moved from node-",
     ];
-    let mut rest = text;
-    for line in lines {
-        let found = rest.find(line).unwrap_or_else(|| panic!("{line:?} is missing or too early in:\n{text}"));
-        rest = &rest[found..];
-    }
+    let rest = assert_in_order(text, &lines);
     let last = rest.lines().next().unwrap();
     let (_, locked) = last.split_once("the quota was locked for ").unwrap_or_else(|| panic!("{last}"));
     let locked = locked.strip_suffix(" ms, no attempt was rejected").unwrap_or_else(|| panic!("{last}"));
@@ -130,6 +148,7 @@ async fn the_story_comes_true_on_a_cluster_of_its_own() {
     let text = told(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_story(&text);
+    assert_cluster(&text);
     assert_migration(&text);
     assert!(text.contains("make demo KEEP=1"), "{text}");
     until_empty(beds.path()).await;
@@ -159,6 +178,7 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
     let text = told(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_story(&text);
+    assert_cluster(&text);
     assert_migration(&text);
     let said = |before: &str| text.lines().find_map(|line| line.trim().strip_prefix(before)).unwrap();
     let kubeconfig = said("export KUBECONFIG=");
@@ -171,6 +191,8 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
     };
     let pods = get("team-a", "arq,pods");
     assert!(pods.contains("requests.cpu: 8/8") && pods.contains("SchedulingGated"), "{pods}");
+    let mirror = get("shop-web", "aacrq");
+    assert!(mirror.contains("requests.cpu: 1500m/2"), "{mirror}");
     let kinds = "vmi,vmim,resourcequota,headroompolicies";
     assert!(text.contains(&format!("kubectl -n team-b get {kinds}")), "{text}");
     let migrated = get("team-b", kinds);
@@ -183,15 +205,26 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
     until_empty(beds.path()).await;
 }
 
-/// Names of what the demo makes outside of its namespace.
+/// Names of what the demo makes outside of its namespaces.
 async fn leftovers(bed: &Bed) -> Vec<String> {
     let (namespaces, classes): (Api<Namespace>, Api<PriorityClass>) =
         (Api::all(bed.admin().unwrap()), Api::all(bed.admin().unwrap()));
+    let quotas: Api<ApplicationAwareClusterResourceQuota> = Api::all(bed.admin().unwrap());
     let any = ListParams::default();
     let namespaces = namespaces.list(&any).await.unwrap().items.into_iter().map(|item| item.metadata);
     let classes = classes.list(&any).await.unwrap().items.into_iter().map(|item| item.metadata);
-    let names = namespaces.chain(classes).filter_map(|metadata| metadata.name);
+    let quotas = quotas.list(&any).await.unwrap().items.into_iter().map(|item| item.metadata);
+    let names = namespaces.chain(classes).chain(quotas).filter_map(|metadata| metadata.name);
     names.filter(|name| name.starts_with("sluice-demo-")).collect()
+}
+
+async fn allow_cluster_quotas(bed: &Bed) {
+    let configuration = AaqConfiguration {
+        allow_application_aware_cluster_resource_quota: Some(true),
+        ..AaqConfiguration::default()
+    };
+    let aaq = AAQ::new("aaq", AaqSpec { configuration: Some(configuration), ..AaqSpec::default() });
+    Api::all(bed.admin().unwrap()).create(&PostParams::default(), &aaq).await.unwrap();
 }
 
 /// Without nodes nothing runs: as on a real cluster, only releases can be relied on, and a pod ends by deletion.
@@ -218,14 +251,25 @@ async fn the_story_comes_true_on_an_existing_cluster() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(leftovers(&bed).await, Vec::<String>::new());
 
-    let whole = output(demo(&["--kubeconfig", kubeconfig, "--yes"])).await;
-    let text = told(&whole);
-    assert_eq!(whole.status.code(), Some(0), "{text}");
-    assert_story(&text);
-    assert!(text.contains("report               Deleted"), "{text}");
-    assert!(text.contains("needs KubeVirt and nodes that run VMs: it is left out here"), "{text}");
-    assert!(text.contains("and its PriorityClass are removed."), "{text}");
-    assert_eq!(leftovers(&bed).await, Vec::<String>::new());
+    for is_allowed in [false, true] {
+        if is_allowed {
+            allow_cluster_quotas(&bed).await;
+        }
+        let whole = output(demo(&["--kubeconfig", kubeconfig, "--yes"])).await;
+        let text = told(&whole);
+        assert_eq!(whole.status.code(), Some(0), "{text}");
+        assert_story(&text);
+        assert!(text.contains("report               Deleted"), "{text}");
+        assert!(text.contains("needs KubeVirt and nodes that run VMs: it is left out here"), "{text}");
+        if is_allowed {
+            assert_cluster(&text);
+        } else {
+            assert!(text.contains("no AAQ says allowApplicationAwareClusterResourceQuota"), "{text}");
+            assert!(!text.contains("Two namespaces"), "{text}");
+        }
+        assert!(text.contains("-urgent are removed.") || text.contains(", acrq/sluice-demo-"), "{text}");
+        assert_eq!(leftovers(&bed).await, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

@@ -17,5 +17,5 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use planner::MirrorNamespaces;
-pub use run::ClusterQuotaStatus;
+pub use planner::{MirrorNamespaces, Planner, Write};
+pub use run::{ClusterQuotaStatus, MIRRORS};

@@ -30,7 +30,7 @@ pub enum MirrorNamespaces {
 
 /// A request that changes an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Write {
+pub enum Write {
     /// The status of a quota.
     Status(Arc<str>, Value),
     /// A mirror that does not exist.
@@ -93,7 +93,7 @@ struct Mirror {
 
 /// Everything that is shown, as it is and as it should be.
 #[derive(Debug, Default)]
-pub(super) struct Planner {
+pub struct Planner {
     shows: MirrorNamespaces,
     quotas: BTreeMap<Arc<str>, Quota>,
     names: HashMap<QuotaId, Arc<str>>,
@@ -109,7 +109,8 @@ pub(super) struct Planner {
 
 impl Planner {
     /// `seed` spreads the waits after failures apart.
-    pub(super) fn new(shows: MirrorNamespaces, seed: u64) -> Self {
+    #[must_use]
+    pub fn new(shows: MirrorNamespaces, seed: u64) -> Self {
         Self { shows, retries: Retries::new(seed), ..Self::default() }
     }
 
@@ -125,7 +126,8 @@ impl Planner {
         }
     }
 
-    pub(super) fn apply_quota(&mut self, wire: &AcrqWire) {
+    /// A quota is this now.
+    pub fn apply_quota(&mut self, wire: &AcrqWire) {
         let meta = &wire.metadata;
         let name: Arc<str> = meta.name.as_deref().unwrap_or_default().into();
         let uid = meta.uid.clone().unwrap_or_default();
@@ -172,7 +174,8 @@ impl Planner {
         }
     }
 
-    pub(super) fn apply_mirror(&mut self, wire: &AacrqWire) {
+    /// A mirror is this now.
+    pub fn apply_mirror(&mut self, wire: &AacrqWire) {
         let key = mirror_key(wire);
         let meta = &wire.metadata;
         let mirror = Mirror {
@@ -192,12 +195,13 @@ impl Planner {
     }
 
     /// Whether all namespaces of the quota are to be looked at, not only those that have changed.
-    pub(super) fn needs_all(&self, id: QuotaId) -> bool {
+    #[must_use]
+    pub fn needs_all(&self, id: QuotaId) -> bool {
         !self.names.contains_key(&id)
     }
 
     /// There is this to show. With `all`, the quota has no other namespaces.
-    pub(super) fn show(&mut self, view: ClusterView, all: bool) {
+    pub fn show(&mut self, view: ClusterView, all: bool) {
         let (name, uid) = (&view.name, view.uid.to_string());
         let Some(quota) = self.quotas.get_mut(name).filter(|quota| quota.uid == uid) else { return };
         let old = quota.view.take();
@@ -252,12 +256,12 @@ impl Planner {
     }
 
     /// The request was done.
-    pub(super) fn done(&mut self, write: &Write) {
+    pub fn done(&mut self, write: &Write) {
         self.retries.forget(&write.object());
     }
 
     /// The statuses to write now, and so many mirrors, each once.
-    pub(super) fn plan(&mut self, mirrors: usize, now: Moment) -> Vec<Write> {
+    pub fn plan(&mut self, mirrors: usize, now: Moment) -> Vec<Write> {
         for object in self.retries.take_due(now.mono_ms) {
             match object {
                 Object::Quota(name) => _ = self.changed.insert(name),

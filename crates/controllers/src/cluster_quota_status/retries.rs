@@ -14,7 +14,7 @@ use sluice_runtime::backoff::{Backoff, Retry};
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// A mirror: name of the quota, and namespace.
-pub(super) type MirrorKey = (Arc<str>, Arc<str>);
+pub type MirrorKey = (Arc<str>, Arc<str>);
 
 /// An object that is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -28,7 +28,7 @@ use crate::gate::Gate;
 const COLLECT_TIME: Duration = Duration::from_secs(1);
 
 /// Mirrors that are written in that time.
-const MIRRORS: usize = 50;
+pub const MIRRORS: usize = 50;
 
 /// Requests that are under way at a time.
 const AT_A_TIME: usize = 4;

@@ -15,8 +15,8 @@ pub enum Action {
     Record(Record),
     /// Remove the gate of a pod, provided that it is the pod that was decided on.
     Release(Release),
-    /// Read the quotas of a namespace as they are now.
-    ListQuotas(NamespaceId, Arc<str>),
+    /// Read the quotas of these namespaces as they are now, of several by one request for those of all.
+    ListQuotas(Vec<(NamespaceId, Arc<str>)>),
     /// Read the cluster quotas as they are now.
     ListClusterQuotas,
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
@@ -188,8 +188,8 @@ pub enum Outcome {
     Recorded(QuotaId, Uid, Answer<RecordedObject>),
     /// Of a [`Release`].
     Released(PodId, Uid, Answer<PodWire>),
-    /// Of [`Action::ListQuotas`].
-    Listed(NamespaceId, Answer<Vec<ArqWire>>),
+    /// Of [`Action::ListQuotas`]: these namespaces were asked about.
+    Listed(Vec<NamespaceId>, Answer<Vec<ArqWire>>),
     /// Of [`Action::ListClusterQuotas`].
     ClusterListed(Answer<Vec<AcrqWire>>),
     /// Of [`Action::Read`].

@@ -25,7 +25,7 @@ use super::action::{Action, Answer, GateEvent, Outcome, Release};
 pub struct Concurrency {
     /// Removals of gates.
     pub releases: usize,
-    /// Everything else.
+    /// Lists, and as many of everything else.
     pub others: usize,
 }
 
@@ -47,6 +47,9 @@ pub struct Apply {
     pub(super) namespace: Arc<str>,
     write_event: Arc<dyn Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync>,
     releases: Arc<Semaphore>,
+    /// An API server answers a list when its cache has come to the present, which it asks for ten times a second: lists keep no
+    /// charge from its turn.
+    lists: Arc<Semaphore>,
     others: Arc<Semaphore>,
     request_deadline: Duration,
 }
@@ -72,6 +75,7 @@ impl Apply {
             namespace: namespace.into(),
             write_event: Arc::new(write_event),
             releases: Arc::new(Semaphore::new(concurrency.releases)),
+            lists: Arc::new(Semaphore::new(concurrency.others)),
             others: Arc::new(Semaphore::new(concurrency.others)),
             request_deadline,
         }
@@ -84,7 +88,11 @@ impl Apply {
             let is_written = self.token.is_held() && (self.write_event)(event.clone()).await;
             return Some(Outcome::EventWritten(event, is_written));
         }
-        let turns = if matches!(action, Action::Release(_)) { &self.releases } else { &self.others };
+        let turns = match action {
+            Action::Release(_) => &self.releases,
+            Action::ListQuotas(_) | Action::ListClusterQuotas => &self.lists,
+            _ => &self.others,
+        };
         let _turn = turns.acquire().await.ok()?;
         match action {
             Action::Record(record) => {
@@ -103,11 +111,12 @@ impl Apply {
                 log(&answer, "reading pod", &pod.namespace, &pod.name);
                 Some(Outcome::Read(pod.pod, pod.uid, answer))
             }
-            Action::ListQuotas(id, namespace) => {
-                let path = ApplicationAwareResourceQuota::url_path(&(), Some(&namespace));
+            Action::ListQuotas(namespaces) => {
+                let one = if let [(_, name)] = namespaces.as_slice() { Some(&**name) } else { None };
+                let path = ApplicationAwareResourceQuota::url_path(&(), one);
                 let answer = self.list(&path).await;
-                log(&answer, "listing quotas", &namespace, "");
-                Some(Outcome::Listed(id, answer))
+                log(&answer, "listing quotas", one.unwrap_or_default(), "");
+                Some(Outcome::Listed(namespaces.into_iter().map(|(id, _)| id).collect(), answer))
             }
             Action::ListClusterQuotas => {
                 let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);

@@ -155,7 +155,7 @@ impl State {
         match outcome {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
-            Outcome::Listed(namespace, answer) => self.on_listed(namespace, answer, now),
+            Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
             Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// What was measured.
 #[derive(Debug)]
-pub(super) struct Arriving {
+pub struct Arriving {
     wanted_per_s: f64,
     releases_per_s: f64,
     pods: usize,
@@ -34,7 +34,7 @@ pub(super) struct Arriving {
 }
 
 /// One created pod.
-struct Arrival {
+pub struct Arrival {
     key: String,
     sent: Instant,
     answered: Instant,
@@ -42,7 +42,7 @@ struct Arrival {
 
 impl Arriving {
     /// Creates pods at a steady rate, whatever becomes of those before, and waits until all are released.
-    pub(super) async fn measure(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Self> {
+    pub async fn measure(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Self> {
         let Shape { namespaces, .. } = plot.shape;
         say(&format!("gate: {pods} pods arriving at {per_s:.0}/s in {namespaces} namespaces"));
         site.create_quotas(plot).await?;
@@ -79,23 +79,23 @@ impl Arriving {
         })
     }
 
-    pub(super) const fn pods(&self) -> usize {
+    pub const fn pods(&self) -> usize {
         self.pods
     }
 
-    pub(super) const fn releases_per_s(&self) -> f64 {
+    pub const fn releases_per_s(&self) -> f64 {
         self.releases_per_s
     }
 
-    pub(super) const fn p50_ms(&self) -> f64 {
+    pub const fn p50_ms(&self) -> f64 {
         self.from_sent[0]
     }
 
-    pub(super) const fn p99_ms(&self) -> f64 {
+    pub const fn p99_ms(&self) -> f64 {
         self.from_sent[1]
     }
 
-    pub(super) fn json(&self, run: &str, shape: Shape) -> Value {
+    pub fn json(&self, run: &str, shape: Shape) -> Value {
         let rounded =
             |of: &[f64; 3]| json!({"p50": round(of[0], 2), "p99": round(of[1], 2), "max": round(of[2], 2)});
         json!({
@@ -129,7 +129,8 @@ async fn warm_up(site: &Site, plot: &Plot, seen: &Seen) -> anyhow::Result<usize>
     Ok(count)
 }
 
-async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Vec<Arrival>> {
+/// Creates pods at a steady rate, whatever becomes of those before; returns when all are created.
+pub async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Result<Vec<Arrival>> {
     let begin = tokio::time::Instant::now() + Duration::from_millis(50);
     let mut creations = JoinSet::new();
     for number in 0..pods {
@@ -153,7 +154,7 @@ async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow::Re
 }
 
 /// The controller's own count of its writes.
-async fn writes(controller: &Controller) -> anyhow::Result<HashMap<String, f64>> {
+pub async fn writes(controller: &Controller) -> anyhow::Result<HashMap<String, f64>> {
     let (_, text) = sluice_e2e::probe::get(&controller.admin, names::PATH_METRICS).await?;
     let counts = text.lines().filter_map(|line| {
         let (labels, count) = line.strip_prefix("sluice_api_writes_total{")?.split_once('}')?;

@@ -19,54 +19,54 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Pods created at a time.
 const CREATIONS: usize = 16;
 /// Label of every pod of the bench.
-pub(super) const LABEL: &str = "sluice-bench";
+pub const LABEL: &str = "sluice-bench";
 
 /// How many pods in how many namespaces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) namespaces: usize,
-    pub(super) each: usize,
+pub struct Shape {
+    pub namespaces: usize,
+    pub each: usize,
 }
 
 impl Shape {
-    pub(super) const fn pods(self) -> usize {
+    pub const fn pods(self) -> usize {
         self.namespaces * self.each
     }
 }
 
 /// A control plane with Sluice's objects; nothing of Sluice runs.
-pub(super) struct Site {
+pub struct Site {
     bed: &'static Bed,
     installation: Installation<'static>,
     /// The bench as administrator.
-    pub(super) admin: Client,
+    pub admin: Client,
     /// The bench with the controller's own account and client: what is compared with the controller must be
     /// treated by the API server as the controller is.
-    pub(super) as_controller: Client,
+    pub as_controller: Client,
     kubeconfig: std::path::PathBuf,
 }
 
 /// Namespaces of one shape.
-pub(super) struct Plot {
-    pub(super) shape: Shape,
-    pub(super) namespaces: Vec<String>,
+pub struct Plot {
+    pub shape: Shape,
+    pub namespaces: Vec<String>,
     /// Whether one quota is about all of them, in place of one for each.
     is_cluster: bool,
 }
 
-/// Label of the namespaces that one quota is about.
+/// Label of the namespaces that one quota is about: how many they are.
 const CLUSTER: &str = "sluice-bench-cluster";
 
 impl Plot {
     /// Where the pod of this number goes: namespaces in turn.
-    pub(super) fn namespace(&self, number: usize) -> anyhow::Result<&str> {
+    pub fn namespace(&self, number: usize) -> anyhow::Result<&str> {
         let at = number % self.namespaces.len().max(1);
         self.namespaces.get(at).map(String::as_str).context("a plot without namespaces")
     }
 }
 
 impl Site {
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    pub async fn start() -> anyhow::Result<Self> {
         // No scheduler and no nodes: a released pod causes no further work that would be measured too.
         let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
         let bed = Bed::start_shared(options).await?;
@@ -78,7 +78,7 @@ impl Site {
         Ok(Self { bed, installation, admin, as_controller, kubeconfig: account.kubeconfig().to_owned() })
     }
 
-    pub(super) async fn server_constants(&self) -> anyhow::Result<Value> {
+    pub async fn server_constants(&self) -> anyhow::Result<Value> {
         let version = self.admin.apiserver_version().await.context("asking for the server's version")?;
         Ok(json!({
             "kubernetes": version.git_version, "go": version.go_version, "etcd": etcd_version(),
@@ -87,18 +87,24 @@ impl Site {
     }
 
     /// Fresh namespaces for pods of a shape, with a quota each.
-    pub(super) async fn plot(&self, shape: Shape) -> anyhow::Result<Plot> {
+    pub async fn plot(&self, shape: Shape) -> anyhow::Result<Plot> {
         self.plot_with(shape, objects::TARGETED).await
     }
 
-    /// Fresh namespaces for pods of a shape, with one quota for all.
-    pub(super) async fn cluster_plot(&self, shape: Shape) -> anyhow::Result<Plot> {
+    /// From now on cluster quotas have an effect.
+    pub async fn allow_cluster_quotas(&self) -> anyhow::Result<()> {
         let aaq: AAQ = objects::from_json(json!({
             "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
             "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
         }));
         Api::all(self.admin.clone()).create(&PostParams::default(), &aaq).await?;
-        let labels: Vec<_> = objects::TARGETED.iter().copied().chain([(CLUSTER, "true")]).collect();
+        Ok(())
+    }
+
+    /// Fresh namespaces for pods of a shape, with one quota for all of them and none of another shape.
+    pub async fn cluster_plot(&self, shape: Shape) -> anyhow::Result<Plot> {
+        let many = shape.namespaces.to_string();
+        let labels: Vec<_> = objects::TARGETED.iter().copied().chain([(CLUSTER, many.as_str())]).collect();
         Ok(Plot { is_cluster: true, ..self.plot_with(shape, &labels).await? })
     }
 
@@ -110,16 +116,17 @@ impl Site {
     }
 
     /// Quotas with room for all.
-    pub(super) async fn create_quotas(&self, plot: &Plot) -> anyhow::Result<()> {
+    pub async fn create_quotas(&self, plot: &Plot) -> anyhow::Result<()> {
         let roomy = objects::quota(
             "bench",
             &[("pods", "100k"), ("requests.cpu", "100k"), ("requests.memory", "1Pi")],
         );
         if plot.is_cluster {
+            let many = plot.shape.namespaces.to_string();
             let quota: ApplicationAwareClusterResourceQuota = objects::from_json(json!({
                 "apiVersion": names::API_VERSION, "kind": "ApplicationAwareClusterResourceQuota",
                 "metadata": { "name": "bench" },
-                "spec": { "quota": roomy.spec, "selector": { "labels": { "matchLabels": { CLUSTER: "true" } } } },
+                "spec": { "quota": roomy.spec, "selector": { "labels": { "matchLabels": { CLUSTER: many } } } },
             }));
             Api::all(self.admin.clone()).create(&PostParams::default(), &quota).await?;
             return Ok(());
@@ -131,7 +138,7 @@ impl Site {
     }
 
     /// Creates as many gated pods as the shape says; returns them as the server answered.
-    pub(super) async fn create_pods(&self, plot: &Plot) -> anyhow::Result<Vec<Pod>> {
+    pub async fn create_pods(&self, plot: &Plot) -> anyhow::Result<Vec<Pod>> {
         let creations = (0..plot.shape.pods()).map(|number| async move {
             let pod = gated_pod(&format!("pod-{number:04}"));
             anyhow::Ok(objects::create(&self.admin, plot.namespace(number)?, &pod).await?)
@@ -141,7 +148,7 @@ impl Site {
     }
 
     /// Removes all pods and quotas of the plot; returns when they are gone.
-    pub(super) async fn clear(&self, plot: &Plot) -> anyhow::Result<()> {
+    pub async fn clear(&self, plot: &Plot) -> anyhow::Result<()> {
         let clear = |namespace: &String| {
             let (client, namespace) = (self.admin.clone(), namespace.clone());
             async move {
@@ -168,7 +175,7 @@ impl Site {
     }
 
     /// Starts a controller; it may not lead yet when this returns.
-    pub(super) async fn controller(&self) -> anyhow::Result<Controller> {
+    pub async fn controller(&self) -> anyhow::Result<Controller> {
         self.installation.controller_with(&self.kubeconfig, &[]).await
     }
 }
@@ -183,7 +190,7 @@ impl Drop for Site {
 }
 
 /// Stops a controller in an orderly way, so that the next one finds a free lease.
-pub(super) fn stop(controller: &Controller) {
+pub fn stop(controller: &Controller) {
     tokio::task::block_in_place(|| controller.program.stop());
 }
 
@@ -193,7 +200,7 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 }
 
 /// A pod behind our gate.
-pub(super) fn gated_pod(name: &str) -> Pod {
+pub fn gated_pod(name: &str) -> Pod {
     let mut pod = objects::pod(name, &[("cpu", "100m"), ("memory", "64Mi")]);
     pod.metadata.labels = Some([(LABEL.to_owned(), "true".to_owned())].into());
     if let Some(spec) = pod.spec.as_mut() {

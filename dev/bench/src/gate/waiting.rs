@@ -45,14 +45,14 @@ impl Drain {
 
 /// All runs of one shape.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) shape: Shape,
+pub struct Waiting {
+    pub shape: Shape,
     runs: Vec<(Drain, Drain)>,
 }
 
 impl Waiting {
     /// Runs both in turns, each first as often as second, after one unmeasured round.
-    pub(super) async fn measure(site: &Site, plot: &Plot, repetitions: usize) -> anyhow::Result<Self> {
+    pub async fn measure(site: &Site, plot: &Plot, repetitions: usize) -> anyhow::Result<Self> {
         let shape = plot.shape;
         let what = format!("{} × {} pods", shape.namespaces, shape.each);
         say(&format!("gate: {what}: warming up"));
@@ -75,16 +75,16 @@ impl Waiting {
         median(&mut self.runs.iter().map(of).collect::<Vec<_>>())
     }
 
-    pub(super) fn releases_per_s(&self) -> f64 {
+    pub fn releases_per_s(&self) -> f64 {
         self.middle(|(released, _)| released.per_s)
     }
 
-    pub(super) fn raw_patch_per_s(&self) -> f64 {
+    pub fn raw_patch_per_s(&self) -> f64 {
         self.middle(|(_, patched)| patched.per_s)
     }
 
     /// The median of the pairs' ratios: how fast a server is changes within minutes, hardly between two runs in a row.
-    pub(super) fn ratio(&self) -> f64 {
+    pub fn ratio(&self) -> f64 {
         self.middle(pair_ratio)
     }
 
@@ -94,7 +94,7 @@ impl Waiting {
         [0.25, 0.75].map(|q| quantile(&mut ratios, q))
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let runs: Vec<Value> = self
             .runs
             .iter()

@@ -23,7 +23,7 @@ examples::examples! {
 /// # Errors
 /// When the API server refuses an object or does not answer.
 pub async fn apply(client: &Client, example: (&str, &str)) -> anyhow::Result<()> {
-    for object in examples::objects(example, examples::NAMESPACE)? {
+    for object in examples::objects(example, (NAMESPACE, NAMESPACE))? {
         let object = defaulted(object).with_context(|| format!("completing examples/{}", example.0))?;
         examples::apply_object(client, example.0, &object).await?;
     }
@@ -61,9 +61,9 @@ fn put(object: &mut Value, name: &str, value: Value) -> anyhow::Result<()> {
 mod tests {
     use serde_json::json;
 
-    use super::{ALL, MIGRATION, VM, defaulted};
+    use super::{ALL, MIGRATION, NAMESPACE, VM, defaulted};
+    use crate::examples::objects;
     use crate::examples::tests::are_all_of;
-    use crate::examples::{NAMESPACE, objects};
 
     #[test]
     fn every_file_of_the_folder_is_played() {
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn what_is_in_a_file_stays() {
-        let file = objects(VM, NAMESPACE).unwrap().remove(0);
+        let file = objects(VM, (NAMESPACE, NAMESPACE)).unwrap().remove(0);
         let vm = defaulted(file.clone()).unwrap();
         assert_eq!(vm["spec"]["domain"]["memory"], file["spec"]["domain"]["memory"]);
         assert_eq!(vm["spec"]["domain"]["cpu"], json!({"cores": 1, "sockets": 1, "threads": 1}));
-        let migration = defaulted(objects(MIGRATION, NAMESPACE).unwrap().remove(0)).unwrap();
+        let migration = defaulted(objects(MIGRATION, (NAMESPACE, NAMESPACE)).unwrap().remove(0)).unwrap();
         assert_eq!(migration["metadata"]["labels"]["kubevirt.io/vmi-name"], "web");
         assert!(defaulted(json!({"kind": "VirtualMachineInstance"})).is_err());
     }

@@ -1,4 +1,4 @@
-//! The second act: a live migration through a full native quota, by the real virt-controller.
+//! The last act: a live migration through a full native quota, by the real virt-controller.
 
 mod audit;
 mod files;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{Api, Client};
-use sluice_testbed::{Bed, wait};
+use kube::Client;
+use sluice_testbed::Bed;
 
 use super::audit::Facts;
 use super::files::{self, NAMESPACE};
@@ -14,10 +13,8 @@ use super::watches::{self, Watched};
 use crate::screen::Screen;
 use crate::signals::Signals;
 use crate::stage::Stage;
+use crate::story::{SOON, account};
 use crate::table::Ink;
-
-/// Deadline of everything that should take moments. virt-controller looks again at what did not work after a while.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Where the act plays.
 pub struct Place<'b> {
@@ -46,9 +43,7 @@ pub async fn act(place: &Place<'_>, screen: Screen, signals: Signals) -> anyhow:
 async fn play(place: &Place<'_>, stage: &mut Stage<Watched>) -> anyhow::Result<Facts> {
     stage.tell("A namespace whose native ResourceQuota has room for one VM. KubeVirt's virt-controller is the real one, what runs on nodes is simulated.")?;
     stage.during(files::apply(&place.client, files::TEAM)).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(place.client.clone(), NAMESPACE);
-    let account = wait::wait_for(&accounts, "default", SOON, "the default service account", |a| a.is_some());
-    stage.during(account).await?;
+    stage.during(account(&place.client, NAMESPACE)).await?;
     stage.until(SOON, "the watches to begin", Watched::is_complete).await?;
     stage.during(files::apply(&place.client, files::QUOTA)).await?;
     let counted = |board: &Watched| board.passage.is_clear();

@@ -1,4 +1,4 @@
-//! The second act's table: the quota by key, its lock, the VM's pods.
+//! The table of the act of the migration: the quota by key, its lock, the VM's pods.
 
 use std::time::Duration;
 

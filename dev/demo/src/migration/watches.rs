@@ -1,4 +1,4 @@
-//! What the second act watches.
+//! What the act of the migration watches.
 
 use std::time::Duration;
 

@@ -18,6 +18,9 @@ use crate::gate::parts::confirmations::Decisions;
 use crate::gate::parts::quota_checks::Listed;
 use crate::gate::stage::Stage;
 
+/// A list of all quotas is no dearer than a list for each of some namespaces if there are not more quotas than this for each.
+const QUOTAS_PER_LIST: usize = 4;
+
 impl State {
     /// The lists that have to confirm that a pod that is charged to these quotas is not to be charged to others.
     pub(super) fn lists_to_await(&self, quotas: &QuotaSet) -> SmallVec<[Listed; 2]> {
@@ -54,30 +57,41 @@ impl State {
         let reclassification = &self.reclassification;
         // A namespace is requested again when it is not paused any more.
         let is_put_off = |listed| matches!(listed, Listed::Namespace(id) if reclassification.is_paused(id));
+        let mut namespaces = Vec::new();
         for listed in self.checks.begin_wanted(now, is_put_off) {
             match listed {
                 Listed::Cluster => actions.push(Action::ListClusterQuotas),
                 Listed::Namespace(id) => match self.namespaces.get(id) {
-                    Some(namespace) => actions.push(Action::ListQuotas(id, Arc::clone(&namespace.name))),
+                    Some(namespace) => namespaces.push((id, Arc::clone(&namespace.name))),
                     None => self.checks.forget(listed),
                 },
             }
         }
+        if namespaces.len() > 1 && self.quotas.len() <= QUOTAS_PER_LIST * namespaces.len() {
+            actions.push(Action::ListQuotas(namespaces));
+        } else {
+            actions.extend(namespaces.into_iter().map(|namespace| Action::ListQuotas(vec![namespace])));
+        }
         actions
     }
 
-    pub(super) fn on_listed(&mut self, id: NamespaceId, answer: Answer<Vec<ArqWire>>, now: Moment) {
-        let quotas = self.take_list(Listed::Namespace(id), answer, now);
-        for quota in quotas.iter().flatten() {
-            self.apply_quota(quota, now);
+    pub(super) fn on_listed(&mut self, ids: &[NamespaceId], answer: Answer<Vec<ArqWire>>, now: Moment) {
+        let lists: SmallVec<[Listed; 1]> = ids.iter().copied().map(Listed::Namespace).collect();
+        let Some(quotas) = self.take_list(&lists, answer, now) else { return };
+        for quota in &quotas {
+            // One that is not asked about may have been deleted meanwhile, and no charge would find that out.
+            let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
+            if namespace.is_some_and(|namespace| ids.contains(&namespace)) {
+                self.apply_quota(quota, now);
+            }
         }
-        if quotas.is_some() {
-            self.on_checked(Listed::Namespace(id));
+        for listed in lists {
+            self.on_checked(listed);
         }
     }
 
     pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
-        let quotas = self.take_list(Listed::Cluster, answer, now);
+        let quotas = self.take_list(&[Listed::Cluster], answer, now);
         for quota in quotas.iter().flatten() {
             let uid = Uid::parse(quota.metadata.uid.as_deref().unwrap_or_default());
             // The watch has shown its end already and will not do so again.
@@ -90,7 +104,7 @@ impl State {
         }
     }
 
-    fn take_list<T>(&mut self, listed: Listed, answer: Answer<Vec<T>>, now: Moment) -> Option<Vec<T>> {
+    fn take_list<T>(&mut self, lists: &[Listed], answer: Answer<Vec<T>>, now: Moment) -> Option<Vec<T>> {
         let after = match answer {
             Answer::Done(quotas) => return Some(quotas),
             Answer::Busy(after) => after,
@@ -98,7 +112,9 @@ impl State {
         };
         let stages = &self.stages;
         let is_waited_for = |(pod, serial): &(PodId, u64)| stages.is_awaiting(*pod, *serial);
-        self.checks.failed(listed, after, is_waited_for, now);
+        for listed in lists {
+            self.checks.failed(*listed, after, is_waited_for, now);
+        }
         None
     }
 

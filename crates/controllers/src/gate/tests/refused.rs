@@ -117,12 +117,13 @@ fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says(
             story.see_all(at(ms));
         }
         for action in story.state.plan(at(ms)) {
-            if let Action::ListQuotas(namespace, _) = action {
+            if let Action::ListQuotas(namespaces) = action {
                 asked_at.push(ms);
                 let after = (asked_at.len() == 3).then(|| std::time::Duration::from_secs(5));
                 let failed =
                     after.map_or_else(|| Answer::Unknown("no".to_owned()), |after| Answer::Busy(Some(after)));
-                story.state.on_outcome(Outcome::Listed(namespace, failed), at(ms));
+                let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
+                story.state.on_outcome(Outcome::Listed(namespaces, failed), at(ms));
             }
         }
     }

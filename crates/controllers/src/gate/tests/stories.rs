@@ -79,10 +79,11 @@ impl Story {
                         let answer = self.server.release(&release);
                         Outcome::Released(release.pod, release.uid, answer)
                     }
-                    Action::ListQuotas(namespace, _) => {
+                    Action::ListQuotas(namespaces) => {
                         let list =
                             self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
-                        Outcome::Listed(namespace, Answer::Done(list))
+                        let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
+                        Outcome::Listed(namespaces, Answer::Done(list))
                     }
                     Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
                     Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),

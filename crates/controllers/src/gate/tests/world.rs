@@ -315,10 +315,10 @@ impl World {
                 let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
-            Action::ListQuotas(namespace, _) => {
+            Action::ListQuotas(namespaces) => {
                 let list = self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                 let answer = if done { Some(Answer::Done(list)) } else { None };
-                Outcome::Listed(*namespace, reply(answer, fault))
+                Outcome::Listed(namespaces.iter().map(|(id, _)| *id).collect(), reply(answer, fault))
             }
             Action::Read(pod) => {
                 let answer = if done { Some(self.server.read(&pod.name)) } else { None };

@@ -88,9 +88,11 @@ impl World {
                 let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
-            Action::ListQuotas(namespace, name) => {
-                let list = self.server.all(Kind::Quota, name).map(|(_, quota)| wire(quota.clone())).collect();
-                Outcome::Listed(*namespace, reply(is_done.then_some(Answer::Done(list)), fault))
+            Action::ListQuotas(namespaces) => {
+                let one = if let [(_, name)] = namespaces.as_slice() { name } else { "" };
+                let list = self.server.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
+                let ids = namespaces.iter().map(|(id, _)| *id).collect();
+                Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::ListClusterQuotas => {
                 let list = self.server.all(Kind::ClusterQuota, "");

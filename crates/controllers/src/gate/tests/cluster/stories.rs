@@ -200,6 +200,24 @@ fn a_list_that_is_answered_late_brings_no_quota_back() {
     world.check_end();
 }
 
+/// There are few quotas: those of both namespaces are read by one request, which confirms the pods of both.
+#[test]
+fn namespaces_share_a_list() {
+    let mut world = world();
+    create(&mut world, 0, 0, 100);
+    create(&mut world, 1, 0, 100);
+    world.deliver_to(0);
+    world.plan();
+    let of_namespaces = |action: &Action| match action {
+        Action::ListQuotas(namespaces) => Some(namespaces.len()),
+        _ => None,
+    };
+    let lists = world.requests.iter().filter_map(|request| of_namespaces(&request.action));
+    assert_eq!(lists.collect::<Vec<_>>(), [2]);
+    run(&mut world, 2);
+    assert_eq!(gated(&world), Vec::<&str>::new());
+}
+
 /// Blue's pod fits. Green's do not go because green's own quota keeps its last room for the eldest of them.
 #[test]
 fn no_room_is_kept_for_a_pod_that_its_own_quota_keeps_waiting() {
