@@ -2,9 +2,12 @@
 
 mod claims;
 mod classes;
+mod dominant_share;
 mod equivalence_class;
 mod exchange;
+mod fresh;
 mod growth;
+mod lanes;
 mod long_queue;
 mod quota_entry;
 mod quota_set;
@@ -22,7 +25,7 @@ use self::quota_entry::{QuotaEntry, Rest};
 pub use self::quota_set::{QuotaSet, ShareId};
 pub use self::shares::Shares;
 use self::sweep::Sweep;
-pub use self::wait_order::{PodId, QuotaId, WaitKey};
+pub use self::wait_order::{Patience, PodId, QuotaId, WaitKey};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;
@@ -65,6 +68,8 @@ pub struct ReleaseQueue {
     changed: BTreeSet<QuotaId>,
     /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
     reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
+    /// Quotas in which the search for the class that room is kept for is not at its end.
+    searched: BTreeSet<QuotaId>,
 }
 
 impl ReleaseQueue {
@@ -86,6 +91,7 @@ impl ReleaseQueue {
         self.end_reservation(quota);
         self.entries.remove(&quota);
         self.changed.remove(&quota);
+        self.searched.remove(&quota);
         self.reviews.retain(|(other, _)| *other != quota);
         if self.sweeps.remove(&quota).is_some() {
             self.turns.retain(|other| *other != quota);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::ReleaseQueue;
 use super::equivalence_class::{ClassId, EquivalenceClass, Front};
-use super::quota_entry::QuotaEntry;
 use super::quota_set::QuotaSet;
 use super::wait_order::QuotaId;
 use crate::charge::Charge;
@@ -34,7 +33,7 @@ impl ReleaseQueue {
         let Some(class) = self.classes.get(&id) else {
             return;
         };
-        let new = class.front();
+        let (new, share) = (class.front(), class.quotas.share());
         for quota in class.quotas.iter() {
             let Some(entry) = self.entries.get_mut(quota) else {
                 continue;
@@ -50,12 +49,7 @@ impl ReleaseQueue {
             if old == new.as_ref() {
                 continue;
             }
-            if let Some(old) = old {
-                entry.strike(id, old, &class.charge);
-            }
-            if let Some(new) = &new {
-                entry.enlist(id, new, &class.charge, &self.classes);
-            }
+            entry.relist((id, share), (old, new.as_ref()), &class.charge, &self.classes);
         }
         if new.is_none()
             && let Some(class) = self.classes.remove(&id)
@@ -88,6 +82,10 @@ impl ReleaseQueue {
         let now = classes.split_off(classes.len().saturating_sub(most));
         for id in &now {
             self.review(*id);
+            let share = self.classes.get(id).map(|class| class.quotas.share());
+            if let Some((entry, share)) = self.entries.get_mut(&quota).zip(share) {
+                entry.rank(share);
+            }
         }
         // What they are told may change, whether they fit or not.
         if let Some(entry) = self.entries.get_mut(&quota) {
@@ -110,15 +108,16 @@ impl ReleaseQueue {
             return;
         };
         let (quotas, charge) = (Arc::clone(&class.quotas), Arc::clone(&class.charge));
+        let named = (id, quotas.share());
         for other in quotas.iter() {
             let Some(entry) = self.entries.get_mut(other) else {
                 continue;
             };
             if fits_when_empty {
                 entry.never_fits.remove(&id);
-                entry.enlist(id, &front, &charge, &self.classes);
+                entry.relist(named, (None, Some(&front)), &charge, &self.classes);
             } else {
-                entry.strike(id, &front, &charge);
+                entry.relist(named, (Some(&front), None), &charge, &self.classes);
                 entry.never_fits.insert(id);
             }
             self.wake(*other);
@@ -136,11 +135,12 @@ impl ReleaseQueue {
     pub fn audit_queue(&self) -> Result<(), String> {
         for (quota, entry) in &self.entries {
             let classes = || self.classes.iter().filter(|(_, class)| class.quotas.contains(quota));
-            let mut lists = QuotaEntry::default();
+            let mut lists = entry.emptied();
             for (id, class) in classes() {
                 match class.front() {
                     Some(front) if class.fits_when_empty => {
-                        lists.enlist(*id, &front, &class.charge, &self.classes);
+                        let named = (*id, class.quotas.share());
+                        lists.relist(named, (None, Some(&front)), &class.charge, &self.classes);
                     }
                     _ => drop(lists.never_fits.insert(*id)),
                 }
@@ -148,6 +148,11 @@ impl ReleaseQueue {
             let held: usize = classes().map(|(_, class)| class.pods().len()).sum();
             if !entry.lists_the_same(&lists) || held != entry.held {
                 return Err(format!("comparing the queue of {quota:?} with its classes: they differ"));
+            }
+            if !entry.is_in_order() {
+                return Err(format!(
+                    "comparing the order of shares of {quota:?} with their sums: they differ"
+                ));
             }
         }
         for (id, class) in &self.classes {

@@ -3,13 +3,13 @@
 use super::ReleaseQueue;
 use super::equivalence_class::Reason;
 use super::quota_set::ShareId;
-use super::wait_order::QuotaId;
+use super::wait_order::{Patience, QuotaId};
 use crate::charge::Charge;
 use crate::ledger::Claim;
 
 impl ReleaseQueue {
     /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Room is kept for pods that have
-    /// waited since `impatient_since_ms` or before, as in [`ReleaseQueue::decide`].
+    /// waited too long, as in [`ReleaseQueue::decide`].
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.
@@ -17,9 +17,9 @@ impl ReleaseQueue {
         &mut self,
         share: ShareId,
         more: &[(QuotaId, Charge)],
-        impatient_since_ms: Option<u64>,
+        patience: Patience,
     ) -> Result<(), Reason> {
-        self.can_grow(more, impatient_since_ms)?;
+        self.can_grow(more, patience)?;
         for (quota, charge) in more {
             self.apply_to(*quota, Claim::Assumed, share, charge);
         }
@@ -30,13 +30,9 @@ impl ReleaseQueue {
     ///
     /// # Errors
     /// As there.
-    pub fn can_grow(
-        &mut self,
-        more: &[(QuotaId, Charge)],
-        impatient_since_ms: Option<u64>,
-    ) -> Result<(), Reason> {
+    pub fn can_grow(&mut self, more: &[(QuotaId, Charge)], patience: Patience) -> Result<(), Reason> {
         for (quota, _) in more {
-            self.reserve(*quota, impatient_since_ms);
+            self.reserve(*quota, patience);
         }
         match more.iter().find_map(|(quota, charge)| self.lacks_room_to_grow(*quota, charge)) {
             Some(reason) => Err(reason),

@@ -1,18 +1,19 @@
-//! Indexes of a quota's queue in which many different charges wait.
+//! Indexes of the queue of a quota that is shared, or for which many different charges wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::equivalence_class::{ClassId, EquivalenceClass, Front};
-use super::wait_order::{Age, WaitKey};
+use super::dominant_share::DominantShare;
+use super::equivalence_class::{ClassId, EquivalenceClass};
+use super::lanes::{Head, Lane, Lanes};
+use super::quota_set::ShareId;
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;
 
 /// What would otherwise take a look at each class of the queue.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct LongQueue {
-    /// The pod of each class that has waited longest.
-    pub(super) eldest: BTreeSet<(Age, ClassId)>,
+    pub(super) lanes: Lanes,
     /// What the classes ask for.
     needs: BTreeMap<Resource, Needs>,
 }
@@ -25,21 +26,21 @@ struct Needs {
 }
 
 impl LongQueue {
-    pub(super) fn of(
-        heads: &BTreeSet<(WaitKey, ClassId)>,
-        classes: &HashMap<ClassId, EquivalenceClass>,
-    ) -> Self {
+    /// Of a quota that is not shared.
+    pub(super) fn of(heads: &BTreeSet<Head>, classes: &HashMap<ClassId, EquivalenceClass>) -> Self {
         let mut queue = Self::default();
         for (_, id) in heads {
-            if let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) {
-                queue.add(*id, &front, &class.charge);
-            }
+            let Some((class, front)) = classes.get(id).and_then(|class| Some((class, class.front()?))) else {
+                continue;
+            };
+            let add = |lane: &mut Lane| lane.replace(*id, None, Some(&front));
+            queue.lanes.update(ShareId::default(), DominantShare::NONE, add);
+            queue.add_needs(&class.charge);
         }
         queue
     }
 
-    pub(super) fn add(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        self.eldest.insert((front.eldest.clone(), id));
+    pub(super) fn add_needs(&mut self, charge: &Charge) {
         for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
             let needs = self.needs.entry(resource.clone()).or_default();
             needs.classes += 1;
@@ -47,10 +48,7 @@ impl LongQueue {
         }
     }
 
-    pub(super) fn remove(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        if !self.eldest.remove(&(front.eldest.clone(), id)) {
-            return;
-        }
+    pub(super) fn remove_needs(&mut self, charge: &Charge) {
         for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > Amount::ZERO) {
             let Some(needs) = self.needs.get_mut(resource) else { continue };
             needs.classes -= 1;
@@ -75,5 +73,10 @@ impl LongQueue {
             let least = needs.amounts.first_key_value();
             least.is_some_and(|(least, _)| line.used().saturating_add(*least) > line.hard)
         })
+    }
+
+    /// Whether the same classes wait in both, of which none is passed over in the other.
+    pub(super) fn lists_the_same(&self, all: &Self) -> bool {
+        self.needs == all.needs && self.lanes.lists_the_same(&all.lanes)
     }
 }

@@ -1,13 +1,16 @@
 //! One quota: its ledger, and the classes that wait for it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
+use super::dominant_share::DominantShare;
 use super::equivalence_class::{ClassId, EquivalenceClass, Front};
+use super::lanes::{Cursor, Head, Lane, Turn};
 use super::long_queue::LongQueue;
 use super::quota_set::{QuotaSet, ShareId};
 use super::shares::Shares;
-use super::wait_order::{Age, QuotaId, WaitKey};
+use super::wait_order::{Age, QuotaId};
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
 use crate::resource::Resource;
@@ -19,8 +22,8 @@ pub(super) struct QuotaEntry {
     /// Of a quota that is opened as a shared one.
     shares: Option<Shares>,
     /// The head of each class that waits for this quota and could ever fit.
-    pub(super) heads: BTreeSet<(WaitKey, ClassId)>,
-    /// More about these classes, if they are many.
+    pub(super) heads: BTreeSet<Head>,
+    /// More about these classes, if they are many or of several shares.
     long: Option<Box<LongQueue>>,
     /// Classes that could not fit even if the quotas were empty.
     pub(super) never_fits: BTreeSet<ClassId>,
@@ -51,13 +54,14 @@ impl Rest {
     }
 }
 
-/// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many. Most quotas have few waiting
-/// pods, and 10,000 quotas must not take more than a few megabytes.
+/// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many; that of a shared quota always has
+/// one. Most quotas have few waiting pods, and 10,000 quotas must not take more than a few megabytes.
 const LONG: usize = 16;
 
 impl QuotaEntry {
     pub(super) fn new(ledger: Ledger, shares: Option<Shares>) -> Self {
-        Self { ledger, shares, ..Self::default() }
+        let long = shares.as_ref().map(|_| Box::default());
+        Self { ledger, shares, long, ..Self::default() }
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -77,6 +81,7 @@ impl QuotaEntry {
         self.ledger.apply(claim, charge);
         if let Some(shares) = &mut self.shares {
             shares.add(&self.ledger, share, charge);
+            self.rank(share);
         }
     }
 
@@ -85,6 +90,7 @@ impl QuotaEntry {
         self.ledger.revert(claim, charge);
         if let Some(shares) = &mut self.shares {
             shares.subtract(&self.ledger, share, charge);
+            self.rank(share);
         }
     }
 
@@ -140,49 +146,127 @@ impl QuotaEntry {
         self.ledger.replace_hard(hard)
     }
 
-    /// The class waits with these pods in front; `classes` has it so already.
-    pub(super) fn enlist(
+    /// How much this share takes, as far as it is known.
+    pub(super) fn dominant_share(&self, share: ShareId) -> DominantShare {
+        let sums = self.shares.as_ref().map(|shares| shares.get(share));
+        sums.map_or(DominantShare::NONE, |sums| DominantShare::of(&self.ledger, sums))
+    }
+
+    /// Takes over what this share takes now into the order of shares.
+    pub(super) fn rank(&mut self, share: ShareId) {
+        self.update_lane(share, |_| {});
+    }
+
+    /// Whose lane the classes of this share are in.
+    fn lane_of(&self, share: ShareId) -> ShareId {
+        if self.shares.is_some() { share } else { ShareId::default() }
+    }
+
+    pub(super) fn update_lane(&mut self, share: ShareId, change: impl FnOnce(&mut Lane)) {
+        let (lane, dominant) = (self.lane_of(share), self.dominant_share(share));
+        if let Some(long) = &mut self.long {
+            long.lanes.update(lane, dominant, change);
+        }
+    }
+
+    /// The class of this share waits with other pods in front than before, or begins or ceases to wait; `classes` has it so
+    /// already.
+    pub(super) fn relist(
         &mut self,
-        id: ClassId,
-        front: &Front,
+        (id, share): (ClassId, ShareId),
+        (old, new): (Option<&Front>, Option<&Front>),
         charge: &Charge,
         classes: &HashMap<ClassId, EquivalenceClass>,
     ) {
-        self.heads.insert((front.head.clone(), id));
+        if let Some(old) = old {
+            self.heads.remove(&(old.head.clone(), id));
+        }
+        if let Some(new) = new {
+            self.heads.insert((new.head.clone(), id));
+        }
+        if self.shares.is_none() && self.heads.len() < LONG / 2 {
+            self.long = None;
+        }
+        // In one step: a lane without classes is forgotten.
+        self.update_lane(share, |lane| lane.replace(id, old, new));
         match &mut self.long {
-            Some(long) => long.add(id, front, charge),
+            Some(long) if old.is_none() => long.add_needs(charge),
+            Some(long) if new.is_none() => long.remove_needs(charge),
             None if self.heads.len() >= LONG => {
                 self.long = Some(Box::new(LongQueue::of(&self.heads, classes)));
             }
-            None => {}
+            _ => {}
         }
     }
 
-    pub(super) fn strike(&mut self, id: ClassId, front: &Front, charge: &Charge) {
-        self.heads.remove(&(front.head.clone(), id));
-        if self.heads.len() < LONG / 2 {
-            self.long = None;
-        } else if let Some(long) = &mut self.long {
-            long.remove(id, front, charge);
+    /// The first head behind the cursor: in a shared quota of the share that takes least.
+    pub(super) fn next_head(&self, cursor: &Cursor) -> Option<&Head> {
+        if let Some(long) = self.long.as_ref().filter(|_| self.shares.is_some()) {
+            return long.lanes.next(cursor);
+        }
+        let passed = cursor.passed(ShareId::default()).map_or(Bound::Unbounded, Bound::Excluded);
+        self.heads.range((passed, Bound::Unbounded)).next()
+    }
+
+    /// Moves the cursor behind this head of this share.
+    pub(super) fn pass(&self, cursor: &mut Cursor, share: ShareId, head: Head) {
+        let lane = self.lane_of(share);
+        let place = self.long.as_ref().and_then(|long| long.lanes.place(lane)).cloned();
+        cursor.pass(place, lane, head);
+    }
+
+    /// Whether the cursor is behind this head of this share.
+    pub(super) fn is_passed(&self, cursor: &Cursor, share: ShareId, head: &Head) -> bool {
+        cursor.passed(self.lane_of(share)).is_some_and(|passed| head <= passed)
+    }
+
+    /// Whether the one head comes before the other here, each of its share.
+    pub(super) fn is_before(&self, one: (ShareId, &Head), other: (ShareId, &Head)) -> bool {
+        let (lane, other_lane) = (self.lane_of(one.0), self.lane_of(other.0));
+        if lane == other_lane {
+            return one.1 < other.1;
+        }
+        self.long.as_ref().is_some_and(|long| long.lanes.place(lane) < long.lanes.place(other_lane))
+    }
+
+    /// Since when this class of this share is taken to have waited.
+    pub(super) fn turn_of(&self, share: ShareId, eldest: Age) -> Turn {
+        match &self.long {
+            Some(long) => long.lanes.turn_of(self.lane_of(share), eldest),
+            None => (eldest.0, eldest),
         }
     }
 
-    /// Of the first `limit` classes in the order of age those that have waited since this moment or before.
-    pub(super) fn impatient(
+    /// Of a queue that has no [`LongQueue`]: the classes that have waited since this moment or before, in the order of age.
+    pub(super) fn few_impatient(
         &self,
         since_ms: Option<u64>,
-        limit: usize,
         classes: &HashMap<ClassId, EquivalenceClass>,
-    ) -> Vec<ClassId> {
-        let waits_long = |(age, _): &(Age, ClassId)| Some(age.0) <= since_ms;
-        if let Some(long) = &self.long {
-            let eldest = long.eldest.iter().take(limit);
-            return eldest.take_while(|one| waits_long(one)).map(|(_, id)| *id).collect();
+    ) -> Option<Vec<ClassId>> {
+        if self.long.is_some() {
+            return None;
         }
         let eldest = self.heads.iter().filter_map(|(_, id)| Some((classes.get(id)?.eldest()?, *id)));
-        let mut eldest: Vec<_> = eldest.filter(waits_long).collect();
+        let mut eldest: Vec<_> = eldest.filter(|(age, _)| Some(age.0) <= since_ms).collect();
         eldest.sort_unstable();
-        eldest.into_iter().map(|(_, id)| id).collect()
+        Some(eldest.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Of a queue that has a [`LongQueue`]: the class whose turn it is, of those that are not passed over and have waited
+    /// since this moment or before.
+    pub(super) fn first_impatient(&self, since_ms: Option<u64>) -> Option<ClassId> {
+        self.long.as_ref()?.lanes.first_open(since_ms)
+    }
+
+    /// No other quota is in the way of this class. Returns whether that is news.
+    pub(super) fn reopen(&mut self, id: ClassId, share: ShareId, eldest: Age) -> bool {
+        let lane = self.lane_of(share);
+        let was_passed_over =
+            self.long.as_ref().is_some_and(|long| long.lanes.is_passed_over(lane, id, &eldest));
+        if was_passed_over {
+            self.update_lane(share, |lane| lane.reopen(id, eldest));
+        }
+        was_passed_over
     }
 
     /// Whether there is room for this and pods are released.
@@ -190,11 +274,26 @@ impl QuotaEntry {
         self.rest.is_over() && self.ledger.excess(charge, None).is_empty()
     }
 
-    /// Whether the same classes wait in both.
-    pub(super) fn lists_the_same(&self, other: &Self) -> bool {
-        self.heads == other.heads
-            && self.never_fits == other.never_fits
-            && (self.long.is_none() || other.long.is_none() || self.long == other.long)
+    /// Whether the same classes wait in both, of which none is passed over in the other.
+    pub(super) fn lists_the_same(&self, all: &Self) -> bool {
+        let longs = self.long.as_ref().zip(all.long.as_ref());
+        self.heads == all.heads
+            && self.never_fits == all.never_fits
+            && longs.is_none_or(|(long, all)| long.lists_the_same(all))
+    }
+
+    /// Whether its shares are in the order that follows from what they take.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.rest.reviewed
+            || self
+                .long
+                .as_ref()
+                .is_none_or(|long| long.lanes.is_in_order(|share| self.dominant_share(share)))
+    }
+
+    /// An entry of the same kind without classes and claims.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(Ledger::default(), self.shares.as_ref().map(|_| Shares::default()))
     }
 
     /// Whether it is known that none of the classes fits, because all ask for a resource of which there is less than the

@@ -4,33 +4,29 @@
 //! one decision, quotas in turn. So a tenant with many different waiting pods does not delay the pods of other quotas.
 
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
-use super::wait_order::{QuotaId, WaitKey};
+use super::lanes::{Cursor, Head};
+use super::quota_set::ShareId;
+use super::wait_order::{Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
 use crate::ledger::Claim;
 
 /// How many classes of one quota are looked at before it is another's turn.
 const TURN: usize = 16;
 
-/// Classes that have just come are taken so many at a time, and among them the first in the order first.
-const FRESH: usize = 64;
-
-/// A class by the pod that is to be looked at.
-type Head = (WaitKey, ClassId);
-
 /// How far the waiting pods of a quota were looked at since it got room.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Up to here.
-    at: Bound<Head>,
+    at: Cursor,
     /// It got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
     /// quota that gets room all the time would never look at its last ones.
     again: bool,
     /// Classes that came meanwhile, further behind.
-    postponed: Vec<ClassId>,
+    pub(super) postponed: Vec<ClassId>,
 }
 
 /// For which class room is kept, as far as it was asked since something was released.
@@ -44,28 +40,33 @@ impl ReleaseQueue {
             || !self.fresh.is_empty()
             || !self.reviews.is_empty()
             || !self.rested.is_empty()
+            || !self.searched.is_empty()
     }
 
     /// Looks again at those that wait for this quota, at the next decision.
     pub fn wake(&mut self, quota: QuotaId) {
         if let Some(sweep) = self.sweeps.get_mut(&quota) {
-            sweep.again |= sweep.at != Bound::Unbounded;
+            sweep.again |= !sweep.at.is_at_start();
             return;
         }
-        self.sweeps.insert(quota, Sweep { at: Bound::Unbounded, again: false, postponed: Vec::new() });
+        self.sweeps.insert(quota, Sweep::default());
         self.turns.push_back(quota);
     }
 
     /// Releases, in order, every pod that fits; smaller ones may pass one that does not, unless room is kept for it
-    /// because it has waited since `impatient_since_ms` or before (none has before that clock began).
+    /// because it has waited too long. In a shared quota pods of the share that takes least go first, and the order of
+    /// shares follows what goes.
     ///
     /// Looks only at the classes of quotas that may have got room and at newly arrived pods, and at no more than
     /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide.
-    pub fn decide(&mut self, impatient_since_ms: Option<u64>, mut looks: usize) -> Vec<Decision> {
-        let mut decision =
-            Deciding { queue: self, impatient_since_ms, kept: HashMap::new(), made: Vec::new() };
+    pub fn decide(&mut self, patience: Patience, mut looks: usize) -> Vec<Decision> {
+        let mut decision = Deciding { queue: self, patience, kept: HashMap::new(), made: Vec::new() };
         while looks > 0 && decision.queue.has_news() {
             looks -= decision.queue.go_on_reviewing(TURN.min(looks));
+            if let Some(quota) = decision.queue.go_on_searching(patience) {
+                decision.kept.remove(&quota);
+                looks = looks.saturating_sub(TURN);
+            }
             decision.look_at_fresh(&mut looks);
             if let Some(quota) = decision.queue.turns.pop_front() {
                 decision.sweep(quota, &mut looks);
@@ -81,32 +82,49 @@ impl ReleaseQueue {
         if entry.is_full_for_all() {
             return None;
         }
-        entry.heads.range((sweep.at.as_ref(), Bound::Unbounded)).next()
+        entry.next_head(&sweep.at)
     }
 
     /// The head to look at first so that this quota's sweep gets on: where a pod takes from several quotas, those
-    /// that come before it in any of them come first.
+    /// that come before it in any of them come first. Two shared quotas may differ about that.
     fn first_head(&self, quota: QuotaId) -> Option<Head> {
         let mut head = self.next_head(quota)?;
+        let mut seen = SmallVec::<[ClassId; 8]>::new();
         loop {
+            seen.push(head.1);
             let class = self.classes.get(&head.1)?;
-            let earlier = class.quotas.iter().filter_map(|other| self.next_head(*other)).min();
-            match earlier {
-                Some(earlier) if earlier < head => head = earlier,
-                _ => return Some(head.clone()),
+            let next = class.quotas.iter().filter_map(|other| Some((*other, self.next_head(*other)?)));
+            let earlier = next.filter(|(other, next)| {
+                !seen.contains(&next.1) && self.is_before(*other, next, (class.quotas.share(), head))
+            });
+            match earlier.map(|(_, next)| next).min() {
+                Some(earlier) => head = earlier,
+                None => return Some(head.clone()),
             }
         }
     }
 
+    fn is_before(&self, quota: QuotaId, one: &Head, other: (ShareId, &Head)) -> bool {
+        let share = self.classes.get(&one.1).map(|class| class.quotas.share());
+        self.entries.get(&quota).zip(share).is_some_and(|(entry, share)| entry.is_before((share, one), other))
+    }
+
     /// A quota in whose sweep this class will be looked at.
-    fn swept_before(&self, id: ClassId) -> Option<QuotaId> {
+    pub(super) fn swept_before(&self, id: ClassId) -> Option<QuotaId> {
         let class = self.classes.get(&id).filter(|class| class.fits_when_empty)?;
-        let head = (class.head()?.clone(), id);
-        class.quotas.iter().copied().find(|quota| self.next_head(*quota).is_some_and(|next| *next <= head))
+        let (share, head) = (class.quotas.share(), (class.head()?.clone(), id));
+        class.quotas.iter().copied().find(|quota| {
+            let (Some(next), Some(sweep)) = (self.next_head(*quota), self.sweeps.get(quota)) else {
+                return false;
+            };
+            let is_passed =
+                || self.entries.get(quota).is_some_and(|it| it.is_passed(&sweep.at, share, &head));
+            *next == head || self.is_before(*quota, next, (share, &head)) && !is_passed()
+        })
     }
 
     /// Whether one of the class's quotas rests. It is looked at when that ends.
-    fn class_rests(&mut self, id: ClassId) -> bool {
+    pub(super) fn class_rests(&mut self, id: ClassId) -> bool {
         let Some(class) = self.classes.get(&id) else { return true };
         for quota in class.quotas.iter() {
             let Some(entry) = self.entries.get_mut(quota) else { continue };
@@ -128,44 +146,14 @@ impl ReleaseQueue {
 }
 
 /// One decision in the making.
-struct Deciding<'q> {
-    queue: &'q mut ReleaseQueue,
-    impatient_since_ms: Option<u64>,
+pub(super) struct Deciding<'q> {
+    pub(super) queue: &'q mut ReleaseQueue,
+    patience: Patience,
     kept: Reservations,
     made: Vec<Decision>,
 }
 
 impl Deciding<'_> {
-    fn look_at_fresh(&mut self, looks: &mut usize) {
-        let rested = self.queue.rested.len();
-        let rested = self.queue.rested.split_off(rested.saturating_sub(FRESH));
-        self.queue.fresh.extend(rested);
-        let mut batch = Vec::new();
-        while batch.len() < FRESH.min(*looks)
-            && let Some(id) = self.queue.fresh.pop_first()
-        {
-            batch.extend(self.queue.classes.get(&id).and_then(|class| Some((class.head()?.clone(), id))));
-        }
-        batch.sort_unstable();
-        for (_, id) in batch {
-            if self.queue.class_rests(id) {
-                *looks = looks.saturating_sub(1);
-                continue;
-            }
-            if let Some(quota) = self.queue.swept_before(id) {
-                if let Some(sweep) = self.queue.sweeps.get_mut(&quota) {
-                    sweep.postponed.push(id);
-                }
-                continue;
-            }
-            *looks = looks.saturating_sub(1);
-            // Its next pod takes the same and may fit too.
-            if self.look(id) {
-                self.queue.fresh.insert(id);
-            }
-        }
-    }
-
     fn sweep(&mut self, quota: QuotaId, looks: &mut usize) {
         if let Some(entry) = self.queue.entries.get_mut(&quota).filter(|entry| !entry.rest.is_over()) {
             // It is swept as a whole afterwards.
@@ -181,11 +169,12 @@ impl Deciding<'_> {
                 return;
             };
             let quotas = self.queue.classes.get(&head.1).map(|class| Arc::clone(&class.quotas));
-            for other in quotas.iter().flat_map(|quotas| quotas.iter()) {
+            for (other, share) in quotas.iter().flat_map(|it| it.iter().map(|other| (other, it.share()))) {
                 if self.queue.next_head(*other) == Some(&head)
                     && let Some(sweep) = self.queue.sweeps.get_mut(other)
+                    && let Some(entry) = self.queue.entries.get(other)
                 {
-                    sweep.at = Bound::Excluded(head.clone());
+                    entry.pass(&mut sweep.at, share, head.clone());
                 }
             }
             let released = self.look(head.1);
@@ -201,7 +190,7 @@ impl Deciding<'_> {
     }
 
     /// Releases a pod of the class, or says why not. Returns whether it has released one.
-    fn look(&mut self, id: ClassId) -> bool {
+    pub(super) fn look(&mut self, id: ClassId) -> bool {
         if self.queue.class_rests(id) {
             return false;
         }
@@ -211,7 +200,7 @@ impl Deciding<'_> {
                 let Some(class) = self.queue.classes.get_mut(&id) else { return false };
                 let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
                 class.reason = Some(reason);
-                for quota in self.queue.contest(id, self.impatient_since_ms) {
+                for quota in self.queue.contest(id, self.patience) {
                     self.kept.remove(&quota);
                 }
                 if !told {
@@ -225,12 +214,16 @@ impl Deciding<'_> {
     fn release(&mut self, id: ClassId) -> bool {
         let Some(class) = self.queue.classes.get(&id) else { return false };
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
-        let was_kept_room = quotas.iter().any(|quota| self.kept.get(quota) == Some(&Some(id)));
-        let first = if was_kept_room { class.eldest().map(|(_, key)| key) } else { class.head().cloned() };
+        let kept = quotas.iter().copied().filter(|quota| self.kept.get(quota) == Some(&Some(id)));
+        let kept: SmallVec<[QuotaId; 4]> = kept.collect();
+        let first = if kept.is_empty() { class.head().cloned() } else { class.eldest().map(|(_, key)| key) };
         let Some(key) = first else { return false };
         let Some(pod) = self.queue.take(id, &key) else { return false };
         self.kept.clear();
         self.queue.apply(Claim::Assumed, &quotas, &charge);
+        for quota in kept {
+            self.queue.serve(quota, id, quotas.share(), self.patience);
+        }
         self.made.push(Decision::Release { pod, charge, quotas });
         true
     }
@@ -242,7 +235,7 @@ impl Deciding<'_> {
         if let Some(kept) = self.kept.get(&quota).copied().filter(is_kept) {
             return kept;
         }
-        let found = self.queue.reserve(quota, self.impatient_since_ms);
+        let found = self.queue.reserve(quota, self.patience);
         self.kept.insert(quota, found);
         found
     }

@@ -26,3 +26,19 @@ pub struct WaitKey {
 /// How long a pod has waited, longest first: since when it is seen waiting (milliseconds of the caller's clock), then
 /// its place in the order.
 pub(super) type Age = (u64, WaitKey);
+
+/// How long pods wait before room is kept for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The present moment, on the clock that [`ReleaseQueue::wait`](super::ReleaseQueue::wait) is given too.
+    pub now_ms: u64,
+    /// For so long.
+    pub limit_ms: u64,
+}
+
+impl Patience {
+    /// Those that have waited since this moment or before have waited too long. None has before that clock was at the limit.
+    pub(super) const fn ended_ms(self) -> Option<u64> {
+        self.now_ms.checked_sub(self.limit_ms)
+    }
+}

@@ -7,6 +7,7 @@
     reason = "a test stops at the first thing that is not as it must be"
 )]
 
+mod fairness;
 mod scenes;
 mod world;
 
@@ -15,8 +16,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_engine::{
-    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId, Uid,
-    WaitKey,
+    Amount, Charge, Claim, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
+    ShareId, Uid, WaitKey,
 };
 
 use world::{Step, World, step};
@@ -25,9 +26,14 @@ const QUOTAS: u32 = 3;
 /// As many looks as it takes.
 const ALL: usize = usize::MAX;
 /// None has waited long enough to have room kept.
-const PATIENT: Option<u64> = None;
+const PATIENT: Patience = Patience { now_ms: 0, limit_ms: 1 };
 /// All have.
-const IMPATIENT: Option<u64> = Some(u64::MAX);
+const IMPATIENT: Patience = since(u64::MAX);
+
+/// Those that have waited since this moment or before.
+const fn since(now_ms: u64) -> Patience {
+    Patience { now_ms, limit_ms: 0 }
+}
 
 fn units(amount: i128) -> Amount {
     Amount::from_nanos(amount * 1_000_000_000)
@@ -65,8 +71,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_queue_is_always_right(steps in proptest::collection::vec(step(), 1..80)) {
-        let mut world = World::new();
+    fn the_queue_is_always_right(shared in 0..8u8, steps in proptest::collection::vec(step(), 1..160)) {
+        let mut world = World::new(shared);
         for step in &steps {
             world.step(step);
         }
@@ -77,8 +83,8 @@ proptest! {
     }
 
     #[test]
-    fn the_same_input_gives_the_same_order(steps in proptest::collection::vec(step(), 1..60)) {
-        let (mut one, mut other) = (World::new(), World::new());
+    fn the_same_input_gives_the_same_order(shared in 0..8u8, steps in proptest::collection::vec(step(), 1..60)) {
+        let (mut one, mut other) = (World::new(shared), World::new(shared));
         for step in &steps {
             one.step(step);
             other.step(step);

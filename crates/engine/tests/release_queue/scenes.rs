@@ -6,7 +6,7 @@ use sluice_engine::{
     Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId,
 };
 
-use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, share_of, units};
+use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
 
 /// A quota of 10 CPU, of which running pods use so much.
 fn used(cpu: i128) -> (ReleaseQueue, Arc<QuotaSet>) {
@@ -38,7 +38,7 @@ fn younger_pods_of_higher_priority_do_not_starve_one_that_has_waited_long() {
         queue.end(Claim::Counted, &quotas, &charge(1, 0));
         let young = key(round, 9, i64::from(round));
         queue.wait(PodId(round), young, u64::from(round), Arc::new(charge(1, 0)), Arc::clone(&quotas));
-        took = released(queue.decide(Some(0), ALL));
+        took = released(queue.decide(since(0), ALL));
         if !took.is_empty() {
             break;
         }
@@ -54,9 +54,9 @@ fn among_equals_too_room_is_kept_for_the_pod_that_has_waited_long() {
     let same = Arc::new(charge(5, 0));
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::clone(&same), Arc::clone(&quotas));
     queue.wait(PodId(2), key(2, 9, 2), 2, Arc::clone(&same), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(Some(1), ALL)), []);
+    assert_eq!(released(queue.decide(since(1), ALL)), []);
     queue.end(Claim::Counted, &quotas, &charge(5, 0));
-    assert_eq!(released(queue.decide(Some(1), ALL)), [1]);
+    assert_eq!(released(queue.decide(since(1), ALL)), [1]);
 }
 
 /// It could not go anyway; and when it can, room is kept for it again.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use sluice_engine::{
-    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId, Uid,
-    WaitKey,
+    Amount, Charge, Claim, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
+    ShareId, Uid, WaitKey,
 };
 
 use crate::report::{median, quantile, round, say};
@@ -38,7 +38,7 @@ impl Row {
 }
 
 /// No pod has waited long enough to have room kept.
-const NO_RESERVATION: Option<u64> = None;
+const NO_RESERVATION: Patience = Patience { now_ms: 0, limit_ms: u64::MAX };
 
 /// How many classes a controller looks at before others get at its state.
 const LOOKS: usize = 256;

@@ -1,6 +1,7 @@
 //! Quotas over several namespaces: charged as one, shown in each.
 
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use sluice_api::{
     AAQ, ApplicationAwareAppliedClusterResourceQuota as Mirror, ApplicationAwareClusterResourceQuota as Acrq,
     ClusterQuotaCharge, ClusterQuotaStatus, names,
 };
-use sluice_e2e::objects::{TARGETED, from_json};
+use sluice_e2e::objects::{self, TARGETED, from_json};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 use tokio::sync::OnceCell;
@@ -164,6 +165,36 @@ async fn two_namespaces_share_what_there_is() {
     one.pods.delete("a", &DeleteParams::default()).await.unwrap();
     other.until_released("b").await;
     owner.until_used("requests.cpu", "1100m", &["0", "1100m", "0"]).await;
+}
+
+/// The flood is older and claims the highest priority that a tenant can.
+#[tokio::test]
+async fn the_namespace_that_uses_less_goes_first() {
+    let owner = Owner::new("fair", 2).await;
+    owner.limit(json!({ "requests.cpu": "2" })).await;
+    let [flood, neighbour] = &owner.teams[..] else { panic!("two") };
+    let classes = Api::<PriorityClass>::all(owner.client.clone());
+    let highest: PriorityClass =
+        from_json(json!({ "metadata": { "name": "fair-highest" }, "value": 1_000_000_000 }));
+    classes.create(&PostParams::default(), &highest).await.unwrap();
+    for name in ["a", "b"] {
+        flood.pod(name, &[("cpu", "1")]).await;
+        flood.until_released(name).await;
+    }
+    for at in 0..20 {
+        let mut urgent = objects::pod(&format!("flood-{at:02}"), &[("cpu", "1")]);
+        urgent.spec.as_mut().unwrap().priority_class_name = Some("fair-highest".to_owned());
+        objects::create(&owner.client, &flood.namespace.name, &urgent).await.unwrap();
+    }
+    neighbour.pod("late", &[("cpu", "1")]).await;
+    owner.until("all of them to be held", |status| status.held == Some(21)).await;
+    flood.pods.delete("a", &DeleteParams::default()).await.unwrap();
+    neighbour.until_released("late").await;
+    owner.until_used("requests.cpu", "2", &["1", "1"]).await;
+    assert_eq!(flood.held().await.len(), 20);
+    neighbour.pods.delete("late", &DeleteParams::default()).await.unwrap();
+    flood.until_released_count(2).await;
+    classes.delete("fair-highest", &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]

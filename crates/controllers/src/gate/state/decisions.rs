@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_engine::{Decision, PodId};
+use sluice_engine::{Decision, Patience, PodId};
 use sluice_index::NamespaceId;
 
 use super::State;
@@ -16,8 +16,8 @@ const LOOKS: usize = 256;
 impl State {
     pub(super) fn decide(&mut self, now: Moment) {
         // The wait of a pod that is older than this process begins when this process first sees the pod.
-        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
-        for decision in self.queue.decide(impatient_since_ms, LOOKS) {
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
+        for decision in self.queue.decide(patience, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
                     let lists = self.lists_to_await(&quotas);

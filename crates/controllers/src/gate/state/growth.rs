@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{Charge, PodId, QuotaId, QuotaSet, Reason};
+use sluice_engine::{Charge, Patience, PodId, QuotaId, QuotaSet, Reason};
 use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 
 use super::State;
@@ -36,15 +36,15 @@ impl State {
         if more.iter().any(|(quota, _)| self.queue.rests(*quota)) {
             return Err(CHANGED);
         }
-        let impatient_since_ms = now.mono_ms.checked_sub(self.config.patience_ms);
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         if change.dry_run {
-            let fits = self.queue.can_grow(&more, impatient_since_ms);
+            let fits = self.queue.can_grow(&more, patience);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        let grown = self.queue.grow(namespace.share(), &more, impatient_since_ms);
+        let grown = self.queue.grow(namespace.share(), &more, patience);
         grown.map_err(|reason| self.refusal(namespace, &reason))?;
         let until_ms = now.mono_ms + self.config.admission_life_ms;
         let share = namespace.share();

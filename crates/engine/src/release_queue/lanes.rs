@@ -1,0 +1,192 @@
+//! The classes that wait for one quota, by the share that they belong to, and which share comes first.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+
+use super::dominant_share::DominantShare;
+use super::equivalence_class::{ClassId, Front};
+use super::quota_set::ShareId;
+use super::wait_order::{Age, WaitKey};
+use crate::uid::Uid;
+
+/// A class by the pod that is to be looked at.
+pub(super) type Head = (WaitKey, ClassId);
+
+/// A share's place in the order: the smaller dominant share comes first; of equal ones, that whose first pod is older.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    dominant: DominantShare,
+    created: i64,
+    uid: Uid,
+    pub(super) share: ShareId,
+}
+
+impl Place {
+    pub(super) fn new(dominant: DominantShare, first: &WaitKey, share: ShareId) -> Self {
+        Self { dominant, created: first.created, uid: first.uid.clone(), share }
+    }
+}
+
+/// Since when a pod is taken to have waited when room is to be kept for one: since it is seen waiting, but not since
+/// before its share was served that way last, if pods of several shares wait. So of a share with many such pods one comes in
+/// turn with those of others.
+pub(super) type Turn = (u64, Age);
+
+/// The shares of a quota that have waiting classes. In a quota that is not shared all classes are of one.
+///
+/// Invariant: each lane has a class, and is in `places` and, if any of its classes is open, in `turns` as it says itself.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: HashMap<ShareId, Lane>,
+    places: BTreeSet<Place>,
+    turns: BTreeSet<(Turn, ShareId)>,
+}
+
+/// The classes of one share.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    heads: BTreeSet<Head>,
+    /// By the pod of each that has waited longest, without those of which was found that another quota is in their way.
+    open: BTreeSet<(Age, ClassId)>,
+    /// When room was kept for one of its pods that went, on the clock of ages; 0 if never since it has pods here.
+    served_ms: u64,
+    place: Option<Place>,
+    turn: Option<Turn>,
+}
+
+impl Lane {
+    /// The class has these pods in front and no longer those.
+    pub(super) fn replace(&mut self, id: ClassId, old: Option<&Front>, new: Option<&Front>) {
+        if let Some(old) = old {
+            self.heads.remove(&(old.head.clone(), id));
+            self.open.remove(&(old.eldest.clone(), id));
+        }
+        if let Some(new) = new {
+            self.heads.insert((new.head.clone(), id));
+            self.open.insert((new.eldest.clone(), id));
+        }
+    }
+
+    /// Another quota is in the way of this class.
+    pub(super) fn pass_over(&mut self, id: ClassId, eldest: Age) {
+        self.open.remove(&(eldest, id));
+    }
+
+    /// No other quota is in the way of this class.
+    pub(super) fn reopen(&mut self, id: ClassId, eldest: Age) {
+        self.open.insert((eldest, id));
+    }
+
+    pub(super) fn serve(&mut self, now_ms: u64) {
+        self.served_ms = self.served_ms.max(now_ms);
+    }
+
+    fn turn_of(&self, eldest: Age) -> Turn {
+        (eldest.0.max(self.served_ms), eldest)
+    }
+}
+
+/// How far the heads of a quota were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    /// All shares before this one are done.
+    place: Option<Place>,
+    /// Of each share up to here.
+    passed: HashMap<ShareId, Head>,
+}
+
+impl Cursor {
+    /// Whether it is before the first head.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.passed.is_empty()
+    }
+
+    pub(super) fn passed(&self, share: ShareId) -> Option<&Head> {
+        self.passed.get(&share)
+    }
+
+    /// Moves behind this head of this share.
+    pub(super) fn pass(&mut self, place: Option<Place>, share: ShareId, head: Head) {
+        self.place = place;
+        self.passed.insert(share, head);
+    }
+}
+
+impl Lanes {
+    /// Changes the lane of a share that takes so much.
+    pub(super) fn update(&mut self, share: ShareId, dominant: DominantShare, change: impl FnOnce(&mut Lane)) {
+        let lane = self.lanes.entry(share).or_default();
+        change(lane);
+        let place = lane.heads.first().map(|(first, _)| Place::new(dominant, first, share));
+        let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
+        if lane.place != place {
+            let old = std::mem::replace(&mut lane.place, place.clone());
+            old.map(|old| self.places.remove(&old));
+            self.places.extend(place);
+        }
+        if lane.turn != turn {
+            let old = std::mem::replace(&mut lane.turn, turn.clone());
+            old.map(|old| self.turns.remove(&(old, share)));
+            self.turns.extend(turn.map(|turn| (turn, share)));
+        }
+        if lane.heads.is_empty() {
+            self.lanes.remove(&share);
+        }
+    }
+
+    pub(super) fn place(&self, share: ShareId) -> Option<&Place> {
+        self.lanes.get(&share)?.place.as_ref()
+    }
+
+    /// See [`Turn`].
+    pub(super) fn turn_of(&self, share: ShareId, eldest: Age) -> Turn {
+        match self.lanes.get(&share).filter(|_| self.lanes.len() > 1) {
+            Some(lane) => lane.turn_of(eldest),
+            None => (eldest.0, eldest),
+        }
+    }
+
+    /// Whether [`Lane::pass_over`] was said of this class last.
+    pub(super) fn is_passed_over(&self, share: ShareId, id: ClassId, eldest: &Age) -> bool {
+        self.lanes.get(&share).is_some_and(|lane| !lane.open.contains(&(eldest.clone(), id)))
+    }
+
+    /// The first head behind the cursor: of the share that comes first now, the first one.
+    pub(super) fn next(&self, cursor: &Cursor) -> Option<&Head> {
+        let from = cursor.place.as_ref().map_or(Bound::Unbounded, Bound::Included);
+        self.places.range((from, Bound::Unbounded)).find_map(|place| {
+            let passed = cursor.passed(place.share).map_or(Bound::Unbounded, Bound::Excluded);
+            self.lanes.get(&place.share)?.heads.range((passed, Bound::Unbounded)).next()
+        })
+    }
+
+    /// Of the open classes the one whose turn it is, if that has waited since this moment or before.
+    pub(super) fn first_open(&self, since_ms: Option<u64>) -> Option<ClassId> {
+        let (_, share) = self.turns.first()?;
+        let (eldest, id) = self.lanes.get(share)?.open.first()?;
+        (Some(self.turn_of(*share, eldest.clone()).0) <= since_ms).then_some(*id)
+    }
+
+    /// Whether the same classes wait in both; here some may be passed over, there none is.
+    pub(super) fn lists_the_same(&self, all: &Self) -> bool {
+        let is_same = |(share, lane): (&ShareId, &Lane)| {
+            let other = all.lanes.get(share);
+            other.is_some_and(|other| lane.heads == other.heads && lane.open.is_subset(&other.open))
+        };
+        self.lanes.len() == all.lanes.len() && self.lanes.iter().all(is_same)
+    }
+
+    /// Whether each share has the place that follows from what it takes, and both orders have it as it says.
+    pub(super) fn is_in_order(&self, dominant: impl Fn(ShareId) -> DominantShare) -> bool {
+        let is_right = |(share, lane): (&ShareId, &Lane)| {
+            let place = lane.heads.first().map(|(first, _)| Place::new(dominant(*share), first, *share));
+            let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
+            lane.place == place
+                && lane.turn == turn
+                && place.is_some_and(|place| self.places.contains(&place))
+                && turn.is_none_or(|turn| self.turns.contains(&(turn, *share)))
+        };
+        let turns = self.lanes.values().filter(|lane| lane.turn.is_some()).count();
+        (self.places.len(), self.turns.len()) == (self.lanes.len(), turns) && self.lanes.iter().all(is_right)
+    }
+}
