@@ -97,6 +97,9 @@ pub struct VmiCalculatorConfiguration {
     /// The calculator's name.
     #[serde(default = "default_calculator", skip_serializing_if = "Option::is_none")]
     pub config_name: Option<VmiCalculator>,
+    /// Another spelling of `configName`. If it is set, it counts, for `configName` has a default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmi_calc_config_name: Option<VmiCalculator>,
 }
 
 fn default_calculator() -> Option<VmiCalculator> {

@@ -4,6 +4,7 @@
 //!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ ReleaseQueue (who may be released)
 //!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
 //!              managed (which keys a core ResourceQuota limits instead)
+//!              vm::vm_charge (what a virtual machine takes, whatever pods it has)
 //!              headroom::plan (what would let a migration's target into native quotas)
 //! ```
 
@@ -21,6 +22,7 @@ pub mod scope;
 pub mod status;
 mod uid;
 mod uncounted;
+pub mod vm;
 
 pub use charge::{Amount, Charge};
 pub use ledger::{Claim, Excess, Ledger};

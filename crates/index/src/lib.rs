@@ -19,7 +19,9 @@ mod version;
 pub use amounts::RawAmounts;
 pub use cluster::{Cluster, Kind};
 pub use kinds::aacrq::AacrqWire;
-pub use kinds::aaq::{Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs};
+pub use kinds::aaq::{
+    Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs, VmiCalculatorConfigurationWire,
+};
 pub use kinds::acrq::{AcrqSpecWire, AcrqWire, SelectorWire};
 pub use kinds::arq::{ArqWire, QuotaConditionWire, QuotaStatusWire};
 pub use kinds::cluster_quota_charge::ClusterQuotaChargeWire;
@@ -31,7 +33,10 @@ pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
     Policy, PolicyRecord,
 };
-pub use kinds::kubevirt::{KubeVirtWire, KubeVirts};
+pub use kinds::kubevirt::{
+    KubeVirtConfigurationWire, KubeVirtNetworkWire, KubeVirtSpecWire, KubeVirtStatusWire, KubeVirtWire,
+    KubeVirts,
+};
 pub use kinds::limit_range::{LimitRangeWire, LimitRanges};
 pub use kinds::namespace::{
     HeadroomNamespace, HeadroomNamespaces, Namespace, NamespaceChange, NamespaceId, NamespaceRecord,
@@ -46,7 +51,11 @@ pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,
     ResourceQuotas,
 };
-pub use kinds::vmi::{Vmi, VmiRecord, VmiStatusWire, VmiWire, Vmis};
+pub use kinds::vmi::{
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, LaunchSecurityWire,
+    MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, Vmi, VmiError, VmiRecord, VmiSpecWire, VmiStatusWire,
+    VmiWire, Vmis, VolumeWire,
+};
 pub use kinds::vmim::{
     MigrationPriority, Phase, Vmim, VmimRecord, VmimSpecWire, VmimStatusWire, VmimWire, Vmims,
 };

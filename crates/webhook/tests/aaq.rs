@@ -152,7 +152,7 @@ fn fields_that_are_not_in_force_are_named() {
     insta::assert_snapshot!(warnings.join("\n"), @"
     spec.certConfig is not in force in this version: certificates keep the lifetimes they have
     spec.configuration.sidecarEvaluators is not in force in this version: pods are counted as Kubernetes counts them
-    spec.configuration.vmiCalculatorConfiguration.configName is not in force in this version: virtual machines are counted by what their launcher pods ask for, as IgnoreVmiCalculator says
+    spec.configuration.vmiCalculatorConfiguration is not in force in this version: virtual machines are counted by what their launcher pods ask for, as IgnoreVmiCalculator says
     spec.imagePullPolicy is not in force in this version: set it on the Deployments
     spec.infra is not in force in this version: set it on the Deployments
     spec.priorityClass is not in force in this version: set it on the Deployments

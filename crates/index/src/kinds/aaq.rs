@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
 use sluice_api::{AAQ, AaqStatus};
+use sluice_engine::vm::Calculator;
 
 use crate::stated::Stated;
 use crate::store::{Affected, Indexed, Key, Record, Store};
@@ -43,6 +44,23 @@ impl AaqSpecWire {
             configuration.allow_application_aware_cluster_resource_quota == Some(true)
         })
     }
+
+    /// How virtual machines are counted. A name that is not known stands for [`Calculator::VmiPodUsage`], as in
+    /// application-aware-quota; none for the default.
+    #[must_use]
+    pub fn calculator(&self) -> Calculator {
+        let wire = self.configuration.as_ref().and_then(|it| it.vmi_calculator_configuration.as_ref());
+        let names = wire.map(|wire| [&wire.vmi_calc_config_name, &wire.config_name]);
+        let name = names.into_iter().flatten().flatten().find(|name| !name.is_empty());
+        let Some(name) = name else { return Calculator::default() };
+        match name.as_str() {
+            "VirtualResources" => Calculator::VirtualResources,
+            "DedicatedVirtualResources" => Calculator::DedicatedVirtualResources,
+            "GuestEffectiveResources" => Calculator::GuestEffectiveResources,
+            "IgnoreVmiCalculator" => Calculator::IgnoreVmiCalculator,
+            _ => Calculator::VmiPodUsage,
+        }
+    }
 }
 
 /// The part of `spec.configuration` that matters here.
@@ -52,6 +70,21 @@ pub struct AaqConfigurationWire {
     /// Whether there are quotas that span namespaces; absent means no.
     #[serde(default)]
     pub allow_application_aware_cluster_resource_quota: Option<bool>,
+    /// How virtual machines are counted.
+    #[serde(default)]
+    pub vmi_calculator_configuration: Option<VmiCalculatorConfigurationWire>,
+}
+
+/// `spec.configuration.vmiCalculatorConfiguration`. Names are texts: one that is not known must not make the object unreadable.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmiCalculatorConfigurationWire {
+    /// The name of the calculator. The API server fills in the default.
+    #[serde(default)]
+    pub config_name: Option<String>,
+    /// The same field as the documentation of application-aware-quota spells it. It comes first, for it has no default.
+    #[serde(default)]
+    pub vmi_calc_config_name: Option<String>,
 }
 
 /// What is kept of an `AAQ`.
@@ -61,6 +94,8 @@ pub struct Aaq {
     pub selector: Option<LabelSelector>,
     /// Whether there are quotas that span namespaces.
     pub cluster_quotas: bool,
+    /// How virtual machines are counted.
+    pub calculator: Calculator,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -103,6 +138,7 @@ impl Indexed for Aaqs {
         Aaq {
             selector: wire.spec.namespace_selector.clone(),
             cluster_quotas: wire.spec.cluster_quotas(),
+            calculator: wire.spec.calculator(),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }
@@ -153,6 +189,31 @@ mod tests {
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(object).unwrap());
             assert_eq!(aaqs.oldest().unwrap().cluster_quotas, there, "{configuration}");
+        }
+    }
+
+    #[test]
+    fn virtual_machines_are_counted_as_either_spelling_says() {
+        let dedicated = Calculator::DedicatedVirtualResources;
+        for (configuration, expected) in [
+            (json!(null), dedicated),
+            (json!({}), dedicated),
+            (json!({ "configName": "" }), dedicated),
+            (json!({ "configName": "VirtualResources" }), Calculator::VirtualResources),
+            (json!({ "configName": "IgnoreVmiCalculator" }), Calculator::IgnoreVmiCalculator),
+            (json!({ "configName": "Guess" }), Calculator::VmiPodUsage),
+            (json!({ "vmiCalcConfigName": "GuestEffectiveResources" }), Calculator::GuestEffectiveResources),
+            (
+                // The API server has filled in the other one.
+                json!({ "configName": "DedicatedVirtualResources", "vmiCalcConfigName": "VmiPodUsage" }),
+                Calculator::VmiPodUsage,
+            ),
+        ] {
+            let spec = json!({ "configuration": { "vmiCalculatorConfiguration": configuration } });
+            let mut aaqs = Aaqs::default();
+            let object = json!({ "metadata": { "name": "a" }, "spec": spec });
+            aaqs.upsert(&serde_json::from_value(object).unwrap());
+            assert_eq!(aaqs.oldest().unwrap().calculator, expected, "{spec}");
         }
     }
 

@@ -1,9 +1,19 @@
 //! VirtualMachineInstances: virtual machines that run.
 
+mod facts;
+mod wire;
+
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use sluice_engine::vm::VmFacts;
+
+pub use facts::VmiError;
+pub use wire::{
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, LaunchSecurityWire,
+    MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, VmiSpecWire, VolumeWire,
+};
 
 use super::kubevirt::{ConditionWire, kubevirt_kind};
 use crate::store::{Indexed, Record, Store};
@@ -14,6 +24,9 @@ pub struct VmiWire {
     /// Name, namespace, uid, version and times; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::bare")]
     pub metadata: ObjectMeta,
+    /// The part of the specification that matters here.
+    #[serde(default)]
+    pub spec: VmiSpecWire,
     /// The part of the status that matters here.
     #[serde(default)]
     pub status: VmiStatusWire,
@@ -33,13 +46,19 @@ pub struct VmiStatusWire {
     /// What is true of it.
     #[serde(default)]
     pub conditions: Option<Vec<ConditionWire>>,
+    /// The CPUs that it has.
+    #[serde(default, rename = "currentCPUTopology")]
+    pub current_cpu_topology: Option<CpuWire>,
+    /// The memory that it has.
+    #[serde(default)]
+    pub memory: Option<MemoryStatusWire>,
 }
 
 /// Conditions of a machine that gets more CPUs or memory (`staging/src/kubevirt.io/api/core/v1/types.go`).
 const HOT_PLUGS: [&str; 2] = ["HotVCPUChange", "HotMemoryChange"];
 
 /// What is kept of a VirtualMachineInstance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vmi {
     /// `status.nodeName`, if it is not empty.
     pub node: Option<Box<str>>,
@@ -47,6 +66,9 @@ pub struct Vmi {
     pub running: bool,
     /// CPUs or memory were plugged in, which a migration is about to give it (conditions `HotVCPUChange`, `HotMemoryChange`).
     pub growing: bool,
+    /// What its charge depends on, or which number of that cannot be read. What its status says of sizes is what KubeVirt
+    /// says only if no one else may create a VirtualMachineInstance with a status.
+    pub size: Result<VmFacts, VmiError>,
 }
 
 /// A VirtualMachineInstance.
@@ -83,6 +105,7 @@ impl Indexed for Vmis {
             running: wire.status.phase.as_deref() == Some("Running"),
             growing: conditions
                 .any(|condition| HOT_PLUGS.contains(&&*condition.kind) && condition.status == "True"),
+            size: facts::facts(wire),
         }
     }
 }

@@ -79,7 +79,7 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
 const NOT_IN_FORCE: [(&str, &str); 8] = [
     ("certConfig", "certificates keep the lifetimes they have"),
     ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
-    ("configuration.vmiCalculatorConfiguration.configName", COUNTED_AS_PODS),
+    ("configuration.vmiCalculatorConfiguration", COUNTED_AS_PODS),
     ("imagePullPolicy", ON_DEPLOYMENTS),
     ("infra", ON_DEPLOYMENTS),
     ("priorityClass", ON_DEPLOYMENTS),

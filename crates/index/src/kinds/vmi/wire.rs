@@ -1,0 +1,152 @@
+//! The part of a VirtualMachineInstance that its charge depends on, as it is decoded. Numbers are kept as texts: one that
+//! cannot be read must not make its object, and with it the watch, unreadable.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::quantity::{QuantityText, ResourceTexts, resource_list};
+
+/// `spec` of a VirtualMachineInstance.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmiSpecWire {
+    /// `amd64`, `arm64` or `s390x`.
+    #[serde(default)]
+    pub architecture: Option<String>,
+    /// The machine.
+    #[serde(default)]
+    pub domain: DomainWire,
+    /// Whether it is alive.
+    #[serde(default)]
+    pub liveness_probe: Option<ProbeWire>,
+    /// Whether it can be used.
+    #[serde(default)]
+    pub readiness_probe: Option<ProbeWire>,
+    /// What it can mount.
+    #[serde(default)]
+    pub volumes: Option<Vec<VolumeWire>>,
+}
+
+/// `spec.domain`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainWire {
+    /// CPUs.
+    #[serde(default)]
+    pub cpu: Option<CpuWire>,
+    /// Memory.
+    #[serde(default)]
+    pub memory: Option<MemoryWire>,
+    /// What its pod asks for.
+    #[serde(default)]
+    pub resources: Option<DomainResourcesWire>,
+    /// Devices.
+    #[serde(default)]
+    pub devices: Option<DevicesWire>,
+    /// Encryption of its memory.
+    #[serde(default)]
+    pub launch_security: Option<LaunchSecurityWire>,
+}
+
+/// `spec.domain.cpu`, and `status.currentCPUTopology`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CpuWire {
+    #[serde(default)]
+    pub(super) cores: Option<QuantityText>,
+    #[serde(default)]
+    pub(super) sockets: Option<QuantityText>,
+    #[serde(default)]
+    pub(super) threads: Option<QuantityText>,
+    #[serde(default)]
+    pub(super) dedicated_cpu_placement: Option<bool>,
+}
+
+/// `spec.domain.memory`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct MemoryWire {
+    #[serde(default)]
+    pub(super) guest: Option<QuantityText>,
+}
+
+/// `spec.domain.resources`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct DomainResourcesWire {
+    #[serde(default, deserialize_with = "resource_list")]
+    pub(super) requests: ResourceTexts,
+    #[serde(default, deserialize_with = "resource_list")]
+    pub(super) limits: ResourceTexts,
+}
+
+/// `spec.domain.devices`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevicesWire {
+    #[serde(default)]
+    pub(super) autoattach_graphics_device: Option<bool>,
+    #[serde(default)]
+    pub(super) gpus: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) host_devices: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) interfaces: Option<Vec<InterfaceWire>>,
+    #[serde(default)]
+    pub(super) tpm: Option<TpmWire>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct InterfaceWire {
+    #[serde(default)]
+    pub(super) sriov: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) binding: Option<BindingWire>,
+}
+
+/// The plugin that binds an interface.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct BindingWire {
+    #[serde(default)]
+    pub(super) name: String,
+}
+
+/// `spec.domain.devices.tpm`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct TpmWire {
+    #[serde(default)]
+    pub(super) enabled: Option<bool>,
+}
+
+/// `spec.domain.launchSecurity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct LaunchSecurityWire {
+    #[serde(default)]
+    pub(super) sev: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) snp: Option<IgnoredAny>,
+}
+
+/// A probe.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ProbeWire {
+    #[serde(default)]
+    pub(super) exec: Option<IgnoredAny>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeWire {
+    #[serde(default)]
+    pub(super) downward_metrics: Option<IgnoredAny>,
+}
+
+/// `status.memory`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryStatusWire {
+    #[serde(default)]
+    pub(super) guest_requested: Option<QuantityText>,
+    #[serde(default)]
+    pub(super) memory_overhead: Option<QuantityText>,
+}
