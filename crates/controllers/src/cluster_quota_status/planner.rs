@@ -281,8 +281,7 @@ impl Planner {
             let write = self.unless_waiting(object, now, |planner| planner.plan_mirror(&key, true, now));
             written.extend(write.map(|write| (key, write)));
         }
-        let names: Vec<Arc<str>> = self.quotas.keys().cloned().collect();
-        for name in names {
+        for name in self.quotas.keys().cloned().collect::<Vec<_>>() {
             while written.len() < mirrors
                 && let Some(key) = self.next_of_round(&name)
             {
