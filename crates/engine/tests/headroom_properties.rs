@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use common::{admit, raise, restore};
 use proptest::prelude::*;
-use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, plan, reserve};
+use sluice_engine::headroom::{
+    Amounts, Budget, Grant, MARK, NativeQuota, Need, Plan, Raise, RaisedKey, plan, reserve,
+};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 
 const KEYS: [&str; 9] = [
@@ -129,13 +131,9 @@ proptest! {
         for raise in &raises {
             let position = quotas.iter().position(|quota| quota.uid == raise.uid).unwrap();
             let before = &quotas[position];
-            prop_assert_eq!(raise.hard.len(), before.status_hard.len());
-            for (key, hard) in &raise.hard {
-                let raised_key = raise.keys.iter().find(|raised| raised.key == *key);
-                prop_assert!(*hard >= before.status_hard[key], "never lower");
-                prop_assert_eq!(raised_key.is_some(), *hard > before.status_hard[key]);
-                let Some(raised_key) = raised_key else { continue };
-                prop_assert_eq!(raised_key.to, *hard);
+            for RaisedKey { key, from, to: hard } in &raise.keys {
+                prop_assert_eq!(from, &before.status_hard[key]);
+                prop_assert!(hard > from, "never lower");
                 let needed = need.charge.get(&Resource::from_quota_key(key)).unwrap();
                 prop_assert_eq!(hard.nanos(), before.used[key].nanos() + needed.nanos());
                 prop_assert_eq!(Quantity::parse(&hard.to_string()), Ok(*hard), "its text says the same");

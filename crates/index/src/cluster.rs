@@ -14,6 +14,8 @@
 
 mod budget;
 
+pub use budget::{Sums, amounts_of, sum_of};
+
 use sluice_api::names;
 use sluice_engine::headroom::NativeQuota;
 

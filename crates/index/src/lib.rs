@@ -17,7 +17,7 @@ mod store;
 mod version;
 
 pub use amounts::RawAmounts;
-pub use cluster::{Cluster, Kind};
+pub use cluster::{Cluster, Kind, Sums, amounts_of, sum_of};
 pub use kinds::aacrq::AacrqWire;
 pub use kinds::aaq::{
     Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs, VmiCalculatorConfigurationWire,

@@ -166,9 +166,12 @@ proptest! {
             .map(|(thing, _)| thing)
             .filter(|thing| thing.values.0 == 0 && thing.values.2 != 0)
             .collect();
-        waiting.sort_by_key(|thing| (std::cmp::Reverse(thing.values.1), thing.uid, thing.namespace, thing.name));
-        let found: Vec<Key> = migrations.rejected().map(|record| record.key()).collect();
-        prop_assert_eq!(found, waiting.into_iter().map(key).collect::<Vec<_>>());
+        waiting.sort_by_key(|thing| (thing.namespace, std::cmp::Reverse(thing.values.1), thing.uid, thing.name));
+        let waiting: Vec<Key> = waiting.into_iter().map(key).collect();
+        let found = ["ns-0", "ns-1", "ns-2"].map(|namespace| migrations.waiting_in(namespace)).concat();
+        prop_assert_eq!(found.iter().map(|record| record.key()).collect::<Vec<_>>(), waiting.clone());
+        let anywhere: BTreeSet<Key> = migrations.rejected().map(|record| record.key()).collect();
+        prop_assert_eq!(anywhere, waiting.into_iter().collect::<BTreeSet<_>>());
         for (thing, _) in model.values() {
             let key = key(thing);
             let record: &VmimRecord = migrations.get(&key.namespace, &key.name).unwrap();

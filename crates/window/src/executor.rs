@@ -97,7 +97,7 @@ impl<'h> Executor<'h> {
     }
 
     async fn look(&mut self, look: Look) -> Done {
-        let (requests, namespace) = (&self.headroom.requests, &self.target.namespace);
+        let (requests, namespace) = (&self.headroom.requests, self.target.namespace());
         if look != Look::Memory
             && let Some(why) = self.headroom.unproven()
         {
@@ -131,13 +131,13 @@ impl<'h> Executor<'h> {
 
     fn grant_names(&self) -> GrantNames {
         let (vmmrqs, policies) =
-            self.headroom.observed.read(|index| index.grant_names(&self.target.namespace));
+            self.headroom.observed.read(|index| index.grant_names(self.target.namespace()));
         GrantNames { vmmrqs, policies }
     }
 
     /// The mark of another session: until the watch shows that none is left. It may have been in vain.
     async fn wait_for_other(&self, session: &WindowSession) -> Done {
-        let namespace = &self.target.namespace;
+        let namespace = self.target.namespace();
         let left = self.others_until.saturating_duration_since(Instant::now());
         let free = |index: &Cluster| {
             let marks = index
@@ -160,7 +160,7 @@ impl<'h> Executor<'h> {
         let patch = patches::raise(record, &raise, mark);
         let sent = Instant::now();
         self.raised_at.get_or_insert(sent);
-        let written = self.headroom.writer.write(&self.target.namespace, &raise.quota, &patch).await;
+        let written = self.headroom.writer.write(self.target.namespace(), &raise.quota, &patch).await;
         if matches!(written, Written::Done(..)) {
             self.headroom.metrics.raise();
             self.raises.push(raise);
@@ -174,7 +174,7 @@ impl<'h> Executor<'h> {
             return Done::Conflict;
         };
         let patch = patches::renew(&record, own + RENEWAL_MS);
-        let written = self.headroom.writer.write(&self.target.namespace, &quota.name, &patch).await;
+        let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
         self.lock_written(written)
     }
 
@@ -200,7 +200,7 @@ impl<'h> Executor<'h> {
     }
 
     async fn settle(&self, session: &WindowSession, mark: i64) -> Done {
-        let (headroom, namespace) = (self.headroom, &self.target.namespace);
+        let (headroom, namespace) = (self.headroom, self.target.namespace());
         let shown = |index: &Cluster| {
             let is_shown = |quota: &QuotaRef| {
                 let Some(written) = self.records.get(&quota.name).filter(|record| record.uid == quota.uid)
@@ -255,7 +255,7 @@ impl<'h> Executor<'h> {
     }
 
     async fn await_target(&self, session: &WindowSession) -> Done {
-        let namespace = &self.target.namespace;
+        let namespace = self.target.namespace();
         let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
         let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
         let left = closing.min(hold_end).saturating_duration_since(Instant::now());
@@ -307,7 +307,7 @@ impl<'h> Executor<'h> {
         let known = self.newest(quota);
         let headroom = self.headroom;
         let (requests, writer) = (&headroom.requests, &headroom.writer);
-        let restorer = Restorer { requests, writer, namespace: &self.target.namespace };
+        let restorer = Restorer { requests, writer, namespace: self.target.namespace() };
         let time = until.saturating_duration_since(Instant::now()) + Duration::from_secs(4);
         let written = timeout(time, restorer.end(quota, known, is_own, until)).await;
         match written {
@@ -321,7 +321,7 @@ impl<'h> Executor<'h> {
 
     fn left(&self, quota: &QuotaRef, outcome: Done) -> Done {
         self.headroom.metrics.left();
-        let (namespace, quota) = (&self.target.namespace, &quota.name);
+        let (namespace, quota) = (self.target.namespace(), &quota.name);
         tracing::warn!(%namespace, %quota, ?outcome, "quota left raised until its lock ends");
         outcome
     }
@@ -330,7 +330,7 @@ impl<'h> Executor<'h> {
     fn newest(&self, quota: &QuotaRef) -> Option<Arc<ResourceQuotaRecord>> {
         let is_it = |record: &&Arc<ResourceQuotaRecord>| record.uid == quota.uid;
         let written = self.records.get(&quota.name).filter(is_it).cloned();
-        let namespace = &self.target.namespace;
+        let namespace = self.target.namespace();
         let shown = self
             .headroom
             .observed

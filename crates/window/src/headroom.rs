@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_engine::headroom::NUDGE_KEY;
-use sluice_index::{PodWire, ResourceQuotaRecord, Version, VmimRecord};
+use sluice_index::{ResourceQuotaRecord, Version};
 use sluice_runtime::backoff::{Backoff, Retry, process_seed};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -117,10 +117,10 @@ impl Headroom {
         &self.observed
     }
 
-    /// How status of quotas is written.
+    /// Reads of the API server.
     #[must_use]
-    pub const fn writer(&self) -> &StatusWriter {
-        &self.writer
+    pub const fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// Keeps asking whether the admission policies are in force, until `cancel`.
@@ -149,10 +149,10 @@ impl Headroom {
         if !self.observed.is_synced() {
             return self.leave("not_synced");
         }
-        if self.observed.is_resting(&target.namespace) {
+        if self.observed.is_resting(target.namespace()) {
             return self.leave("resting");
         }
-        if self.is_forbidden(&target.namespace) {
+        if self.is_forbidden(target.namespace()) {
             return self.leave("forbidden");
         }
         let (admit, admitted) = oneshot::channel();
@@ -169,7 +169,7 @@ impl Headroom {
     }
 
     async fn open(self: Arc<Self>, target: Target, admit: oneshot::Sender<()>, attempt: Arc<Attempt>) {
-        let namespace = Arc::clone(&target.namespace);
+        let namespace = Arc::clone(target.namespace());
         let others_until = Instant::now() + OTHERS_TIME;
         let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
         let listed = self.listed.lock().get(&namespace).copied();
@@ -205,7 +205,7 @@ impl Headroom {
     /// How many migrations that a quota keeps waiting are to be served before this one.
     fn ahead_of(&self, target: &Target) -> usize {
         let uid = &target.migration.uid;
-        if self.precedence.is_over(&target.namespace, uid) {
+        if self.precedence.is_over(target.namespace(), uid) {
             return 0;
         }
         self.observed.read(|index| {
@@ -219,18 +219,18 @@ impl Headroom {
         self.metrics.ended(ending.word());
         match ending {
             Ending::NotEnough(_) | Ending::Refused(_) => {
-                let situation = self.observed.situation(&target.namespace);
-                self.listed.lock().insert(Arc::clone(&target.namespace), situation);
+                let situation = self.observed.situation(target.namespace());
+                self.listed.lock().insert(Arc::clone(target.namespace()), situation);
             }
-            Ending::Forbidden(_) => self.forbid(&target.namespace),
+            Ending::Forbidden(_) => self.forbid(target.namespace()),
             Ending::Resting => {}
-            Ending::Taken => self.observed.taken(&target.namespace),
-            Ending::Behind => self.precedence.gave_way(&target.namespace, &target.migration.uid),
+            Ending::Taken => self.observed.taken(target.namespace()),
+            Ending::Behind => self.precedence.gave_way(target.namespace(), &target.migration.uid),
             _ => {
-                self.listed.lock().remove(&target.namespace);
-                self.precedence.entered(&target.namespace);
+                self.listed.lock().remove(target.namespace());
+                self.precedence.entered(target.namespace());
                 if !raises.is_empty() {
-                    self.forbidden.lock().remove(&target.namespace);
+                    self.forbidden.lock().remove(target.namespace());
                 }
             }
         }
@@ -238,7 +238,7 @@ impl Headroom {
         if was_written {
             self.metrics.restored(*raised_for);
             tracing::info!(
-                namespace = %target.namespace,
+                namespace = %target.namespace(),
                 migration = %target.migration.name,
                 vmi = %target.migration.machine,
                 quotas = raises.len(),
@@ -352,23 +352,6 @@ impl Headroom {
     #[must_use]
     pub fn server_now_ms(&self) -> i64 {
         self.requests.clock.now().unwrap_or_else(Timestamp::now).as_millisecond()
-    }
-
-    /// A migration, not from a cache.
-    ///
-    /// # Errors
-    /// When it cannot be read; `None` is no error.
-    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimRecord>> {
-        let wire = self.requests.migration(namespace, name).await?;
-        Ok(wire.as_ref().map(VmimRecord::read))
-    }
-
-    /// The pods of a virtual machine, not from a cache.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub async fn pods_of(&self, namespace: &str, machine_uid: &str) -> kube::Result<Vec<PodWire>> {
-        self.requests.pods_of(namespace, machine_uid).await
     }
 
     /// Waits until every raise of this process is ended. New ones can still be made.

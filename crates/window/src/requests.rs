@@ -11,7 +11,10 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_index::{HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimWire, VmmrqWire};
+use sluice_engine::Uid;
+use sluice_index::{
+    HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimRecord, VmimWire, VmmrqWire,
+};
 use sluice_runtime::request::{Built, Reply, objects, send};
 
 use crate::clock::ServerClock;
@@ -131,15 +134,16 @@ impl Requests {
     ///
     /// # Errors
     /// When it cannot be read; `None` is no error.
-    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimWire>> {
-        self.find::<VmimWire, _>(Some(namespace), name).await
+    pub async fn migration(&self, namespace: &str, name: &str) -> kube::Result<Option<VmimRecord>> {
+        let wire = self.find::<VmimWire, VmimWire>(Some(namespace), name).await?;
+        Ok(wire.as_ref().map(VmimRecord::read))
     }
 
     /// The pods of a virtual machine: launchers, and what KubeVirt created beside them.
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn pods_of(&self, namespace: &str, machine_uid: &str) -> kube::Result<Vec<PodWire>> {
+    pub async fn pods_of(&self, namespace: &str, machine_uid: &Uid) -> kube::Result<Vec<PodWire>> {
         let of_machine = ListParams::default().labels(&format!("{}={machine_uid}", names::CREATED_BY_LABEL));
         self.list::<Pod, _>(Some(namespace), &of_machine).await
     }
@@ -202,7 +206,7 @@ mod tests {
         let names = GrantNames { vmmrqs: vec!["one".into()], policies: vec!["one".into()] };
         assert!(requests.grants("one", &names).await.unwrap().policies.is_empty());
         assert!(requests.migration("ns", "one").await.unwrap().is_none());
-        assert!(requests.pods_of("ns", "uid").await.unwrap().is_empty());
+        assert!(requests.pods_of("ns", &Uid::parse("uid")).await.unwrap().is_empty());
         let kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations/one";
         let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
         let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";

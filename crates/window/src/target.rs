@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Need, Raise};
+use sluice_index::{VmiRecord, VmimRecord};
 
 use crate::protocol::Ending;
 
 /// A pod to be let in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Its namespace.
-    pub namespace: Arc<str>,
     /// Its uid.
     pub pod: Uid,
     /// What of a migration it is: its label `kubevirt.io`.
@@ -23,9 +22,18 @@ pub struct Target {
     pub need: Need,
 }
 
-/// The migration that a target is for.
+impl Target {
+    /// Its namespace.
+    pub(crate) const fn namespace(&self) -> &Arc<str> {
+        &self.migration.namespace
+    }
+}
+
+/// A migration, and the machine that it moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationRef {
+    /// The namespace of both.
+    pub namespace: Arc<str>,
     /// Name of the VirtualMachineInstanceMigration.
     pub name: Arc<str>,
     /// Its uid.
@@ -34,6 +42,20 @@ pub struct MigrationRef {
     pub machine: Arc<str>,
     /// Its uid.
     pub machine_uid: Uid,
+}
+
+impl MigrationRef {
+    /// Refers to a migration of this machine.
+    #[must_use]
+    pub fn new(migration: &VmimRecord, machine: &VmiRecord) -> Self {
+        Self {
+            namespace: Arc::clone(&migration.namespace),
+            name: Arc::clone(&migration.name),
+            uid: migration.uid.clone(),
+            machine: Arc::clone(&machine.name),
+            machine_uid: machine.uid.clone(),
+        }
+    }
 }
 
 /// How a session went.

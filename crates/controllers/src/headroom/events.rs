@@ -7,9 +7,9 @@ use sluice_engine::Amount;
 use sluice_runtime::events::{EventType, Report};
 
 use sluice_engine::headroom::{Raise, sentence};
-use sluice_window::{Ending, Outcome, Target};
+use sluice_window::{Ending, MigrationRef, Outcome};
 
-use super::blocked_migrations::{Blocked, BlockedEvent, QuotaName};
+use super::blocked_migrations::{BlockedEvent, QuotaName};
 
 /// The reason that managed-tenant-quota's users look for.
 pub const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
@@ -60,30 +60,30 @@ pub fn reports(tell: &BlockedEvent) -> Vec<Report> {
 #[must_use]
 pub fn granted(outcome: &Outcome) -> Vec<Report> {
     let Outcome { target, ending, raises, raised_for } = outcome;
-    let blocked = blocked(target);
+    let migration = &target.migration;
     let ms = raised_for.as_millis();
     match ending {
         Ending::Entered => {
             let quotas: Vec<String> = raises.iter().map(room).collect();
             let note = format!("let in beside {} for {ms} ms", quotas.join("; "));
-            let mut reports = about(&blocked, GRANTED, &note);
+            let mut reports = about(migration, GRANTED, &note);
             reports.truncate(1);
             reports.iter_mut().for_each(|report| report.type_ = EventType::Normal);
             reports
         }
         Ending::NotEnough(lacking) => {
-            let sentence = sentence(&target.migration.name, &target.migration.machine, lacking);
-            about(&blocked, NOT_ENOUGH, &sentence)
+            let sentence = sentence(&migration.name, &migration.machine, lacking);
+            about(migration, NOT_ENOUGH, &sentence)
         }
         Ending::Forbidden(said) => {
             let note = format!("no head-room: the status of a quota cannot be written: {said}");
-            about(&blocked, FORBIDDEN, &note)
+            about(migration, FORBIDDEN, &note)
         }
         Ending::Taken => {
             let note = format!(
                 "another pod of the same size took the room that was made ({ms} ms); it is made again"
             );
-            about(&blocked, TAKEN, &note)
+            about(migration, TAKEN, &note)
         }
         _ => Vec::new(),
     }
@@ -96,16 +96,6 @@ fn room(raise: &Raise) -> String {
         (more > Amount::ZERO).then(|| format!("{} +{}", raised.key, more.quantity(raised.from.format())))
     });
     format!("quota {}: {}", raise.quota, keys.collect::<Vec<_>>().join(", "))
-}
-
-fn blocked(target: &Target) -> Blocked {
-    Blocked {
-        namespace: Arc::clone(&target.namespace),
-        name: Arc::clone(&target.migration.name),
-        uid: target.migration.uid.clone(),
-        machine: Arc::clone(&target.migration.machine),
-        machine_uid: target.migration.machine_uid.to_string().into(),
-    }
 }
 
 fn forbidden(quota: &QuotaName, said: &str) -> Report {
@@ -123,7 +113,7 @@ fn forbidden(quota: &QuotaName, said: &str) -> Report {
 }
 
 /// Events on the migration and on its virtual machine.
-fn about(blocked: &Blocked, reason: &str, note: &str) -> Vec<Report> {
+fn about(blocked: &MigrationRef, reason: &str, note: &str) -> Vec<Report> {
     let of = |kind: &str, name: &Arc<str>, uid: String| {
         reference("kubevirt.io/v1", kind, &blocked.namespace, Some((name.to_string(), uid)))
     };

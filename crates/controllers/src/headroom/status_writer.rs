@@ -11,8 +11,7 @@ use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_engine::{Amount, Format, Resource};
-use sluice_index::{Cluster, Key, Policy};
+use sluice_index::{Cluster, Key, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
@@ -129,7 +128,7 @@ struct StatusPlanner {
 #[derive(Default)]
 struct View {
     version: String,
-    over: BTreeMap<Arc<str>, BTreeMap<Resource, Amount>>,
+    over: BTreeMap<Arc<str>, Sums>,
 }
 
 impl StatusPlanner {
@@ -225,30 +224,13 @@ impl View {
         let Some(record) = index.namespaces.get(namespace).filter(|record| policy.covers(record)) else {
             return;
         };
-        let mut over: BTreeMap<Resource, Amount> = BTreeMap::new();
-        for quota in
-            index.resource_quotas.records_in(namespace).iter().filter(|quota| !policy.excludes(quota))
-        {
-            for (resource, amount) in quota.native().overdraft() {
-                let most = over.entry(resource).or_insert(amount);
-                *most = amount.max(*most);
-            }
-        }
+        let over = index.overdraft_in(namespace, policy, |quota| quota.native().overdraft());
         self.over.insert(Arc::clone(&record.name), over);
     }
 
     fn covered(&self, policy: &Policy) -> Covered {
-        let mut sum: BTreeMap<&Resource, Amount> = BTreeMap::new();
-        for (resource, amount) in self.over.values().flatten() {
-            let total = sum.entry(resource).or_insert(Amount::ZERO);
-            *total = total.saturating_add(*amount);
-        }
-        let used = sum.into_iter().map(|(resource, amount)| {
-            let key = resource.key();
-            let binary = ["memory", "storage", "hugepages-"].iter().any(|word| key.contains(word));
-            let format = if binary { Format::BinarySi } else { Format::DecimalSi };
-            (key.to_owned(), Quantity(amount.quantity(format).to_string()))
-        });
+        let used = amounts_of(&sum_of(self.over.values())).into_iter();
+        let used = used.map(|(key, amount)| (key.to_string(), Quantity(amount.to_string())));
         Covered {
             namespaces: i64::try_from(self.over.len()).unwrap_or(i64::MAX),
             used: used.collect(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::Amounts;
 use super::budget::{Budget, Grant};
 use super::need::Need;
 use super::quota::{MARK, NativeQuota, consumed};
@@ -37,8 +36,6 @@ pub struct Raise {
     pub quota: Arc<str>,
     /// `metadata.uid` of the quota.
     pub uid: Uid,
-    /// The whole new `status.hard`: the present one with an exact fit in each exceeded key.
-    pub hard: Amounts,
     /// What is set, by key.
     pub keys: Vec<RaisedKey>,
 }
@@ -245,14 +242,12 @@ fn unreadable(need: &Need, quota: &NativeQuota) -> Vec<Arc<str>> {
 
 fn raise(verdict: &Verdict<'_>) -> Raise {
     let quota = verdict.quota;
-    let mut hard = quota.status_hard.clone();
-    let mut keys = Vec::with_capacity(verdict.exceeded.len());
-    for excess in &verdict.exceeded {
-        let to = written_like(excess.total, excess.enforced);
-        hard.insert(Arc::clone(excess.key), to);
-        keys.push(RaisedKey { key: Arc::clone(excess.key), from: excess.enforced, to });
-    }
-    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), hard, keys }
+    let keys = verdict.exceeded.iter().map(|excess| RaisedKey {
+        key: Arc::clone(excess.key),
+        from: excess.enforced,
+        to: written_like(excess.total, excess.enforced),
+    });
+    Raise { quota: Arc::clone(&quota.name), uid: quota.uid.clone(), keys: keys.collect() }
 }
 
 /// `amount` in the format of `model`. A binary amount above what servers can read is written in decimal, which they

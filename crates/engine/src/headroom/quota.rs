@@ -131,10 +131,6 @@ pub fn consumed(key: &str) -> bool {
 /// What to write to end a raise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
-    /// `metadata.name` of the quota.
-    pub quota: Arc<str>,
-    /// `metadata.uid` of the quota.
-    pub uid: Uid,
     /// Keys of `status.hard` to set to what `spec.hard` says, with that.
     pub keys: Amounts,
     /// Whether there is a mark to take away.
@@ -149,10 +145,5 @@ pub fn restore(quota: &NativeQuota) -> Option<Restore> {
     let owned = |(key, wanted): (&Arc<str>, &Quantity)| (Arc::clone(key), *wanted);
     let keys: Amounts =
         if unmark { quota.apart().map(owned).collect() } else { quota.raised_keys().map(owned).collect() };
-    (unmark || !keys.is_empty()).then(|| Restore {
-        quota: Arc::clone(&quota.name),
-        uid: quota.uid.clone(),
-        keys,
-        unmark,
-    })
+    (unmark || !keys.is_empty()).then_some(Restore { keys, unmark })
 }

@@ -38,7 +38,7 @@ pub fn texts(amounts: &Amounts) -> Vec<String> {
 pub fn raise(quotas: &mut [NativeQuota], raises: &[Raise]) {
     for raise in raises {
         let quota = quotas.iter_mut().find(|quota| quota.uid == raise.uid).expect("a quota that exists");
-        quota.status_hard = raise.hard.clone();
+        quota.status_hard.extend(raise.keys.iter().map(|raised| (Arc::clone(&raised.key), raised.to)));
     }
 }
 

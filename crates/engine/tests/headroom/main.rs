@@ -44,6 +44,11 @@ fn raises(plan: Plan) -> Vec<Raise> {
     }
 }
 
+/// What a raise sets, as `key=amount`.
+fn set(raise: &Raise) -> Vec<String> {
+    raise.keys.iter().map(|raised| format!("{}={}", raised.key, raised.to)).collect()
+}
+
 fn shortages(plan: Plan) -> Vec<Shortage> {
     match plan {
         Plan::NotEnough(shortages) => shortages,

@@ -13,7 +13,7 @@ fn a_status_below_the_spec_is_raised_to_an_exact_fit() {
     rq.status_hard = amounts(&[("limits.cpu", "26"), ("limits.memory", "54242646Ki")]);
     let need = need(&[("limits.cpu", "4015m"), ("limits.memory", "8940039936")]);
     let raised = raises(plan(&need, &[rq], &unlimited()));
-    assert_eq!(texts(&raised[0].hard), ["limits.cpu=32520m", "limits.memory=70156562Ki"]);
+    assert_eq!(set(&raised[0]), ["limits.cpu=32520m", "limits.memory=70156562Ki"]);
 }
 
 /// Harvester scenario B: one VM in a wide quota needs nothing.

@@ -8,10 +8,22 @@ use sluice_engine::{Amount, Format, Resource};
 
 use super::Cluster;
 use crate::kinds::headroom_policy::{Mode, Policy, PolicyRecord};
+use crate::kinds::resource_quota::ResourceQuotaRecord;
 use crate::version::Version;
 
 /// Amounts by resource.
-type Sums = BTreeMap<Resource, Amount>;
+pub type Sums = BTreeMap<Resource, Amount>;
+
+/// All of them together.
+#[must_use]
+pub fn sum_of<'s>(all: impl IntoIterator<Item = &'s Sums>) -> Sums {
+    let mut total = Sums::new();
+    for (resource, amount) in all.into_iter().flatten() {
+        let sum = total.entry(resource.clone()).or_insert(Amount::ZERO);
+        *sum = sum.saturating_add(*amount);
+    }
+    total
+}
 
 impl Cluster {
     /// All grants that concern a namespace: its `VirtualMachineMigrationResourceQuota`s together, and each
@@ -66,7 +78,7 @@ impl Cluster {
             Mode::Unlimited => Grant::Unlimited { source },
             Mode::PerNamespace => Grant::Amounts { source, additional },
             Mode::Pool => {
-                let taken_elsewhere = amounts(&self.taken(policy, namespace, own));
+                let taken_elsewhere = amounts_of(&self.taken(policy, namespace, own));
                 Grant::Pool { source, additional, taken_elsewhere }
             }
             Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
@@ -79,18 +91,16 @@ impl Cluster {
 
     /// The sum over all covered namespaces but one. Only those are looked at in which a migration uses more than a quota.
     fn taken(&self, policy: &Policy, but: &str, own: Option<Version>) -> Sums {
-        let mut total = Sums::new();
-        for namespace in self.borrowing() {
-            let covered = self.namespaces.get(namespace).is_some_and(|record| policy.covers(record));
-            if !covered || *but == **namespace {
-                continue;
-            }
-            for (resource, amount) in self.overdraft_in(namespace, policy, own) {
-                let sum = total.entry(resource).or_insert(Amount::ZERO);
-                *sum = sum.saturating_add(amount);
-            }
-        }
-        total
+        let is_other = |namespace: &&Arc<str>| {
+            ***namespace != *but && self.namespaces.get(namespace).is_some_and(|record| policy.covers(record))
+        };
+        let over = |record: &ResourceQuotaRecord| {
+            let is_younger = own.is_some_and(|own| own.is_older_than(record.version));
+            if is_younger { record.native().overdraft() } else { record.overdraft() }
+        };
+        let others = self.borrowing().into_iter().filter(is_other);
+        let each: Vec<Sums> = others.map(|namespace| self.overdraft_in(namespace, policy, &over)).collect();
+        sum_of(&each)
     }
 
     /// Namespaces with a quota that was raised for a target, or with a target that was let in before this process looked.
@@ -101,34 +111,34 @@ impl Cluster {
             .collect()
     }
 
-    /// Of each resource what the most overdrawn quota of the namespace has, or will have when its raise is taken up.
-    fn overdraft_in(&self, namespace: &str, policy: &Policy, own: Option<Version>) -> Sums {
+    /// Of each resource what the most overdrawn quota of a namespace has that the policy does not exclude.
+    #[must_use]
+    pub fn overdraft_in(
+        &self,
+        namespace: &str,
+        policy: &Policy,
+        overdraft: impl Fn(&ResourceQuotaRecord) -> Sums,
+    ) -> Sums {
         let mut most = Sums::new();
-        for record in
-            self.resource_quotas.records_in(namespace).iter().filter(|record| !policy.excludes(record))
+        let records = self.resource_quotas.records_in(namespace).iter();
+        for (resource, amount) in
+            records.filter(|record| !policy.excludes(record)).flat_map(|it| overdraft(it))
         {
-            let is_younger = own.is_some_and(|own| own.is_older_than(record.version));
-            let over = if is_younger { record.native().overdraft() } else { record.overdraft() };
-            for (resource, amount) in over {
-                let largest = most.entry(resource).or_insert(amount);
-                *largest = amount.max(*largest);
-            }
+            let largest = most.entry(resource).or_insert(amount);
+            *largest = amount.max(*largest);
         }
         most
     }
 }
 
 /// By the shortest name of each resource, bytes in powers of 1024.
-fn amounts(sums: &Sums) -> Amounts {
+#[must_use]
+pub fn amounts_of(sums: &Sums) -> Amounts {
     let written = sums.iter().map(|(resource, amount)| {
-        let format = match resource {
-            Resource::Memory
-            | Resource::EphemeralStorage
-            | Resource::LimitsMemory
-            | Resource::LimitsEphemeralStorage => Format::BinarySi,
-            _ => Format::DecimalSi,
-        };
-        (Arc::from(resource.key()), amount.quantity(format))
+        let key = resource.key();
+        let bytes = ["memory", "storage", "hugepages-"].iter().any(|word| key.contains(word));
+        let format = if bytes { Format::BinarySi } else { Format::DecimalSi };
+        (Arc::from(key), amount.quantity(format))
     });
     written.collect()
 }

@@ -1,7 +1,7 @@
 //! VirtualMachineInstanceMigrations: live migrations.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,7 +10,7 @@ use sluice_api::names;
 use sluice_engine::Uid;
 
 use super::kubevirt::{ConditionWire, kubevirt_kind};
-use crate::store::{Indexed, Key, Record, Store};
+use crate::store::{Indexed, Record, Store};
 
 /// A live migration.
 #[derive(Clone, Debug, Deserialize)]
@@ -148,7 +148,6 @@ impl VmimRecord {
 pub struct Vmims {
     store: Store<Vmim>,
     by_uid: HashMap<Uid, Arc<VmimRecord>>,
-    waiting: BTreeSet<(Reverse<MigrationPriority>, i64, Key)>,
 }
 
 impl Vmims {
@@ -170,21 +169,29 @@ impl Vmims {
         self.store.in_namespace(namespace)
     }
 
+    /// Those of a namespace that a quota keeps waiting, in the order they are to be served: priority, then age, then name.
+    #[must_use]
+    pub fn waiting_in(&self, namespace: &str) -> Vec<&Arc<VmimRecord>> {
+        let mut waiting: Vec<_> =
+            self.in_namespace(namespace).iter().filter(|record| record.is_waiting()).collect();
+        waiting.sort_by_key(|record| rank(record));
+        waiting
+    }
+
     /// How many a quota keeps waiting that are to be served before this one of the same namespace.
     #[must_use]
     pub fn ahead_of(&self, record: &VmimRecord) -> usize {
-        let waiting = self.in_namespace(&record.namespace).iter().filter(|other| other.is_waiting());
-        waiting.filter(|other| rank(other) < rank(record)).count()
+        self.waiting_in(&record.namespace).iter().filter(|other| rank(other) < rank(record)).count()
     }
 
-    /// Those that a quota keeps waiting, in the order they are to be served: priority, then age, then name.
+    /// Those that a quota keeps waiting anywhere, in no order.
     pub fn rejected(&self) -> impl Iterator<Item = &Arc<VmimRecord>> {
-        self.waiting.iter().filter_map(|(.., key)| self.store.get(&key.namespace, &key.name))
+        self.store.iter().filter(|record| record.is_waiting())
     }
 }
 
-fn rank(record: &VmimRecord) -> (Reverse<MigrationPriority>, i64, Key) {
-    (Reverse(record.priority), record.created, record.key())
+fn rank(record: &VmimRecord) -> (Reverse<MigrationPriority>, i64, Arc<str>) {
+    (Reverse(record.priority), record.created, Arc::clone(&record.name))
 }
 
 impl Indexed for Vmims {
@@ -211,12 +218,8 @@ impl Indexed for Vmims {
     }
     fn link(&mut self, record: &Arc<VmimRecord>) {
         self.by_uid.insert(record.uid.clone(), Arc::clone(record));
-        if record.is_waiting() {
-            self.waiting.insert(rank(record));
-        }
     }
     fn unlink(&mut self, record: &Arc<VmimRecord>) {
         self.by_uid.remove(&record.uid);
-        self.waiting.remove(&rank(record));
     }
 }

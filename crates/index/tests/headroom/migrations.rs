@@ -28,7 +28,7 @@ fn waiting_migrations_are_served_by_priority_then_age() {
     }
     see(&mut index.vmims, migration("free", 1, old, json!(null), "Pending", false));
     let waiting = |index: &Cluster| -> Vec<String> {
-        index.vmims.rejected().map(|record| record.name.to_string()).collect()
+        index.vmims.waiting_in("a").iter().map(|record| record.name.to_string()).collect()
     };
     assert_eq!(waiting(&index), ["a", "b", "m", "c", "d"]);
     // The mark stays on for a while when the target has come.

@@ -221,7 +221,9 @@ impl Rules {
     pub fn raise_write(&self, run: &Run, namespace: usize) -> Option<RaiseWrite> {
         let Command::Raise { raise, mark } = run.machine.command() else { return None };
         let quota = position(&raise.quota);
-        let (version, to) = (run.records[quota].version, count(raise.hard.get(&key())?));
+        let Quota { version, hard, .. } = run.records[quota];
+        let to =
+            raise.keys.iter().find(|raised| raised.key == key()).map_or(hard, |raised| count(&raised.to));
         Some(RaiseWrite { namespace, quota, version, to, mark, granted: run.granted })
     }
 

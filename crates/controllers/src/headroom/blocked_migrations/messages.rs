@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Budget, NativeQuota, Need};
+use sluice_window::MigrationRef;
 
 /// A namespace as it is seen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,24 +25,9 @@ pub struct NamespaceFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedFacts {
     /// Which one.
-    pub migration: Blocked,
+    pub migration: MigrationRef,
     /// Its `resourceVersion`.
     pub version: Arc<str>,
-}
-
-/// A migration to be helped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its identity.
-    pub uid: Uid,
-    /// The virtual machine's name.
-    pub machine: Arc<str>,
-    /// The virtual machine's identity, as text.
-    pub machine_uid: Arc<str>,
 }
 
 /// A quota by its name and identity.
@@ -59,10 +45,10 @@ pub struct QuotaName {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Find out what the source of this migration takes.
-    Look(Blocked),
+    Look(MigrationRef),
     /// Wake KubeVirt's controller: write this quota without changing what it says.
     Nudge(QuotaName),
-    /// BlockedEvent people. Not answered.
+    /// Tell people. Not answered.
     Publish(BlockedEvent),
 }
 
@@ -72,14 +58,14 @@ pub enum BlockedEvent {
     /// The budget is not enough for a migration.
     NotEnough {
         /// For whom.
-        blocked: Blocked,
+        blocked: MigrationRef,
         /// What is missing, in one sentence.
         sentence: Arc<str>,
     },
     /// Head-room cannot help a migration.
     Refused {
         /// For whom.
-        blocked: Blocked,
+        blocked: MigrationRef,
         /// Why.
         sentence: Arc<str>,
     },
@@ -88,7 +74,7 @@ pub enum BlockedEvent {
         /// The quota.
         quota: QuotaName,
         /// Migrations that wait for it.
-        blocked: Vec<Blocked>,
+        blocked: Vec<MigrationRef>,
         /// What the API server said.
         said: Arc<str>,
     },

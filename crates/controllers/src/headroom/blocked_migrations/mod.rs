@@ -13,7 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use messages::{Action, Blocked, BlockedEvent, BlockedFacts, Done, NamespaceFacts, QuotaName, Summary};
+pub use messages::{Action, BlockedEvent, BlockedFacts, Done, NamespaceFacts, QuotaName, Summary};
 pub use run::BlockedMigrations;
 pub(super) use run::leads;
 pub use state::{State, Stats};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Plan, Refusal, plan as fit, sentence};
+use sluice_window::MigrationRef;
 
-use super::messages::{Action, Blocked, BlockedEvent, Done, NamespaceFacts, QuotaName, Summary};
+use super::messages::{Action, BlockedEvent, Done, NamespaceFacts, QuotaName, Summary};
 use super::namespace_state::{Doing, Entry, NamespaceState};
 use super::state::State;
 use crate::gate::Moment;
@@ -62,7 +63,7 @@ impl State {
 
     fn help(
         &mut self,
-        blocked: &Blocked,
+        blocked: &MigrationRef,
         namespace_state: &mut NamespaceState,
         facts: &NamespaceFacts,
         now_ms: u64,

@@ -1,6 +1,5 @@
 //! Runs the plan: asks the state for actions and executes them.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +11,14 @@ use sluice_engine::{ChargeRules, Resource};
 use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::{Leadership, WriteToken};
-use sluice_window::{Headroom, Observed, Written};
+use sluice_window::{Headroom, MigrationRef, Observed, Written};
 use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::BlockedMetrics;
 use super::super::status_writer::HeadroomStatusWriter;
-use super::messages::{Action, Blocked, BlockedEvent, BlockedFacts, Done, NamespaceFacts};
+use super::messages::{Action, BlockedEvent, BlockedFacts, Done, NamespaceFacts};
 use super::state::State;
 use super::{BlockedConfig, QuotaName};
 use crate::gate::Moment;
@@ -169,8 +168,8 @@ impl BlockedMigrations {
     }
 
     /// What the launcher of this virtual machine takes, as another one of its kind would; `None` if there is none.
-    async fn source(&self, blocked: &Blocked) -> Option<Option<Need>> {
-        let pods = self.headroom.pods_of(&blocked.namespace, &blocked.machine_uid).await;
+    async fn source(&self, blocked: &MigrationRef) -> Option<Option<Need>> {
+        let pods = self.headroom.requests().pods_of(&blocked.namespace, &blocked.machine_uid).await;
         let pods = pods.inspect_err(|error| {
             tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
         });
@@ -233,22 +232,11 @@ pub(in super::super) async fn leads(
 
 fn blocked(index: &Cluster, namespace: &str) -> Vec<BlockedFacts> {
     let has_target = |migration: &VmimRecord| index.targets.of_migration(&migration.uid).next().is_some();
-    let all = index.vmims.in_namespace(namespace).iter();
-    let mut waiting: Vec<_> =
-        all.filter(|migration| migration.is_waiting() && !has_target(migration)).collect();
-    waiting.sort_by_key(|migration| {
-        (Reverse(migration.priority), migration.created, Arc::clone(&migration.name))
-    });
-    let facts = waiting.into_iter().filter_map(|migration| {
+    let waiting = index.vmims.waiting_in(namespace).into_iter();
+    let facts = waiting.filter(|migration| !has_target(migration)).filter_map(|migration| {
         let machine = index.vmis.get(namespace, &migration.machine)?;
         Some(BlockedFacts {
-            migration: Blocked {
-                namespace: Arc::clone(&migration.namespace),
-                uid: migration.uid.clone(),
-                name: Arc::clone(&migration.name),
-                machine: Arc::clone(&machine.name),
-                machine_uid: machine.uid.to_string().into(),
-            },
+            migration: MigrationRef::new(migration, machine),
             version: migration.version.to_string().into(),
         })
     });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
+use sluice_window::MigrationRef;
 
 use super::messages::BlockedFacts;
 use super::*;
@@ -27,13 +28,13 @@ fn need(amount: i64) -> Need {
     Need::new(charge, ScopeFacts::default())
 }
 
-fn migration(name: &str) -> Blocked {
-    Blocked {
+fn migration(name: &str) -> MigrationRef {
+    MigrationRef {
         namespace: "ns".into(),
         name: name.into(),
         uid: Uid::parse(name),
         machine: "web".into(),
-        machine_uid: "vm".into(),
+        machine_uid: Uid::parse("vm"),
     }
 }
 

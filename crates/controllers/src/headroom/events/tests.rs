@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sluice_engine::headroom::{Amounts, Need, RaisedKey, Shortage};
+use sluice_engine::headroom::{Need, RaisedKey, Shortage};
 use sluice_engine::{Charge, Quantity, ScopeFacts, Uid};
-use sluice_window::MigrationRef;
+use sluice_window::Target;
 
 use super::*;
 
@@ -22,22 +22,13 @@ fn lines(reports: &[Report]) -> String {
     reports.iter().map(line).collect()
 }
 
-fn migration() -> Blocked {
-    blocked(&target())
-}
-
-fn target() -> Target {
-    Target {
+fn migration() -> MigrationRef {
+    MigrationRef {
         namespace: "shop".into(),
-        pod: Uid::parse("p"),
-        role: "virt-launcher".into(),
-        migration: MigrationRef {
-            name: "move".into(),
-            uid: Uid::parse("m"),
-            machine: "web".into(),
-            machine_uid: Uid::parse("w"),
-        },
-        need: Need::new(Charge::default(), ScopeFacts::default()),
+        name: "move".into(),
+        uid: Uid::parse("m"),
+        machine: "web".into(),
+        machine_uid: Uid::parse("w"),
     }
 }
 
@@ -68,12 +59,7 @@ fn of_migrations_that_are_blocked() {
 #[test]
 fn of_sessions() {
     let key = |key: &str, from, to| RaisedKey { key: key.into(), from: amount(from), to: amount(to) };
-    let raise = |quota: &str, keys| Raise {
-        quota: quota.into(),
-        uid: Uid::parse(quota),
-        hard: Amounts::default(),
-        keys,
-    };
+    let raise = |quota: &str, keys| Raise { quota: quota.into(), uid: Uid::parse(quota), keys };
     let shortage = Shortage {
         quota: "rq".into(),
         key: "requests.memory".into(),
@@ -98,7 +84,10 @@ fn of_sessions() {
             raise("cpus", vec![key("limits.cpu", "2", "2500m")]),
         ];
         let raised_for = Duration::from_micros(17_300);
-        lines(&granted(&Outcome { target: target(), ending, raises, raised_for }))
+        let need = Need::new(Charge::default(), ScopeFacts::default());
+        let role = "virt-launcher".into();
+        let target = Target { pod: Uid::parse("p"), role, migration: migration(), need };
+        lines(&granted(&Outcome { target, ending, raises, raised_for }))
     });
     insta::assert_snapshot!(told.concat(), @"
     Normal HeadroomGranted VirtualMachineInstanceMigration move (VirtualMachineInstance web): let in beside quota rq: pods +1, requests.memory +524Mi; quota cpus: limits.cpu +500m for 17 ms

@@ -1,7 +1,6 @@
 //! What a review says of a migration's target pod, and whether it is true.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -116,18 +115,8 @@ impl Claim {
     }
 
     pub(super) fn target(self, migration: &VmimRecord, machine: &VmiRecord, need: Need) -> Target {
-        Target {
-            namespace: Arc::from(self.namespace),
-            pod: Uid::parse(&self.pod),
-            role: self.role.into(),
-            migration: MigrationRef {
-                name: Arc::clone(&migration.name),
-                uid: migration.uid.clone(),
-                machine: Arc::clone(&machine.name),
-                machine_uid: machine.uid.clone(),
-            },
-            need,
-        }
+        let migration = MigrationRef::new(migration, machine);
+        Target { pod: Uid::parse(&self.pod), role: self.role.into(), migration, need }
     }
 }
 

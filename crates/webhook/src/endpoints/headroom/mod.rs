@@ -53,7 +53,7 @@ impl HeadroomEndpoint {
         let rules = *self.rules.borrow();
         let mut need = claim.need(rules)?;
         if machine.growing {
-            let pods = self.headroom.pods_of(&claim.namespace, &machine.uid.to_string()).await;
+            let pods = self.headroom.requests().pods_of(&claim.namespace, &machine.uid).await;
             let pods = pods.map_err(|_| "the pods of a machine that grows cannot be read")?;
             need.grows_from = Some(largest(&pods, rules));
         }
@@ -67,7 +67,7 @@ impl HeadroomEndpoint {
         }
         // virt-controller may be faster than our watch.
         let name = claim.migration_name.as_deref().ok_or("the pod does not name its migration")?;
-        let live = self.headroom.migration(&claim.namespace, name).await;
+        let live = self.headroom.requests().migration(&claim.namespace, name).await;
         live.map_err(|_| "the migration cannot be read")?.map(Arc::new).ok_or("there is no such migration")
     }
 }
