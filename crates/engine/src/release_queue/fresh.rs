@@ -27,10 +27,10 @@ impl Deciding<'_> {
         self.queue.fresh.extend(rested);
         let mut batches = self.take_fresh(FRESH.min(*looks));
         let place = |shares: &Self, share: ShareId, batch: &Batch| {
-            let (first, _) = batch.heads.last()?;
+            batch.heads.last()?;
             let entries = batch.quotas.iter().filter_map(|quota| shares.queue.entries.get(quota));
             let dominant = entries.map(|entry| entry.dominant_share(share)).max();
-            Some(Place::new(dominant.unwrap_or(DominantShare::NONE), first, share))
+            Some(Place { dominant: dominant.unwrap_or(DominantShare::NONE), share })
         };
         let mut places: BTreeSet<Place> =
             batches.iter().filter_map(|(share, batch)| place(self, *share, batch)).collect();

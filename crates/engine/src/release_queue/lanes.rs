@@ -7,24 +7,16 @@ use super::dominant_share::DominantShare;
 use super::equivalence_class::{ClassId, Front};
 use super::quota_set::ShareId;
 use super::wait_order::{Age, WaitKey};
-use crate::uid::Uid;
 
 /// A class by the pod that is to be looked at.
 pub(super) type Head = (WaitKey, ClassId);
 
-/// A share's place in the order: the smaller dominant share comes first; of equal ones, that whose first pod is older.
+/// A share's place in the order: the smaller dominant share comes first. It comes nearer only when a pod ends, upon which the quota
+/// is swept again: what a sweep has passed is done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    dominant: DominantShare,
-    created: i64,
-    uid: Uid,
+    pub(super) dominant: DominantShare,
     pub(super) share: ShareId,
-}
-
-impl Place {
-    pub(super) fn new(dominant: DominantShare, first: &WaitKey, share: ShareId) -> Self {
-        Self { dominant, created: first.created, uid: first.uid.clone(), share }
-    }
 }
 
 /// Since when a pod is taken to have waited when room is to be kept for one: since it is seen waiting, but not since
@@ -117,7 +109,7 @@ impl Lanes {
     pub(super) fn update(&mut self, share: ShareId, dominant: DominantShare, change: impl FnOnce(&mut Lane)) {
         let lane = self.lanes.entry(share).or_default();
         change(lane);
-        let place = lane.heads.first().map(|(first, _)| Place::new(dominant, first, share));
+        let place = (!lane.heads.is_empty()).then_some(Place { dominant, share });
         let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
         if lane.place != place {
             let old = std::mem::replace(&mut lane.place, place.clone());
@@ -179,7 +171,7 @@ impl Lanes {
     /// Whether each share has the place that follows from what it takes, and both orders have it as it says.
     pub(super) fn is_in_order(&self, dominant: impl Fn(ShareId) -> DominantShare) -> bool {
         let is_right = |(share, lane): (&ShareId, &Lane)| {
-            let place = lane.heads.first().map(|(first, _)| Place::new(dominant(*share), first, *share));
+            let place = (!lane.heads.is_empty()).then(|| Place { dominant: dominant(*share), share: *share });
             let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
             lane.place == place
                 && lane.turn == turn

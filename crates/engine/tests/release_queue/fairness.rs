@@ -45,11 +45,7 @@ fn the_share_that_takes_least_goes_first_whatever_priority_the_others_claim() {
     ends(&mut queue, FLOOD, 1);
     assert_eq!(released(queue.decide(PATIENT, ALL)), [2], "within a share by priority");
     ends(&mut queue, FLOOD, 3);
-    assert_eq!(
-        released(queue.decide(PATIENT, ALL)),
-        [10, 11, 1],
-        "3 of 10, then 4 of each and the older one, then 4 of 10"
-    );
+    assert_eq!(released(queue.decide(PATIENT, ALL)), [10, 1, 11], "3 of 10, then 4 of each, then 4 of 10");
     ends(&mut queue, NEIGHBOUR, 1);
     assert_eq!(released(queue.decide(PATIENT, ALL)), [12], "again both take as much");
 }
@@ -167,14 +163,12 @@ fn by_share(pods: &[(u32, i32, i64, i128, i128)], (cpu, memory): (i128, i128)) -
     let (mut free, mut held, mut order) = ((cpu, memory), BTreeMap::<u32, usize>::new(), Vec::new());
     loop {
         let place = |(share, lane): (&u32, &Vec<usize>)| {
-            // Of the pods that still wait the first one, and how many were looked at.
-            let first = key_of(*lane.first()?);
             let looked = held.get(share).copied().unwrap_or(0);
             let (of_cpu, of_memory) = used.get(share).copied().unwrap_or_default();
             let dominant = (of_cpu * memory).max(of_memory * cpu);
-            (looked < lane.len()).then_some((dominant, first.created, first.uid, *share))
+            (looked < lane.len()).then_some((dominant, *share))
         };
-        let Some((.., share)) = lanes.iter().filter_map(place).min() else { return order };
+        let Some((_, share)) = lanes.iter().filter_map(place).min() else { return order };
         let looked = held.entry(share).or_default();
         let lane = lanes.get_mut(&share).unwrap();
         let (.., of_cpu, of_memory) = pods[lane[*looked]];
