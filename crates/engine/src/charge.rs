@@ -148,6 +148,19 @@ impl Charge {
         Self::from_pairs(own.chain(others))
     }
 
+    /// Of each resource of `low` the amount that is charged here, but not less than that of `low`, and not more than that of
+    /// `high` where that is more.
+    #[must_use]
+    pub fn clamp(&self, low: &Self, high: &Self) -> Self {
+        let own = |resource| {
+            let (own, high) = (self.get(resource)?, high.get(resource)?);
+            Some(own.min(high))
+        };
+        Self::from_pairs(low.iter().map(|(resource, least)| {
+            (resource.clone(), own(resource).map_or(*least, |amount| amount.max(*least)))
+        }))
+    }
+
     /// How much is charged here above `other`; resources of which it is not more are left out.
     #[must_use]
     pub fn above(&self, other: &Self) -> Self {

@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, memory_overhead, vm_charge};
-use sluice_engine::{Amount, Charge, Quantity, Resource};
-use sluice_index::{KubeVirtWire, KubeVirts, VmiError, VmiRecord, VmiWire, Vmis, Watched as _};
+use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
+use sluice_index::{
+    KubeVirtWire, KubeVirts, PodFacts, PodWire, VmiError, VmiRecord, VmiWire, Vmis, Watched as _,
+};
 
 /// A VM with this specification and status, as a watch shows it.
 fn size(spec: &Value, status: &Value) -> Result<VmFacts, VmiError> {
@@ -210,6 +212,32 @@ fn a_number_that_cannot_be_read_is_named(
 ) {
     let error = size(&json!({ "domain": domain }), &status).unwrap_err();
     assert_eq!(error.to_string(), message);
+}
+
+/// Of a launcher it is known what it would take without its other containers and the overhead of its runtime.
+#[test]
+fn the_container_of_the_guest_is_told_from_the_others() {
+    let container = |name: &str, cpu: &str| json!({ "name": name, "resources": { "requests": { "cpu": cpu }, "limits": { "cpu": cpu } } });
+    let reference = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true });
+    let mut pod = json!({
+        "metadata": { "namespace": "a", "name": "p", "uid": "p", "ownerReferences": [reference] },
+        "spec": {
+            "containers": [container("hook", "1"), container("compute", "2")],
+            "initContainers": [container("init", "9")], "overhead": { "cpu": "5" }, "resources": { "requests": { "cpu": "7" } },
+        },
+        "status": { "phase": "Running", "containerStatuses": [{ "name": "compute", "resources": { "requests": { "cpu": "3" } } }] },
+    });
+    let read = |pod: &Value| {
+        let wire: PodWire = serde_json::from_value(pod.clone()).unwrap();
+        PodFacts::read(&wire, "gate", ChargeRules::for_minor(36), 0).ownership
+    };
+    let compute = read(&pod).unwrap().compute;
+    let expected = json!({ "pods": "1", "count/pods": "1", "cpu": "3", "limits.cpu": "2" });
+    assert_eq!(printed(&compute), amounts(&expected));
+    pod["status"]["phase"] = json!("Succeeded");
+    assert_eq!(printed(&read(&pod).unwrap().compute), amounts(&json!({ "count/pods": "1" })));
+    pod["metadata"]["ownerReferences"] = json!([]);
+    assert!(read(&pod).is_none());
 }
 
 /// 10,000 of them are held by each process.

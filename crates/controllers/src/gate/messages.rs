@@ -12,6 +12,8 @@ pub(super) mod reasons {
     pub const QUEUED: &str = "WaitingInQueue";
     /// The pod asks for something that cannot be read.
     pub const UNREADABLE: &str = "UnreadablePod";
+    /// The VM that the pod runs cannot be counted.
+    pub const UNKNOWN_MACHINE: &str = "UnknownMachine";
     /// A quota of the namespace cannot be understood.
     pub const INVALID_QUOTA: &str = "InvalidQuota";
     /// Another writes the status of the quota.

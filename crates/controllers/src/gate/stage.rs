@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sluice_engine::{Charge, ClassId, QuotaId, QuotaSet};
 
+use super::parts::machines::Unknown;
+
 /// The stage of a pod.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Stage {
@@ -53,6 +55,8 @@ pub(super) enum Stuck {
     UnknownNamespace,
     /// Its namespace is being deleted.
     Terminating,
+    /// Its VM cannot be counted.
+    Machine(Unknown),
     /// The API server refused its release; it is tried again later.
     BackingOff,
 }

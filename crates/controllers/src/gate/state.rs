@@ -14,6 +14,7 @@ mod decisions;
 mod events;
 mod foreign_charges;
 mod growth;
+mod machines;
 mod managed;
 mod namespaces;
 mod owners;
@@ -39,6 +40,7 @@ use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::QuotaChecks;
@@ -59,6 +61,7 @@ pub struct State {
     namespaces: Namespaces,
     quotas: Quotas,
     managed: ManagedStatuses,
+    machines: Machines,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     queue: ReleaseQueue,
     stages: PodStages,
@@ -88,6 +91,7 @@ impl State {
             namespaces: Namespaces::new(targeting),
             quotas: Quotas::default(),
             managed: ManagedStatuses::default(),
+            machines: Machines::default(),
             queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
@@ -133,11 +137,14 @@ impl State {
     pub fn plan(&mut self, now: Moment) -> Vec<Action> {
         self.pass_time(now);
         self.go_on_reclassifying(now);
+        self.go_on_appraising(now);
         if !self.leading {
             self.releases.requeue([]);
             return Vec::new();
         }
-        self.decide(now);
+        if self.machines.are_appraised() {
+            self.decide(now);
+        }
         let mut actions = Vec::new();
         actions.extend(self.plan_records(now).into_iter().map(Action::Record));
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
@@ -167,7 +174,7 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let has_more = self.writes.has_next() || self.releases.has_next() || self.queue.has_news();
-        if self.leading && has_more || !self.reclassification.is_idle() {
+        if self.leading && has_more || !self.reclassification.is_idle() || !self.machines.are_appraised() {
             return Some(0);
         }
         let overdue = self.pods.next_overdue().map(|at| {
@@ -217,6 +224,7 @@ impl State {
             && self.confirmations.is_idle()
             && self.checks.is_idle()
             && self.reclassification.is_idle()
+            && self.machines.are_appraised()
             && self.writes.is_idle()
     }
 

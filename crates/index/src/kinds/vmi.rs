@@ -74,6 +74,14 @@ pub struct Vmi {
 /// A VirtualMachineInstance.
 pub type VmiRecord = Record<Vmi>;
 
+impl VmiRecord {
+    /// Reads one that is not kept in [`Vmis`].
+    #[must_use]
+    pub fn read(wire: &VmiWire) -> Self {
+        Self::new(&wire.metadata, Vmis::body(wire))
+    }
+}
+
 /// All VirtualMachineInstances.
 #[derive(Debug, Default)]
 pub struct Vmis {

@@ -40,7 +40,7 @@ impl State {
         self.releases.end_retries(id);
         self.stages.end_hold(id);
         self.writes.mark_all(&quotas);
-        self.stages.count(id, self.payer(record), quotas, &mut self.queue);
+        self.stages.count(id, self.payer(id, record), quotas, &mut self.queue);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
@@ -48,7 +48,7 @@ impl State {
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
-                self.stages.wait(id, record, self.payer(record), quotas, &mut self.queue);
+                self.stages.wait(id, record, self.payer(id, record), quotas, &mut self.queue);
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {
@@ -84,7 +84,10 @@ impl State {
         }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !quotas.is_empty() {
-            return Ok(quotas);
+            return match self.machine_obstacle(record) {
+                Some(unknown) => Err(Stage::Stuck(Stuck::Machine(unknown))),
+                None => Ok(quotas),
+            };
         }
         // What it awaits is decided by the process that leads.
         Err(Stage::Free { awaited: 1, serial: 0 })

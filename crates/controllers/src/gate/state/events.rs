@@ -6,6 +6,7 @@ use sluice_engine::{ClassId, PodId, QuotaId, Uid};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
+use super::machines::unknown_text;
 use crate::gate::action::{GateEvent, Regarding, Release};
 use crate::gate::config::Moment;
 use crate::gate::messages::{exceeded, reasons};
@@ -75,6 +76,7 @@ impl State {
             Stage::Stuck(Stuck::Unreadable(field)) => {
                 Some((reasons::UNREADABLE, format!("held: {field}; correct the pod and create it again")))
             }
+            Stage::Stuck(Stuck::Machine(unknown)) => Some((reasons::UNKNOWN_MACHINE, unknown_text(unknown))),
             Stage::Stuck(Stuck::BackingOff) | Stage::Assumed { .. } | Stage::Free { .. } => {
                 let why = self.releases.refusal(id)?;
                 Some((reasons::REFUSED, format!("the API server refuses to release the pod: {why}")))

@@ -80,7 +80,7 @@ impl State {
         if pod.version.is_older_than(before.version) {
             return Err(UNSEEN);
         }
-        if self.reclassification.is_paused(namespace) {
+        if self.reclassification.is_paused(namespace) || !self.machines.are_appraised() {
             return Err(CHANGED);
         }
         Ok(Some((id, namespace)))
@@ -120,7 +120,7 @@ impl State {
 
     /// What is charged whatever the pod itself takes: the charge of its owner.
     fn owned_charge(&self, id: PodId) -> Option<Arc<Charge>> {
-        let payer = self.payer(self.pods.get(id)?);
+        let payer = self.payer(id, self.pods.get(id)?);
         payer.owner.map(|_| payer.charge)
     }
 

@@ -30,12 +30,19 @@ impl State {
         let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         match self.pods.upsert(facts, &mut self.namespaces) {
-            PodChange::Added(id) => self.classify(id, now),
-            PodChange::Changed(id) => self.reconsider_pod(id, now),
+            PodChange::Added(id) => {
+                self.classify(id, now);
+                self.appraise_owner_of(id);
+            }
+            PodChange::Changed(id) => {
+                self.reconsider_pod(id, now);
+                self.appraise_owner_of(id);
+            }
             PodChange::Replaced(old, id) => {
                 // The handle may be the old one's: everything about the old one has to go first.
                 self.drop_pod(id, &old);
                 self.classify(id, now);
+                self.appraise_owner_of(id);
             }
             PodChange::Same => {}
         }
@@ -68,6 +75,7 @@ impl State {
     }
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
+        self.appraise_later_without(record);
         self.end_claim(id, record);
         self.end_admission(id, &CHANGED);
         self.events.forget(id);
@@ -103,7 +111,7 @@ impl State {
         self.note_release(id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let is_same = charge == self.payer(record).charge;
+        let is_same = charge == self.payer(id, record).charge;
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }
@@ -119,7 +127,7 @@ impl State {
         // Or this process released it, before there was a quota.
         let is_ours = self.releases.may_be_done(id, now);
         self.end_claim(id, record);
-        let payer = self.payer(record);
+        let payer = self.payer(id, record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !is_ours {
             self.on_gate_removed(record, &quotas, now);

@@ -5,6 +5,8 @@ mod bounded;
 mod cluster;
 mod contest;
 mod end;
+mod machines;
+mod machines_phases;
 mod owners;
 mod owners_stories;
 mod protocol;

@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_engine::vm::KubeVirtFacts;
 use sluice_engine::{Amount, Charge, Claim, Resource, Uid};
 use sluice_index::{Gates, PodRecord};
 
 use super::server::{NAMESPACE, Pod};
 use super::step::{Fault, Step, Trouble, Watch};
 use super::world::World;
+use crate::gate::parts::machines::KubeVirt;
+use crate::gate::parts::owners::OwnerCharge;
 use crate::gate::{Moment, State};
 
 /// What each VM is charged, in thousandths of a CPU: known to all processes at once. A VM without a charge is none: its pods
@@ -46,14 +50,17 @@ impl Machines {
 
     pub fn tell(&self, state: &mut State, now: Moment) {
         for (machine, charge) in &self.charges {
-            recharge(state, machine, Some(*charge), now);
+            recharge(state, machine, Some((*charge, *charge)), now);
         }
     }
 }
 
-pub fn recharge(state: &mut State, machine: &str, charge: Option<u64>, now: Moment) {
+/// A VM is charged `running`, and with a further pod `further`.
+pub fn recharge(state: &mut State, machine: &str, charge: Option<(u64, u64)>, now: Moment) {
     let milli = |charge: u64| Amount::from_nanos(i128::from(charge) * 1_000_000);
-    let charge = charge.map(|charge| Charge::from_pairs([(Resource::Cpu, milli(charge))]));
+    let cpu = |charge| Charge::from_pairs([(Resource::Cpu, milli(charge))]);
+    let charge = charge.map(|(running, further)| OwnerCharge::new(cpu(running), &cpu(further)));
+    state.set_kubevirt(Some(kubevirt()), now);
     state.recharge(NAMESPACE, Uid::parse(machine), charge, now);
 }
 
@@ -66,6 +73,19 @@ fn machine_of(pod: &str) -> Option<&str> {
 pub fn references(pod: &str) -> Value {
     let reference = |machine| json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": machine, "controller": true });
     machine_of(pod).map(reference).into_iter().collect()
+}
+
+/// `metadata.annotations` of a pod: KubeVirt has created those that are called `v1-p2`, and others `v1-px2`.
+pub fn annotations(pod: &str) -> Value {
+    let creator = if pod.contains("-px") { "tenant" } else { CONTROLLER };
+    json!({ names::CREATED_BY_ANNOTATION: creator })
+}
+
+/// Who creates pods of VMs.
+pub const CONTROLLER: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
+
+pub fn kubevirt() -> KubeVirt {
+    KubeVirt { controller: CONTROLLER.into(), facts: KubeVirtFacts::default() }
 }
 
 /// What a pod of a VM says that it takes, in thousandths of a CPU.
@@ -196,7 +216,7 @@ impl World {
         }
         let now = self.moment();
         for replica in &mut self.replicas {
-            recharge(&mut replica.state, machine, charge, now);
+            recharge(&mut replica.state, machine, charge.map(|charge| (charge, charge)), now);
         }
         let machines = &mut self.server.machines;
         match charge {

@@ -70,16 +70,19 @@ impl Server {
 
     pub fn pod_json(name: &str, pod: &Pod) -> serde_json::Value {
         let owners = super::owners::references(name);
+        let annotations = super::owners::annotations(name);
+        let container = if owners.as_array().is_some_and(Vec::is_empty) { "c" } else { "compute" };
         let gates = if pod.gated { json!([{"name": GATE}]) } else { json!([]) };
         json!({
             "metadata": {
                 "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid), "ownerReferences": owners,
+                "annotations": annotations,
                 "resourceVersion": pod.version.to_string(),
                 "creationTimestamp": jiff::Timestamp::from_second(pod.created).unwrap().to_string(),
             },
             "spec": {
                 "priority": pod.priority, "schedulingGates": gates,
-                "containers": [{"name": "c", "resources": {"requests": {"cpu": format!("{}m", pod.milli_cpu)}}}],
+                "containers": [{"name": container, "resources": {"requests": {"cpu": format!("{}m", pod.milli_cpu)}}}],
             },
             "status": {"phase": if pod.finished { "Succeeded" } else { "Pending" }},
         })

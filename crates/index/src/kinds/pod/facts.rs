@@ -64,8 +64,23 @@ impl PodFacts {
             scope_facts: ScopeFacts::of(&input, rules),
             gates: gates(wire, gate),
             overdue_at,
-            ownership: Ownership::of(meta),
+            ownership: Ownership::of(meta, || pod_charge(&compute_only(&input), rules, now)),
         }
+    }
+}
+
+/// The container of a guest.
+const COMPUTE: &str = "compute";
+
+/// The pod as if the container of its guest was all it had.
+fn compute_only<'w>(pod: &PodInput<'w>) -> PodInput<'w> {
+    PodInput {
+        containers: pod.containers.iter().filter(|container| container.name == COMPUTE).cloned().collect(),
+        statuses: pod.statuses.iter().filter(|status| status.name == COMPUTE).cloned().collect(),
+        init_containers: Vec::new(),
+        overhead: ResourceList::default(),
+        pod_resources: None,
+        ..pod.clone()
     }
 }
 

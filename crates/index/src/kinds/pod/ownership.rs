@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
-use sluice_engine::Uid;
+use sluice_engine::{Charge, Uid};
 
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
@@ -18,15 +18,17 @@ pub struct Ownership {
     /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
     /// created before there was a stamp.
     pub created_by: Option<Arc<str>>,
+    /// What the pod would take if the container of the guest was all it had.
+    pub compute: Arc<Charge>,
 }
 
 impl Ownership {
-    /// Reads it from the metadata of a pod.
+    /// Reads it from the metadata of a pod. `compute` says what the container of the guest takes.
     #[must_use]
-    pub fn of(meta: &ObjectMeta) -> Option<Self> {
+    pub fn of(meta: &ObjectMeta, compute: impl FnOnce() -> Charge) -> Option<Self> {
         let machine = meta.owner_references.as_ref()?.first()?;
         let stamp = meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION));
         let created_by = stamp.map(|name| if name.len() > LONGEST { "" } else { name }.into());
-        Some(Self { machine: Uid::parse(&machine.uid), created_by })
+        Some(Self { machine: Uid::parse(&machine.uid), created_by, compute: Arc::new(compute()) })
     }
 }

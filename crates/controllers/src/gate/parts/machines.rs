@@ -1,0 +1,176 @@
+//! Virtual machines, and how they are counted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use sluice_engine::Uid;
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, vm_charge};
+use sluice_index::{ListNumber, Ownership, Version, VmiError, VmiRecord};
+
+use super::owners::{Owner, OwnerCharge};
+
+/// An installation of KubeVirt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubeVirt {
+    /// Who creates the pods of its VMs.
+    pub controller: Arc<str>,
+    /// What it adds to them.
+    pub facts: KubeVirtFacts,
+}
+
+#[derive(Debug)]
+struct Machine {
+    version: Version,
+    size: Result<VmFacts, VmiError>,
+    list: ListNumber,
+}
+
+/// Why a VM has no charge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It was not seen, or is no more.
+    Unseen,
+    /// It says something that cannot be counted.
+    Unreadable(Arc<str>),
+}
+
+/// All VMs, and those that are to be appraised anew.
+///
+/// Invariant: between the begin and the end of a list no VM is forgotten but by its own event.
+#[derive(Debug)]
+pub struct Machines {
+    calculator: Calculator,
+    kubevirt: Option<KubeVirt>,
+    known: HashMap<Owner, Machine>,
+    list: ListNumber,
+    due: BTreeSet<Owner>,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Self {
+            calculator: Calculator::IgnoreVmiCalculator,
+            kubevirt: None,
+            known: HashMap::new(),
+            list: ListNumber::default(),
+            due: BTreeSet::new(),
+        }
+    }
+}
+
+impl Machines {
+    /// Whether VMs are charged in place of their pods.
+    pub fn are_charged(&self) -> bool {
+        self.calculator != Calculator::IgnoreVmiCalculator
+    }
+
+    /// Whether what pods take matters to the charge of their VM.
+    pub fn depend_on_pods(&self) -> bool {
+        self.calculator.is_of_pods()
+    }
+
+    /// Whether the pod is what it claims: KubeVirt's controller has created it. Pods from before there was a stamp are none.
+    pub fn is_genuine(&self, ownership: &Ownership) -> bool {
+        let creator = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.controller);
+        creator.is_some() && ownership.created_by.as_ref() == creator
+    }
+
+    /// From now on they are counted so. Returns whether that is something else.
+    pub fn set_calculator(&mut self, calculator: Calculator) -> bool {
+        std::mem::replace(&mut self.calculator, calculator) != calculator
+    }
+
+    /// From now on this KubeVirt runs. Returns whether that is something else.
+    pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>) -> bool {
+        let is_another = self.kubevirt != kubevirt;
+        self.kubevirt = kubevirt;
+        is_another
+    }
+
+    /// A list begins.
+    pub fn begin_list(&mut self) {
+        self.list.begin();
+    }
+
+    /// A VM was seen. Returns who it is if that is news.
+    pub fn see(&mut self, record: &VmiRecord) -> Option<Owner> {
+        let owner = Owner { namespace: Arc::clone(&record.namespace), uid: record.uid.clone() };
+        let (version, size, list) = (record.version, record.size.clone(), self.list);
+        if let Some(known) = self.known.get_mut(&owner) {
+            known.list = list;
+            if version.is_older_than(known.version) {
+                return None;
+            }
+            known.version = version;
+            if known.size == size {
+                return None;
+            }
+        }
+        self.known.insert(owner.clone(), Machine { version, size, list });
+        Some(owner)
+    }
+
+    /// A VM is gone. Returns whether it was known.
+    pub fn forget(&mut self, owner: &Owner) -> bool {
+        self.known.remove(owner).is_some()
+    }
+
+    /// The list is complete: forgets the VMs that were not in it, and returns them.
+    pub fn end_list(&mut self) -> Vec<Owner> {
+        let list = self.list;
+        self.known.extract_if(|_, machine| machine.list != list).map(|(owner, _)| owner).collect()
+    }
+
+    /// Whether the VM was seen.
+    pub fn knows(&self, owner: &Owner) -> bool {
+        self.known.contains_key(owner)
+    }
+
+    /// All that are known.
+    pub fn known(&self) -> impl Iterator<Item = &Owner> {
+        self.known.keys()
+    }
+
+    /// What the VM is charged that has these launchers; `None`: each of its pods is charged for itself.
+    pub fn charge<'c>(
+        &self,
+        owner: &Owner,
+        launchers: impl Iterator<Item = Launcher<'c>> + Clone,
+    ) -> Result<Option<OwnerCharge>, Unknown> {
+        if !self.are_charged() {
+            return Ok(None);
+        }
+        let machine = self.known.get(owner).ok_or(Unknown::Unseen)?;
+        let unreadable = |error: String| Unknown::Unreadable(error.into());
+        let vm = machine.size.as_ref().map_err(|error| unreadable(error.to_string()))?;
+        let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
+        let charge = |sizing| {
+            let charge = vm_charge(self.calculator, vm, sizing, launchers.clone(), kubevirt);
+            charge.map_err(|error| unreadable(error.to_string()))
+        };
+        let (running, further) = (charge(Sizing::Current)?, charge(Sizing::Growing)?);
+        Ok(running.zip(further).map(|(running, further)| OwnerCharge::new(running, &further)))
+    }
+
+    /// These are to be appraised anew.
+    pub fn appraise_later(&mut self, owners: impl IntoIterator<Item = Owner>) {
+        self.due.extend(owners);
+    }
+
+    /// The next one that is to be appraised anew.
+    pub fn next_due(&mut self) -> Option<Owner> {
+        self.due.pop_first()
+    }
+
+    /// Whether none is to be appraised anew.
+    pub fn are_appraised(&self) -> bool {
+        self.due.is_empty()
+    }
+}
+
+impl Owner {
+    /// The VM that a pod of a namespace claims as its owner.
+    pub fn claimed(namespace: &Arc<str>, ownership: &Ownership) -> Self {
+        Self { namespace: Arc::clone(namespace), uid: Uid::clone(&ownership.machine) }
+    }
+}

@@ -1,0 +1,183 @@
+//! Applies what is seen of VMs and of how they are counted: what each is charged.
+//!
+//! A VM's charge is found from the VM and its genuine launchers. Where it cannot be found, because the VM is not seen or says
+//! something that cannot be counted, its launchers that run stay charged as they are, and others are held.
+
+use std::collections::BTreeSet;
+
+use sluice_engine::PodId;
+use sluice_engine::vm::{Calculator, Launcher};
+use sluice_index::{Gates, NamespaceId, PodRecord, VmiRecord, VmiWire};
+
+use super::State;
+use crate::gate::config::Moment;
+use crate::gate::parts::machines::{KubeVirt, Unknown};
+use crate::gate::parts::owners::Owner;
+use crate::gate::stage::{Stage, Stuck};
+
+impl State {
+    /// From now on VMs are counted so. No pod is decided on until all are.
+    pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
+        if self.machines.set_calculator(calculator) {
+            self.appraise_all(now);
+        }
+    }
+
+    /// From now on this KubeVirt runs; pods that another account has created are no launchers.
+    pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
+        if self.machines.set_kubevirt(kubevirt) && self.machines.are_charged() {
+            self.appraise_all(now);
+        }
+    }
+
+    /// A list of VirtualMachineInstances begins.
+    pub fn begin_machines(&mut self) {
+        self.machines.begin_list();
+    }
+
+    /// The list of VirtualMachineInstances is complete.
+    pub fn end_machines(&mut self, now: Moment) {
+        for owner in self.machines.end_list() {
+            self.appraise(&owner, now);
+        }
+    }
+
+    /// A VirtualMachineInstance was added or modified.
+    pub fn apply_machine(&mut self, wire: &VmiWire, now: Moment) {
+        if let Some(owner) = self.machines.see(&VmiRecord::read(wire)) {
+            self.appraise(&owner, now);
+        }
+    }
+
+    /// A VirtualMachineInstance was deleted.
+    pub fn delete_machine(&mut self, wire: &VmiWire, now: Moment) {
+        let record = VmiRecord::read(wire);
+        let owner = Owner { namespace: record.namespace, uid: record.uid };
+        if self.machines.forget(&owner) {
+            self.appraise(&owner, now);
+        }
+    }
+
+    fn appraise_all(&mut self, now: Moment) {
+        let claimed = self.pods.iter().filter_map(|(_, record)| self.claimed_owner(record));
+        let owners: BTreeSet<Owner> = claimed.chain(self.machines.known().cloned()).collect();
+        self.machines.appraise_later(owners);
+        self.go_on_appraising(now);
+    }
+
+    /// The next VMs are appraised.
+    pub(super) fn go_on_appraising(&mut self, now: Moment) {
+        for _ in 0..self.config.reclassified_pods {
+            let Some(owner) = self.machines.next_due() else { return };
+            self.appraise(&owner, now);
+        }
+    }
+
+    /// A pod has come or changed: what the VM is charged that it names may be something else.
+    pub(super) fn appraise_owner_of(&mut self, id: PodId) {
+        let owner = self.pods.get(id).and_then(|record| self.owner_that_depends_on(record));
+        self.machines.appraise_later(owner);
+    }
+
+    /// The same of a pod that goes.
+    pub(super) fn appraise_later_without(&mut self, record: &PodRecord) {
+        let owner = self.owner_that_depends_on(record);
+        self.machines.appraise_later(owner);
+    }
+
+    fn owner_that_depends_on(&self, record: &PodRecord) -> Option<Owner> {
+        if !self.machines.are_charged() || !self.is_launcher(record) {
+            return None;
+        }
+        // What a VM takes that is known does not depend on its pods, but what one takes that is not known ends with them.
+        let depends = |owner: &Owner| self.machines.depend_on_pods() || !self.machines.knows(owner);
+        self.claimed_owner(record).filter(depends)
+    }
+
+    /// Finds what the VM is charged.
+    fn appraise(&mut self, owner: &Owner, now: Moment) {
+        let launchers: Vec<PodRecord> = self.launchers(owner);
+        let launchers = launchers.iter().filter_map(|record| {
+            let compute = &record.ownership.as_ref()?.compute;
+            Some(Launcher { whole: &record.charge, compute })
+        });
+        let charge = self.machines.charge(owner, launchers);
+        let is_unknown = charge.is_err();
+        let is_running =
+            |id: &PodId| matches!(self.stages.get(*id), Stage::Counted { .. } | Stage::Assumed { .. });
+        match charge {
+            Ok(charge) => self.recharge(&owner.namespace, owner.uid.clone(), charge, now),
+            Err(_) if self.stages.owners().pods(owner).iter().any(is_running) => {}
+            Err(_) => self.recharge(&owner.namespace, owner.uid.clone(), None, now),
+        }
+        for (id, namespace) in self.claimants(owner) {
+            let is_stuck = matches!(self.stages.get(id), Stage::Stuck(Stuck::Machine(_)));
+            let is_to_be = is_unknown && matches!(self.stages.get(id), Stage::Waiting(_));
+            if is_stuck || is_to_be || !self.is_paid_by_its_payer(id) {
+                self.reclassify(id, namespace, now);
+            }
+        }
+    }
+
+    /// Whether the pod claims on account of an owner if it should.
+    fn is_paid_by_its_payer(&self, id: PodId) -> bool {
+        let Some(record) = self.pods.get(id) else { return true };
+        let is_owned = self.stages.owners().owner_of(id).is_some();
+        match self.stages.get(id) {
+            Stage::Waiting(_) | Stage::Counted { .. } | Stage::Assumed { .. } => {
+                self.payer(id, record).owner.is_some() == is_owned
+            }
+            Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => true,
+        }
+    }
+
+    /// Why the pod cannot be decided on although it can be read: its VM cannot be counted.
+    pub(super) fn machine_obstacle(&self, record: &PodRecord) -> Option<Unknown> {
+        let owner = self.claimed_owner(record).filter(|_| self.is_launcher(record))?;
+        // What a VM takes by its pods is known if this one is.
+        let none = std::iter::empty::<Launcher<'_>>();
+        self.machines.charge(&owner, none).err()
+    }
+
+    /// Whether the pod is one of a VM, and not only claims to be.
+    pub(super) fn is_launcher(&self, record: &PodRecord) -> bool {
+        record.ownership.as_ref().is_some_and(|ownership| self.machines.is_genuine(ownership))
+    }
+
+    fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
+        let ownership = record.ownership.as_ref()?;
+        Some(Owner::claimed(&self.namespaces.get(record.namespace)?.name, ownership))
+    }
+
+    /// The pods that name the VM as their owner.
+    fn claimants(&self, owner: &Owner) -> Vec<(PodId, NamespaceId)> {
+        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return Vec::new() };
+        let pods = self.pods.of_owner(namespace, &owner.uid).into_iter();
+        pods.map(|id| (id, namespace)).collect()
+    }
+
+    /// The launchers that the VM is charged by what they take: those that run, or if none does all.
+    fn launchers(&self, owner: &Owner) -> Vec<PodRecord> {
+        if !self.machines.depend_on_pods() {
+            return Vec::new();
+        }
+        let claimants = self.claimants(owner);
+        let records = claimants.iter().filter_map(|(id, _)| self.pods.get(*id));
+        let launchers = records.filter(|record| self.is_launcher(record) && !record.is_over());
+        let (running, held): (Vec<_>, Vec<_>) =
+            launchers.cloned().partition(|record| record.gates == Gates::None);
+        if running.is_empty() { held } else { running }
+    }
+}
+
+/// What is told of a pod whose VM cannot be counted.
+pub(super) fn unknown_text(unknown: &Unknown) -> String {
+    match unknown {
+        Unknown::Unseen => {
+            "held: its VirtualMachineInstance is not known; create the pod again if that is gone".to_owned()
+        }
+        Unknown::Unreadable(why) => {
+            format!("held: its VirtualMachineInstance cannot be counted: {why}")
+        }
+    }
+}

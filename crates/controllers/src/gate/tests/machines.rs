@@ -1,0 +1,222 @@
+//! VMs that are seen and counted by a calculator: short stories, one behaviour each.
+
+use serde_json::{Value, json};
+use sluice_engine::vm::Calculator;
+use sluice_index::VmiWire;
+
+use super::owners::kubevirt;
+use super::server::{NAMESPACE, wire};
+use super::stories::{Story, at};
+
+const SOURCE: &str = "v1-p1";
+const TARGET: &str = "v1-p2";
+const CLAIMS: &str = "v1-px3";
+
+fn vmi(spec: &Value, status: &Value) -> VmiWire {
+    named("v1", spec, status)
+}
+
+fn named(uid: &str, spec: &Value, status: &Value) -> VmiWire {
+    let metadata = json!({ "namespace": NAMESPACE, "name": "vm", "uid": uid });
+    wire(json!({ "metadata": metadata, "spec": { "domain": spec }, "status": status }))
+}
+
+/// A VM that has `current` CPUs and is to have `wanted`.
+pub(super) fn sized(current: u32, wanted: u32) -> VmiWire {
+    sized_of("v1", current, wanted)
+}
+
+pub(super) fn sized_of(uid: &str, current: u32, wanted: u32) -> VmiWire {
+    named(
+        uid,
+        &json!({ "memory": { "guest": "1Gi" }, "cpu": { "sockets": wanted } }),
+        &json!({ "currentCPUTopology": { "sockets": current } }),
+    )
+}
+
+impl Story {
+    /// VMs are counted so, and there are so many thousandths of a CPU.
+    pub(super) fn counting(calculator: Calculator, hard: u64) -> Self {
+        let mut story = Self::led();
+        story.state.set_kubevirt(Some(kubevirt()), at(0));
+        story.state.count_machines_by(calculator, at(0));
+        story.server.set_hard(hard);
+        story
+    }
+
+    pub(super) fn see_machine(&mut self, vmi: &VmiWire, now: u64) {
+        self.state.apply_machine(vmi, at(now));
+    }
+
+    pub(super) fn held(&self) -> Vec<&str> {
+        self.gated()
+    }
+
+    pub(super) fn used_after(&mut self, now: u64) -> String {
+        self.run(at(now));
+        // What is not a charge is written a little later.
+        self.run(at(now + 60));
+        self.server.quota.as_ref().and_then(|quota| quota.status.clone()).unwrap().1
+    }
+
+    fn told_of(&self, pod: &str) -> Vec<(&str, &str)> {
+        let of = self.told.iter().filter(|event| &*event.name == pod);
+        of.map(|event| (event.reason, event.message.as_str())).collect()
+    }
+}
+
+#[test]
+fn a_vm_takes_what_its_guest_has_however_many_pods_it_runs_in() {
+    let mut story = Story::counting(Calculator::VirtualResources, 2000);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "2");
+    story.server.create_pod(TARGET, 150, 0);
+    assert_eq!(story.used_after(100), "2");
+    assert_eq!(story.held(), Vec::<&str>::new(), "a migration in a full quota");
+    story.server.finish_pod(SOURCE);
+    assert_eq!(story.used_after(200), "2");
+    story.server.delete_pod(TARGET);
+    assert_eq!(story.used_after(300), "0");
+}
+
+#[test]
+fn what_is_plugged_in_waits_for_room_with_the_pod_that_brings_it() {
+    let mut story = Story::counting(Calculator::VirtualResources, 2500);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    story.run(at(0));
+    story.see_machine(&sized(2, 3), 100);
+    story.server.create_pod(TARGET, 100, 0);
+    assert_eq!(story.used_after(100), "2");
+    assert_eq!(story.held(), [TARGET]);
+    let told = "exceeded quota: compute, requested: requests.cpu=1, used: requests.cpu=2, limited: requests.cpu=2500m";
+    assert_eq!(story.told_of(TARGET), [("ExceededQuota", told)]);
+    story.server.set_hard(3000);
+    assert_eq!(story.used_after(200), "3");
+    story.server.finish_pod(SOURCE);
+    assert_eq!(story.used_after(300), "3", "although its status does not say so yet");
+    story.see_machine(&sized(3, 3), 400);
+    assert_eq!(story.used_after(400), "3");
+    story.see_machine(&sized(3, 1), 500);
+    assert_eq!(story.used_after(500), "3", "it still has what is to be taken off");
+    story.see_machine(&sized(1, 1), 600);
+    assert_eq!(story.used_after(600), "1");
+}
+
+#[test]
+fn a_launcher_is_held_until_its_vm_is_seen() {
+    let mut story = Story::counting(Calculator::VirtualResources, 2000);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "0");
+    assert_eq!(story.held(), [SOURCE]);
+    let told = "held: its VirtualMachineInstance is not known; create the pod again if that is gone";
+    assert_eq!(story.told_of(SOURCE), [("UnknownMachine", told)]);
+    story.see_machine(&sized(2, 2), 100);
+    assert_eq!(story.used_after(100), "2");
+    assert_eq!(story.held(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_pod_that_only_claims_to_be_a_launcher_is_charged_as_what_it_is() {
+    let mut story = Story::counting(Calculator::VirtualResources, 2100);
+    story.server.create_pod(CLAIMS, 100, 0);
+    assert_eq!(story.used_after(0), "100m", "whether there is such a VM or not");
+    story.see_machine(&sized(2, 2), 100);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(100), "2100m");
+    story.server.create_pod("v1-px4", 100, 0);
+    assert_eq!(story.used_after(200), "2100m");
+    assert_eq!(story.held(), ["v1-px4"]);
+}
+
+#[test]
+fn a_vm_that_is_gone_is_charged_until_its_last_pod_ends() {
+    let mut story = Story::counting(Calculator::VirtualResources, 3000);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    story.run(at(0));
+    story.state.delete_machine(&sized(2, 2), at(100));
+    story.server.create_pod(TARGET, 100, 0);
+    assert_eq!(story.used_after(100), "2");
+    assert_eq!(story.held(), [TARGET]);
+    story.server.delete_pod(SOURCE);
+    assert_eq!(story.used_after(200), "0");
+    assert_eq!(story.held(), [TARGET]);
+}
+
+#[test]
+fn a_vm_that_is_missing_in_a_list_is_gone() {
+    let mut story = Story::counting(Calculator::VirtualResources, 3000);
+    story.state.begin_machines();
+    story.see_machine(&sized(2, 2), 0);
+    story.state.end_machines(at(0));
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "2");
+    story.state.begin_machines();
+    story.server.create_pod(TARGET, 100, 0);
+    assert_eq!(story.used_after(100), "2");
+    assert_eq!(story.held(), Vec::<&str>::new(), "until the list is complete it is as it was");
+    story.state.end_machines(at(200));
+    story.server.create_pod("v1-p3", 100, 0);
+    story.run(at(200));
+    assert_eq!(story.held(), ["v1-p3"]);
+}
+
+#[test]
+fn a_vm_that_cannot_be_counted_keeps_its_charge_and_gets_no_further_pod() {
+    let mut story = Story::counting(Calculator::VirtualResources, 3000);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    story.run(at(0));
+    let senseless = vmi(&json!({ "memory": { "guest": "lots" } }), &json!({}));
+    story.see_machine(&senseless, 100);
+    story.server.create_pod(TARGET, 100, 0);
+    assert_eq!(story.used_after(100), "2");
+    let told = "held: its VirtualMachineInstance cannot be counted: spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi";
+    assert_eq!(story.told_of(TARGET), [("UnknownMachine", told)]);
+    story.see_machine(&sized(2, 2), 200);
+    assert_eq!(story.used_after(200), "2");
+    assert_eq!(story.held(), Vec::<&str>::new());
+}
+
+#[test]
+fn another_calculator_is_in_force_at_once() {
+    let mut story = Story::counting(Calculator::VirtualResources, 3000);
+    story.see_machine(&sized(2, 2), 0);
+    for pod in [SOURCE, TARGET, CLAIMS] {
+        story.server.create_pod(pod, 100, 0);
+    }
+    assert_eq!(story.used_after(0), "2100m");
+    for (step, (calculator, used)) in [
+        (Calculator::VmiPodUsage, "200m"),
+        (Calculator::IgnoreVmiCalculator, "300m"),
+        (Calculator::DedicatedVirtualResources, "100m"),
+        (Calculator::GuestEffectiveResources, "200m"),
+        (Calculator::VirtualResources, "2100m"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let now = 100 * (step as u64 + 1);
+        story.state.count_machines_by(calculator, at(now));
+        assert_eq!(story.used_after(now), used, "{calculator:?}");
+    }
+    story.state.set_kubevirt(None, at(1000));
+    assert_eq!(story.used_after(1000), "300m", "who creates launchers is not known");
+}
+
+#[test]
+fn by_what_pods_take_a_target_goes_and_what_kubevirt_adds_is_shown() {
+    let mut story = Story::counting(Calculator::VmiPodUsage, 100);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "100m");
+    story.server.create_pod(TARGET, 150, 0);
+    assert_eq!(story.used_after(100), "150m");
+    assert_eq!(story.held(), Vec::<&str>::new());
+    story.server.finish_pod(SOURCE);
+    assert_eq!(story.used_after(200), "150m");
+    story.server.delete_pod(TARGET);
+    assert_eq!(story.used_after(300), "0");
+}
