@@ -169,7 +169,8 @@ proptest! {
         waiting.sort_by_key(|thing| (thing.namespace, std::cmp::Reverse(thing.values.1), thing.uid, thing.name));
         let waiting: Vec<Key> = waiting.into_iter().map(key).collect();
         let found = ["ns-0", "ns-1", "ns-2"].map(|namespace| migrations.waiting_in(namespace)).concat();
-        prop_assert_eq!(found.iter().map(|record| record.key()).collect::<Vec<_>>(), waiting.clone());
+        let found: Vec<Key> = found.iter().map(|record| record.key()).collect();
+        prop_assert_eq!(&found, &waiting);
         let anywhere: BTreeSet<Key> = migrations.rejected().map(|record| record.key()).collect();
         prop_assert_eq!(anywhere, waiting.into_iter().collect::<BTreeSet<_>>());
         for (thing, _) in model.values() {

@@ -99,7 +99,7 @@ impl Cluster {
             if is_younger { record.native().overdraft() } else { record.overdraft() }
         };
         let others = self.borrowing().into_iter().filter(is_other);
-        let each: Vec<Sums> = others.map(|namespace| self.overdraft_in(namespace, policy, &over)).collect();
+        let each: Vec<Sums> = others.map(|namespace| self.overdraft_in(namespace, policy, over)).collect();
         sum_of(&each)
     }
 
