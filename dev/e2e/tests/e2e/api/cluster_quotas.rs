@@ -147,7 +147,7 @@ async fn a_cluster_quota_that_could_not_be_enforced_is_refused_by_field() {
 #[tokio::test]
 async fn who_limits_what_is_not_counted_or_not_allowed_is_warned() {
     let bed = shared().await.bed;
-    let quota = json!({ "hard": { "services": 5, "pods": 1 } });
+    let quota = json!({ "hard": { "cpu/vmi": 5, "pods": 1 } });
     let file = manifest(bed, "cluster-quota.json", &acrq("warned", quota, nowhere()).to_string());
     let (done, stdout, stderr) =
         kubectl_tries(bed, &["create", "--dry-run=server", "--filename", &file]).await;
@@ -155,7 +155,7 @@ async fn who_limits_what_is_not_counted_or_not_allowed_is_warned() {
     let [uncounted, not_allowed] = stderr.trim_end().lines().collect::<Vec<_>>()[..] else {
         panic!("{stderr}")
     };
-    assert!(uncounted.starts_with("Warning: spec.quota.hard: not enforced: services: "), "{stderr}");
+    assert!(uncounted.starts_with("Warning: spec.quota.hard: not enforced: cpu/vmi: "), "{stderr}");
     assert!(not_allowed.starts_with("Warning: spec: not enforced: no AAQ allows cluster quotas"), "{stderr}");
 }
 

@@ -48,8 +48,9 @@ fn two_namespaces_ask_for_the_last_room_and_one_gets_it() {
     create(&mut world, 0, 0, 2000);
     create(&mut world, 1, 0, 2000);
     run(&mut world, 2);
-    assert_eq!(gated(&world), ["green-p0"]);
-    world.server.finish_pod(&pod(0, 0));
+    assert_eq!(gated(&world).len(), 1, "both take the same part: either goes");
+    let gone = if gated(&world) == ["green-p0"] { 0 } else { 1 };
+    world.server.finish_pod(&pod(gone, 0));
     run(&mut world, 2);
     assert_eq!(gated(&world), Vec::<&str>::new());
 }
