@@ -86,12 +86,22 @@ fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
     rule
 }
 
+/// To wait for kinds that may come later.
+fn definitions(kinds: &[(&str, &str)]) -> Value {
+    let mut rule = rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["watch"]);
+    let names: Vec<_> = kinds.iter().map(|(group, resource)| format!("{resource}.{group}")).collect();
+    set(&mut rule, "resourceNames", json!(names));
+    rule
+}
+
 /// What both components need to make room for migrations: to read who migrates and what limits it, to write
 /// `status.hard` of a quota, and to ask an API server, in dry runs, what it knows. Neither may create a pod.
 fn headroom_rules() -> Vec<Value> {
     let kubevirt = ["kubevirts", "virtualmachineinstancemigrations", "virtualmachineinstances"];
     vec![
         rule("kubevirt.io", &kubevirt, &READ),
+        definitions(&kubevirt.map(|resource| ("kubevirt.io", resource))),
+        definitions(&[(names::OPENSHIFT_QUOTA_GROUP, names::CLUSTER_RESOURCE_QUOTAS)]),
         rule("", &["resourcequotas"], &READ),
         rule("", &["resourcequotas/status"], &["patch"]),
         rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
@@ -121,6 +131,12 @@ fn controller_cluster_rules() -> Value {
             &["list", "watch", "create", "patch", "delete"],
         ),
         rule(names::GROUP, &[&finalizers(names::ARQS), &finalizers(names::ACRQS)], &["update"]),
+        // An older installation may lack them.
+        definitions(&[
+            (names::GROUP, names::ACRQS),
+            (names::GROUP, names::AACRQS),
+            (names::OWN_GROUP, names::CLUSTER_QUOTA_CHARGES),
+        ]),
         rule("", &["limitranges"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),

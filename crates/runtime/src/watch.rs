@@ -7,6 +7,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Resource};
@@ -17,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::{Backoff, process_seed};
 use crate::client::with_deadline;
 
+mod absent;
 mod health;
 
+use absent::until_installed;
 pub use health::WatchHealth;
 
 /// Wrapper for kinds whose objects can be malformed (our own custom resources): one bad object arrives as `Err` with its
@@ -46,7 +49,9 @@ pub struct WatchOptions {
     /// Limit for one page of a list, and for the start of a watch.
     pub request_timeout: Duration,
     /// Kinds of an optional product: when the server does not know the kind (404), that is reported as a complete empty
-    /// list, before whose end [`WatchHealth::is_served`] says so. Otherwise the watch is not synced until the kind exists. Asked again with backoff in both cases.
+    /// list, before whose end [`WatchHealth::is_served`] says so, and it is asked for again once its CustomResourceDefinition
+    /// is there, which needs the right to watch that. Otherwise the watch is not synced until the kind exists, and the
+    /// kind is asked for with backoff.
     pub absent_is_empty: bool,
 }
 
@@ -75,6 +80,27 @@ impl WatchOptions {
         self.fields = Some(selector.into());
         self
     }
+
+    /// Without selectors.
+    fn watch_params(&self) -> WatchParams {
+        WatchParams {
+            timeout: u32::try_from(self.watch_for.as_secs().clamp(1, 294)).ok(),
+            bookmarks: true,
+            send_initial_events: false,
+            ..WatchParams::default()
+        }
+    }
+
+    /// The next event of a watch; none when the server has ended it.
+    async fn next<E>(
+        &self,
+        events: &mut BoxStream<'_, kube::Result<WatchEvent<E>>>,
+    ) -> kube::Result<Option<WatchEvent<E>>> {
+        match tokio::time::timeout(self.watch_for + Duration::from_secs(5), events.next()).await {
+            Ok(event) => event.transpose(),
+            Err(_) => Err(kube::Error::Service("the watch went silent".into())),
+        }
+    }
 }
 
 /// Why a connection did not go on.
@@ -93,7 +119,7 @@ const LIVED: Duration = Duration::from_secs(5);
 /// Lists and watches until `cancel`, and hands every change to `sink` in order.
 ///
 /// Any failure is retried with a jittered backoff of 100 ms up to 30 s: lost connections, 410, 403, and 404 while the
-/// kind's CRD is not installed. `sink` runs on this task and must not block. Lists ask for the most recent state, in
+/// kind's CRD is not installed (see [`WatchOptions::absent_is_empty`] for optional kinds). `sink` runs on this task and must not block. Lists ask for the most recent state, in
 /// pages; an object is dropped after `sink` saw it.
 pub async fn watch<K>(
     api: Api<K>,
@@ -102,7 +128,7 @@ pub async fn watch<K>(
     health: WatchHealth,
     cancel: CancellationToken,
 ) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30), process_seed());
     let follow = async {
@@ -152,13 +178,21 @@ async fn round<K>(
     version: &mut Option<String>,
 ) -> Interrupted
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     health.tries();
     *version = match from {
         Some(known) => Some(known),
         None => match list(api, options, sink, health).await {
             Ok(listed) => Some(listed),
+            Err(error) if options.absent_is_empty && is_absent(&error) => {
+                tracing::info!(kind = health.kind(), "not installed");
+                let installed = tokio::select! {
+                    installed = until_installed(api, options, health) => installed,
+                    () = health.list_wanted() => return Interrupted::Wanted,
+                };
+                return installed.map_or_else(Interrupted::Relist, |()| Interrupted::Resume(None));
+            }
             Err(error) => return Interrupted::Relist(error),
         },
     };
@@ -190,7 +224,7 @@ async fn list<K>(
     health: &WatchHealth,
 ) -> kube::Result<String>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let mut params = ListParams {
         label_selector: options.labels.clone(),
@@ -246,25 +280,17 @@ async fn follow<K>(
     health: &WatchHealth,
 ) -> kube::Result<()>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let params = WatchParams {
         label_selector: options.labels.clone(),
         field_selector: options.fields.clone(),
-        timeout: u32::try_from(options.watch_for.as_secs().clamp(1, 294)).ok(),
-        bookmarks: true,
-        send_initial_events: false,
+        ..options.watch_params()
     };
     let from = version.clone().unwrap_or_default();
     let stream = with_deadline(options.request_timeout, api.watch(&params, &from)).await?;
     let mut events = stream.into_stream().boxed();
-    let silence = options.watch_for + Duration::from_secs(5);
-    loop {
-        let event = match tokio::time::timeout(silence, events.next()).await {
-            Ok(Some(event)) => event?,
-            Ok(None) => return Ok(()),
-            Err(_) => return Err(kube::Error::Service("the watch went silent".into())),
-        };
+    while let Some(event) = options.next(&mut events).await? {
         let event = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 keep_version(version, object.meta().resource_version.as_deref())?;
@@ -286,6 +312,7 @@ where
         sink(event);
         health.at(version.as_deref().unwrap_or_default());
     }
+    Ok(())
 }
 
 fn keep_version(version: &mut Option<String>, seen: Option<&str>) -> kube::Result<()> {

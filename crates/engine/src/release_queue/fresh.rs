@@ -29,8 +29,9 @@ impl Deciding<'_> {
         let place = |shares: &Self, share: ShareId, batch: &Batch| {
             batch.heads.last()?;
             let entries = batch.quotas.iter().filter_map(|quota| shares.queue.entries.get(quota));
-            let dominant = entries.map(|entry| entry.dominant_share(share)).max();
-            Some(Place { dominant: dominant.unwrap_or(DominantShare::NONE), share })
+            let last = entries.map(|entry| (entry.dominant_share(share), entry.since(share))).max();
+            let (dominant, since) = last.unwrap_or((DominantShare::NONE, 0));
+            Some(Place { dominant, since, share })
         };
         let mut places: BTreeSet<Place> =
             batches.iter().filter_map(|(share, batch)| place(self, *share, batch)).collect();

@@ -11,11 +11,13 @@ use super::wait_order::{Age, WaitKey};
 /// A class by the pod that is to be looked at.
 pub(super) type Head = (WaitKey, ClassId);
 
-/// A share's place in the order: the smaller dominant share comes first. It comes nearer only when a pod ends, upon which the quota
-/// is swept again: what a sweep has passed is done.
+/// A share's place in the order: the smaller dominant share comes first, of equal ones that which has waited longest since one of its
+/// pods went. It comes nearer only when a pod ends, upon which the quota is swept again: what a sweep has passed is done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) dominant: DominantShare,
+    /// A number that is larger the later the share began to wait, or a pod of it went.
+    pub(super) since: u64,
     pub(super) share: ShareId,
 }
 
@@ -32,6 +34,8 @@ pub(super) struct Lanes {
     lanes: HashMap<ShareId, Lane>,
     places: BTreeSet<Place>,
     turns: BTreeSet<(Turn, ShareId)>,
+    /// See [`Place::since`].
+    last_since: u64,
 }
 
 /// The classes of one share.
@@ -42,6 +46,8 @@ pub(super) struct Lane {
     open: BTreeSet<(Age, ClassId)>,
     /// When room was kept for one of its pods that went, on the clock of ages; 0 if never since it has pods here.
     served_ms: u64,
+    /// See [`Place`]; 0 until it is found.
+    since: u64,
     place: Option<Place>,
     turn: Option<Turn>,
 }
@@ -67,6 +73,11 @@ impl Lane {
     /// No other quota is in the way of this class.
     pub(super) fn reopen(&mut self, id: ClassId, eldest: Age) {
         self.open.insert((eldest, id));
+    }
+
+    /// A pod of the share has gone.
+    pub(super) const fn went(&mut self) {
+        self.since = 0;
     }
 
     pub(super) fn serve(&mut self, now_ms: u64) {
@@ -109,7 +120,12 @@ impl Lanes {
     pub(super) fn update(&mut self, share: ShareId, dominant: DominantShare, change: impl FnOnce(&mut Lane)) {
         let lane = self.lanes.entry(share).or_default();
         change(lane);
-        let place = (!lane.heads.is_empty()).then_some(Place { dominant, share });
+        if lane.since == 0 && !lane.heads.is_empty() {
+            self.last_since += 1;
+            lane.since = self.last_since;
+        }
+        let since = lane.since;
+        let place = (!lane.heads.is_empty()).then_some(Place { dominant, since, share });
         let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
         if lane.place != place {
             let old = std::mem::replace(&mut lane.place, place.clone());
@@ -171,12 +187,13 @@ impl Lanes {
     /// Whether each share has the place that follows from what it takes, and both orders have it as it says.
     pub(super) fn is_in_order(&self, dominant: impl Fn(ShareId) -> DominantShare) -> bool {
         let is_right = |(share, lane): (&ShareId, &Lane)| {
-            let place = (!lane.heads.is_empty()).then(|| Place { dominant: dominant(*share), share: *share });
+            let (since, share) = (lane.since, *share);
+            let place = (!lane.heads.is_empty()).then(|| Place { dominant: dominant(share), since, share });
             let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
             lane.place == place
                 && lane.turn == turn
                 && place.is_some_and(|place| self.places.contains(&place))
-                && turn.is_none_or(|turn| self.turns.contains(&(turn, *share)))
+                && turn.is_none_or(|turn| self.turns.contains(&(turn, share)))
         };
         let turns = self.lanes.values().filter(|lane| lane.turn.is_some()).count();
         (self.places.len(), self.turns.len()) == (self.lanes.len(), turns) && self.lanes.iter().all(is_right)

@@ -152,6 +152,12 @@ impl QuotaEntry {
         sums.map_or(DominantShare::NONE, |sums| DominantShare::of(&self.ledger, sums))
     }
 
+    /// See [`Place::since`](super::lanes::Place::since); 0 in a quota that is not shared.
+    pub(super) fn since(&self, share: ShareId) -> u64 {
+        let long = self.long.as_ref().filter(|_| self.shares.is_some());
+        long.and_then(|long| long.lanes.place(share)).map_or(0, |place| place.since)
+    }
+
     /// Takes over what this share takes now into the order of shares.
     pub(super) fn rank(&mut self, share: ShareId) {
         self.update_lane(share, |_| {});

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
-use super::lanes::{Cursor, Head};
+use super::lanes::{Cursor, Head, Lane};
 use super::quota_set::ShareId;
 use super::wait_order::{Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
@@ -221,6 +221,11 @@ impl Deciding<'_> {
         let Some(pod) = self.queue.take(id, &key) else { return false };
         self.kept.clear();
         self.queue.apply(Claim::Assumed, &quotas, &charge);
+        for quota in quotas.iter() {
+            if let Some(entry) = self.queue.entries.get_mut(quota) {
+                entry.update_lane(quotas.share(), Lane::went);
+            }
+        }
         for quota in kept {
             self.queue.serve(quota, id, quotas.share(), self.patience);
         }

@@ -50,6 +50,43 @@ fn the_share_that_takes_least_goes_first_whatever_priority_the_others_claim() {
     assert_eq!(released(queue.decide(PATIENT, ALL)), [12], "again both take as much");
 }
 
+/// In a quota for one pod no share takes anything when its pod has ended.
+#[test]
+fn of_shares_that_take_the_same_each_has_its_turn() {
+    let mut queue = shared(&[(3, 9)]);
+    for (pod, share) in [(10, NEIGHBOUR), (11, NEIGHBOUR), (20, FLOOD), (21, FLOOD)] {
+        waits(&mut queue, pod, share, 1, (1, 0));
+    }
+    let mut went = Vec::new();
+    for _ in 0..4 {
+        let now = released(queue.decide(PATIENT, ALL));
+        for pod in &now {
+            queue.end(Claim::Assumed, &share_of(pod / 10, [SHARED]), &charge(1, 0));
+        }
+        went.extend(now.iter().map(|pod| pod / 10));
+    }
+    assert_eq!(went, [NEIGHBOUR, FLOOD, NEIGHBOUR, FLOOD]);
+}
+
+/// With one pod waiting at a time a share is not ahead of one with a queue.
+#[test]
+fn a_share_that_begins_to_wait_comes_after_those_that_wait() {
+    let mut queue = shared(&[(3, 10)]);
+    for pod in [20, 21, 22] {
+        waits(&mut queue, pod, FLOOD, 1, (1, 0));
+    }
+    waits(&mut queue, 10, NEIGHBOUR, 1, (2, 0));
+    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    ends(&mut queue, 3, 1);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), [20]);
+    for (next, expected) in [(11, 10), (12, 21), (13, 11)] {
+        let running = if expected == 21 { NEIGHBOUR } else { FLOOD };
+        waits(&mut queue, next, NEIGHBOUR, 1, (3, 0));
+        queue.end(Claim::Assumed, &share_of(running, [SHARED]), &charge(1, 0));
+        assert_eq!(released(queue.decide(PATIENT, ALL)), [expected]);
+    }
+}
+
 /// Of what counts is the resource of which a share takes most.
 #[test]
 fn the_dominant_resource_decides() {
@@ -157,7 +194,11 @@ fn where_one_share_waits_room_is_kept_for_each_of_its_pods() {
 fn by_share(pods: &[(u32, i32, i64, i128, i128)], (cpu, memory): (i128, i128)) -> Vec<u32> {
     let mut lanes = BTreeMap::<u32, Vec<usize>>::new();
     let key_of = |at: usize| key(u32::try_from(at).unwrap(), pods[at].1, pods[at].2);
-    (0..pods.len()).for_each(|at| lanes.entry(pods[at].0).or_default().push(at));
+    let mut since = BTreeMap::<u32, usize>::new();
+    for (at, (share, ..)) in pods.iter().enumerate() {
+        lanes.entry(*share).or_default().push(at);
+        since.entry(*share).or_insert(at);
+    }
     lanes.values_mut().for_each(|lane| lane.sort_by_key(|at| key_of(*at)));
     let mut used = BTreeMap::<u32, (i128, i128)>::new();
     let (mut free, mut held, mut order) = ((cpu, memory), BTreeMap::<u32, usize>::new(), Vec::new());
@@ -166,9 +207,9 @@ fn by_share(pods: &[(u32, i32, i64, i128, i128)], (cpu, memory): (i128, i128)) -
             let looked = held.get(share).copied().unwrap_or(0);
             let (of_cpu, of_memory) = used.get(share).copied().unwrap_or_default();
             let dominant = (of_cpu * memory).max(of_memory * cpu);
-            (looked < lane.len()).then_some((dominant, *share))
+            (looked < lane.len()).then(|| (dominant, since[share], *share))
         };
-        let Some((_, share)) = lanes.iter().filter_map(place).min() else { return order };
+        let Some((.., share)) = lanes.iter().filter_map(place).min() else { return order };
         let looked = held.entry(share).or_default();
         let lane = lanes.get_mut(&share).unwrap();
         let (.., of_cpu, of_memory) = pods[lane[*looked]];
@@ -177,6 +218,7 @@ fn by_share(pods: &[(u32, i32, i64, i128, i128)], (cpu, memory): (i128, i128)) -
             continue;
         }
         order.push(u32::try_from(lane.remove(*looked)).unwrap());
+        since.insert(share, pods.len() + order.len());
         free = (free.0 - of_cpu, free.1 - of_memory);
         let sums = used.entry(share).or_default();
         *sums = (sums.0 + of_cpu, sums.1 + of_memory);

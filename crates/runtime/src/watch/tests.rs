@@ -283,7 +283,15 @@ async fn one_malformed_object_does_not_hide_the_others() {
 async fn an_optional_kind_that_is_absent_counts_as_empty_until_it_is_served() {
     let absent =
         json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "NotFound", "code": 404});
-    let script = Script::default().then(404, absent).then(200, page(&["a"], "10", None));
+    let bookmark = event("BOOKMARK", object("", "7"));
+    // The second watch ends, as they do, without an event.
+    let script = Script::default()
+        .then(404, absent)
+        .then(200, bookmark)
+        .then(200, "")
+        .then(200, event("ADDED", object("configmaps.", "9")))
+        .then(200, page(&["a"], "10", None));
+    let asked = script.asked.clone();
     let health = WatchHealth::new("configmaps");
     assert_eq!(health.is_served(), None);
     let cancel = CancellationToken::new();
@@ -304,6 +312,10 @@ async fn an_optional_kind_that_is_absent_counts_as_empty_until_it_is_served() {
     tokio::time::timeout(Duration::from_secs(5), task).await.expect("the list did not come");
     assert!(health.is_synced());
     assert_eq!(*seen.lock(), [Some(false), Some(true)]);
+    let paths: Vec<_> = asked.lock().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
+    let (list, definition) = ("/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    assert_eq!(paths, [list, definition, definition, definition, list]);
+    assert!(asked.lock()[1].contains("fieldSelector=metadata.name%3Dconfigmaps."), "{:?}", asked.lock());
 }
 
 /// The kind of type that hot watches use: of the object only what is needed.

@@ -5,6 +5,7 @@
 //! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
 //! quotas, the quotas are read once more, after the decision and before the pod goes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
@@ -78,10 +79,11 @@ impl State {
     pub(super) fn on_listed(&mut self, ids: &[NamespaceId], answer: Answer<Vec<ArqWire>>, now: Moment) {
         let lists: SmallVec<[Listed; 1]> = ids.iter().copied().map(Listed::Namespace).collect();
         let Some(quotas) = self.take_list(&lists, answer, now) else { return };
+        let asked: HashSet<NamespaceId> = ids.iter().copied().collect();
         for quota in &quotas {
             // One that is not asked about may have been deleted meanwhile, and no charge would find that out.
             let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
-            if namespace.is_some_and(|namespace| ids.contains(&namespace)) {
+            if namespace.is_some_and(|namespace| asked.contains(&namespace)) {
                 self.apply_quota(quota, now);
             }
         }

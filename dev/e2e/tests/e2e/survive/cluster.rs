@@ -86,7 +86,8 @@ async fn never_more_than_fits_whoever_is_killed() {
     wait::wait_for(&quotas, "fifty", Duration::from_secs(90), "a status that sums up", sums_up)
         .await
         .unwrap();
-    assert_eq!(released(&pods).await, FIT);
+    // The last ones are charged before they go.
+    until_released(&pods, FIT).await;
     assert!(overseer.most() <= FIT, "{} pods were released at the same time, {FIT} fit", overseer.most());
     stop(controller).await;
 }
