@@ -313,7 +313,8 @@ async fn an_optional_kind_that_is_absent_counts_as_empty_until_it_is_served() {
     assert!(health.is_synced());
     assert_eq!(*seen.lock(), [Some(false), Some(true)]);
     let paths: Vec<_> = asked.lock().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
-    let (list, definition) = ("/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    let (list, definition) =
+        ("/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     assert_eq!(paths, [list, definition, definition, definition, list]);
     assert!(asked.lock()[1].contains("fieldSelector=metadata.name%3Dconfigmaps."), "{:?}", asked.lock());
 }
