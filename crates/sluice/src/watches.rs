@@ -62,15 +62,21 @@ impl HeadroomWatches {
         kubevirt.into_iter().chain(kubernetes).chain(own).cloned().collect()
     }
 
-    /// The kinds whose events go to head-room, and those of ResourceQuotas then to `quotas`.
-    async fn feed(&self, via: Via<'_>, observed: &Observed, quotas: impl Fn(&Event<ResourceQuotaWire>)) {
+    /// The kinds whose events go to head-room, and to the others before or after.
+    async fn feed(&self, via: Via<'_>, observed: &Observed, others: Option<(&Gate, &ManagedQuotas)>) {
         tokio::join!(
-            via.watch(&self.kubevirts, if_installed(), |event| observed.apply::<KubeVirtWire>(&event)),
+            via.watch(&self.kubevirts, if_installed(), |event: Event<KubeVirtWire>| {
+                others.iter().for_each(|(gate, _)| gate.on_kubevirts(&event));
+                observed.apply(&event);
+            }),
             via.watch(&self.vmims, if_installed(), |event| observed.apply::<VmimWire>(&event)),
-            via.watch(&self.vmis, if_installed(), |event| observed.apply::<VmiWire>(&event)),
+            via.watch(&self.vmis, if_installed(), |event: Event<VmiWire>| {
+                others.iter().for_each(|(gate, _)| gate.on_machines(&event));
+                observed.apply(&event);
+            }),
             via.watch(&self.resource_quotas, all(), |event: Event<ResourceQuotaWire>| {
                 observed.apply(&event);
-                quotas(&event);
+                others.iter().for_each(|(_, managed)| managed.on_resource_quotas(&event));
             }),
         );
     }
@@ -128,6 +134,8 @@ impl ControllerWatches {
             cluster_quotas: self.acrqs.clone(),
             charges: self.charges.clone(),
             aaqs: self.aaqs.clone(),
+            machines: self.headroom.vmis.clone(),
+            kubevirts: self.headroom.kubevirts.clone(),
         }
     }
 
@@ -162,7 +170,7 @@ impl ControllerWatches {
         stopped: &CancellationToken,
     ) {
         let this = Arc::new(self);
-        let beside = (quotas.managed.clone(), Arc::clone(&observed));
+        let beside = (quotas.gate.clone(), quotas.managed.clone(), Arc::clone(&observed));
         let used = (quotas, gating, observed);
         tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
         tasks.spawn("head-room watches", this.feed_headroom(headroom_client, beside, stopped.clone()));
@@ -219,7 +227,7 @@ impl ControllerWatches {
     async fn feed_headroom(
         self: Arc<Self>,
         client: Client,
-        (managed, observed): (ManagedQuotas, Arc<Observed>),
+        (gate, managed, observed): (Gate, ManagedQuotas, Arc<Observed>),
         stopped: CancellationToken,
     ) -> Result<(), Infallible> {
         let via = Via { client: &client, cancel: &stopped };
@@ -227,7 +235,7 @@ impl ControllerWatches {
             via.watch(&self.limit_ranges, all(), |event| observed.apply::<LimitRangeWire>(&event)),
             via.watch(&self.headroom.vmmrqs, all(), |event| observed.apply::<VmmrqWire>(&event)),
             via.watch(&self.headroom.policies, all(), |event| observed.apply::<HeadroomPolicyWire>(&event)),
-            self.headroom.feed(via, &observed, |event| managed.on_resource_quotas(event)),
+            self.headroom.feed(via, &observed, Some((&gate, &managed))),
         );
         Ok(())
     }
@@ -282,7 +290,7 @@ impl WebhookWatches {
             via.watch(&kinds.policies, all(), |event: Event<HeadroomPolicyWire>| {
                 observed.apply(&event.modify(|policy| policy.status = None));
             }),
-            kinds.feed(via, &observed, |_| ()),
+            kinds.feed(via, &observed, None),
         );
         Ok(())
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::{AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version};
+use sluice_index::{
+    AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire,
+};
 
 use super::admission::{Judgement, Ticket};
 
@@ -19,6 +21,8 @@ pub enum Action {
     ListQuotas(Vec<(NamespaceId, Arc<str>)>),
     /// Read the cluster quotas as they are now.
     ListClusterQuotas,
+    /// Read the VirtualMachineInstance of a pod as it is now.
+    ReadMachine(MachineRead),
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
     CatchUp,
     /// Read a pod as it is now.
@@ -116,6 +120,19 @@ pub struct Release {
     pub version: Version,
 }
 
+/// See [`Action::ReadMachine`].
+#[derive(Clone, Debug)]
+pub struct MachineRead {
+    /// The pod that is decided on.
+    pub pod: PodId,
+    /// The namespace of both.
+    pub namespace: Arc<str>,
+    /// The name of the VirtualMachineInstance.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+}
+
 /// What an event is about, as `regarding` of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regarding {
@@ -194,6 +211,8 @@ pub enum Outcome {
     ClusterListed(Answer<Vec<AcrqWire>>),
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
+    /// Of [`Action::ReadMachine`]; `None`: there is none of this name.
+    MachineRead(MachineRead, Answer<Option<VmiWire>>),
     /// Of [`Action::WriteEvent`]; true if the event was written.
     EventWritten(GateEvent, bool),
     /// Of [`Action::CatchUp`]; it never fails.

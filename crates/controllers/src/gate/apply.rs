@@ -11,7 +11,7 @@ use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
-use sluice_index::PodWire;
+use sluice_index::{PodWire, VmiWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
@@ -90,7 +90,7 @@ impl Apply {
         }
         let turns = match action {
             Action::Release(_) => &self.releases,
-            Action::ListQuotas(_) | Action::ListClusterQuotas => &self.lists,
+            Action::ListQuotas(_) | Action::ListClusterQuotas | Action::ReadMachine(_) => &self.lists,
             _ => &self.others,
         };
         let _turn = turns.acquire().await.ok()?;
@@ -117,6 +117,12 @@ impl Apply {
                 let answer = self.list(&path).await;
                 log(&answer, "listing quotas", one.unwrap_or_default(), "");
                 Some(Outcome::Listed(namespaces.into_iter().map(|(id, _)| id).collect(), answer))
+            }
+            Action::ReadMachine(machine) => {
+                let path = VmiWire::url_path(&(), Some(&machine.namespace));
+                let answer = self.read(Request::new(&path).get(&machine.name, &Default::default())).await;
+                log(&answer, "reading virtual machine", &machine.namespace, &machine.name);
+                Some(Outcome::MachineRead(machine, answer))
             }
             Action::ListClusterQuotas => {
                 let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);
@@ -171,6 +177,20 @@ impl Apply {
         let request = Request::new(&path).list(&ListParams::default().limit(1));
         let list = self.send::<ObjectList<PodWire>>(request).await.ok()?;
         list.metadata.resource_version?.parse().ok()
+    }
+
+    /// What an object is now; `None` if it does not exist.
+    async fn read<T: DeserializeOwned>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Answer<Option<T>> {
+        match self.send::<T>(request).await {
+            Ok(object) => Answer::Done(Some(object)),
+            Err(error) => match classify(&error) {
+                Failure::NotFound => Answer::Done(None),
+                _ => refusal(&error),
+            },
+        }
     }
 
     /// What an object is now, after a write that was based on something else.

@@ -1,13 +1,17 @@
 //! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
 
+use sluice_api::names;
 use sluice_engine::ManagedStatus;
+use sluice_engine::vm::Calculator;
 use sluice_index::{
-    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, Key, NamespaceWire, PodWire, Watched as _,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, Key, KubeVirtWire, NamespaceWire, PodWire, VmiWire,
+    Watched as _,
 };
 use sluice_runtime::watch::Event;
 
 use super::handle::Gate;
 use super::metrics::Work;
+use super::parts::machines::KubeVirt;
 use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.
@@ -68,6 +72,30 @@ impl Gate {
         });
     }
 
+    /// An event of the watch of VirtualMachineInstances.
+    pub fn on_machines(&self, event: &Event<VmiWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_machines(),
+            Event::InitDone => state.end_machines(now),
+            Event::InitApply(machine) | Event::Apply(machine) => state.apply_machine(machine, now),
+            Event::Delete(machine) => state.delete_machine(machine, now),
+        });
+    }
+
+    /// An event of the watch of installations of KubeVirt. VMs are counted as before until a list is complete.
+    pub fn on_kubevirts(&self, event: &Event<KubeVirtWire>) {
+        let mut kubevirts = self.kubevirts.lock();
+        kubevirts.apply(event);
+        if matches!(event, Event::Init | Event::InitApply(_)) {
+            return;
+        }
+        let kubevirt = kubevirts.oldest().map(|oldest| KubeVirt {
+            controller: names::kubevirt_controller_username(&oldest.namespace).into(),
+            facts: (***oldest).clone(),
+        });
+        self.change(Work::Watch, |state, now| state.set_kubevirt(kubevirt, now));
+    }
+
     /// An event of the watch of `AAQ`s. Namespaces are targeted as before until a list is complete.
     pub fn on_aaqs(&self, event: &Event<AaqWire>) {
         let mut aaqs = self.aaqs.lock();
@@ -76,6 +104,8 @@ impl Gate {
             return;
         }
         self.change(Work::Watch, |state, now| {
+            let calculator = aaqs.oldest().map_or_else(Calculator::default, |aaq| aaq.calculator);
+            state.count_machines_by(calculator, now);
             state.allow_cluster_quotas(aaqs.oldest().is_some_and(|aaq| aaq.cluster_quotas), now);
             let released = state.retarget(targeting(&aaqs, &self.exempt), now);
             report_released(state, &aaqs, released);

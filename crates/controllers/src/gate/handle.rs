@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::NamespacePattern;
-use sluice_index::Aaqs;
+use sluice_index::{Aaqs, KubeVirts};
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot};
 
@@ -28,6 +28,8 @@ pub struct Gate {
     pub(super) exempt: Arc<[NamespacePattern]>,
     /// Locked before the state is.
     pub(super) aaqs: Arc<Mutex<Aaqs>>,
+    /// Locked before the state is.
+    pub(super) kubevirts: Arc<Mutex<KubeVirts>>,
     pub(super) watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
@@ -50,6 +52,10 @@ pub struct GateWatches {
     pub charges: WatchHealth,
     /// Of `AAQ`s.
     pub aaqs: WatchHealth,
+    /// Of VirtualMachineInstances.
+    pub machines: WatchHealth,
+    /// Of installations of KubeVirt.
+    pub kubevirts: WatchHealth,
 }
 
 impl Gate {
@@ -73,6 +79,7 @@ impl Gate {
             metrics,
             exempt,
             aaqs: Arc::default(),
+            kubevirts: Arc::default(),
             watches,
             asking: Arc::default(),
             clusters_changed: Arc::default(),

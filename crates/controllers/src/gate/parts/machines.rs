@@ -20,6 +20,7 @@ pub struct KubeVirt {
 
 #[derive(Debug)]
 struct Machine {
+    name: Arc<str>,
     version: Version,
     size: Result<VmFacts, VmiError>,
     list: ListNumber,
@@ -69,10 +70,14 @@ impl Machines {
         self.calculator.is_of_pods()
     }
 
-    /// Whether the pod is what it claims: KubeVirt's controller has created it. Pods from before there was a stamp are none.
-    pub fn is_genuine(&self, ownership: &Ownership) -> bool {
-        let creator = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.controller);
-        creator.is_some() && ownership.created_by.as_ref() == creator
+    /// Whether this account creates the pods of VMs.
+    pub fn is_controller(&self, account: &str) -> bool {
+        self.kubevirt.as_ref().is_some_and(|kubevirt| *kubevirt.controller == *account)
+    }
+
+    /// Whether it is known who creates the pods of VMs.
+    pub fn has_controller(&self) -> bool {
+        self.kubevirt.is_some()
     }
 
     /// From now on they are counted so. Returns whether that is something else.
@@ -106,7 +111,8 @@ impl Machines {
                 return None;
             }
         }
-        self.known.insert(owner.clone(), Machine { version, size, list });
+        let name = Arc::clone(&record.name);
+        self.known.insert(owner.clone(), Machine { name, version, size, list });
         Some(owner)
     }
 
@@ -124,6 +130,11 @@ impl Machines {
     /// Whether the VM was seen.
     pub fn knows(&self, owner: &Owner) -> bool {
         self.known.contains_key(owner)
+    }
+
+    /// `metadata.name` of the VM if it was seen.
+    pub fn name(&self, owner: &Owner) -> Option<&Arc<str>> {
+        self.known.get(owner).map(|machine| &machine.name)
     }
 
     /// All that are known.

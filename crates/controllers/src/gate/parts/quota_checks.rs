@@ -1,22 +1,24 @@
-//! Lists of quotas that are read before pods go, for what a watch may not have shown yet.
+//! What is read before pods go, for what a watch may not have shown yet.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use sluice_engine::Uid;
+use sluice_engine::{PodId, Uid};
 use sluice_index::NamespaceId;
 
 use super::confirmations::{Decision, Decisions};
 use crate::gate::backoff::delay_ms;
 use crate::gate::config::Moment;
 
-/// Which quotas are listed.
+/// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Listed {
-    /// Those of one namespace.
+    /// The quotas of one namespace.
     Namespace(NamespaceId),
     /// Those of the cluster.
     Cluster,
+    /// The VirtualMachineInstance of a pod.
+    Machine(PodId),
 }
 
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ impl State {
         for decision in self.queue.decide(patience, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
-                    let lists = self.lists_to_await(&quotas);
+                    let lists = self.lists_to_await(pod, &quotas);
                     let many = u32::try_from(lists.len()).unwrap_or(u32::MAX);
                     let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), many, &mut self.queue);
                     for quota in quotas.iter() {

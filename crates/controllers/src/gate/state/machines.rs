@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use sluice_engine::PodId;
 use sluice_engine::vm::{Calculator, Launcher};
+use sluice_engine::{PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, VmiRecord, VmiWire};
 
 use super::State;
@@ -52,9 +52,12 @@ impl State {
     /// A VirtualMachineInstance was deleted.
     pub fn delete_machine(&mut self, wire: &VmiWire, now: Moment) {
         let record = VmiRecord::read(wire);
-        let owner = Owner { namespace: record.namespace, uid: record.uid };
-        if self.machines.forget(&owner) {
-            self.appraise(&owner, now);
+        self.forget_machine(&Owner { namespace: record.namespace, uid: record.uid }, now);
+    }
+
+    pub(super) fn forget_machine(&mut self, owner: &Owner, now: Moment) {
+        if self.machines.forget(owner) {
+            self.appraise(owner, now);
         }
     }
 
@@ -89,9 +92,10 @@ impl State {
         if !self.machines.are_charged() || !self.is_launcher(record) {
             return None;
         }
-        // What a VM takes that is known does not depend on its pods, but what one takes that is not known ends with them.
-        let depends = |owner: &Owner| self.machines.depend_on_pods() || !self.machines.knows(owner);
-        self.claimed_owner(record).filter(depends)
+        // What a VM takes that is known does not depend on its pods, but what one takes that is not known ends with them. Of
+        // pods without a stamp which one is a launcher depends on the others.
+        let by_pods = is_unstamped(record) || self.machines.depend_on_pods();
+        self.claimed_owner(record).filter(|owner| by_pods || !self.machines.knows(owner))
     }
 
     /// Finds what the VM is charged.
@@ -134,14 +138,28 @@ impl State {
     /// Why the pod cannot be decided on although it can be read: its VM cannot be counted.
     pub(super) fn machine_obstacle(&self, record: &PodRecord) -> Option<Unknown> {
         let owner = self.claimed_owner(record).filter(|_| self.is_launcher(record))?;
-        // What a VM takes by its pods is known if this one is.
-        let none = std::iter::empty::<Launcher<'_>>();
-        self.machines.charge(&owner, none).err()
+        self.machines.charge(&owner, without_launchers()).err()
     }
 
-    /// Whether the pod is one of a VM, and not only claims to be.
+    /// Whether it is known what the VM takes.
+    pub(super) fn is_known(&self, owner: &Owner) -> bool {
+        self.machines.charge(owner, without_launchers()).is_ok()
+    }
+
+    /// Whether the pod is one of a VM, and not only claims to be: KubeVirt's controller has created it. Of those that were
+    /// created before there was a stamp, one at a time is believed, the oldest.
     pub(super) fn is_launcher(&self, record: &PodRecord) -> bool {
-        record.ownership.as_ref().is_some_and(|ownership| self.machines.is_genuine(ownership))
+        let Some(ownership) = &record.ownership else { return false };
+        match &ownership.created_by {
+            Some(creator) => self.machines.is_controller(creator),
+            None => {
+                let is_before =
+                    |other: &PodRecord| is_unstamped(other) && !other.is_over() && age(other) < age(record);
+                let claimants = self.pods.of_owner(record.namespace, &ownership.machine);
+                let mut others = claimants.into_iter().filter_map(|id| self.pods.get(id));
+                self.machines.has_controller() && record.gates == Gates::None && !others.any(is_before)
+            }
+        }
     }
 
     fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
@@ -168,6 +186,21 @@ impl State {
             launchers.cloned().partition(|record| record.gates == Gates::None);
         if running.is_empty() { held } else { running }
     }
+}
+
+/// Whether the pod claims a VM and was created before there was a stamp.
+fn is_unstamped(record: &PodRecord) -> bool {
+    record.ownership.as_ref().is_some_and(|ownership| ownership.created_by.is_none())
+}
+
+/// The order in which pods were created.
+pub(super) fn age(record: &PodRecord) -> (i64, &Uid) {
+    (record.created, &record.uid)
+}
+
+/// What a VM takes by its pods is known if that of one without any is.
+fn without_launchers<'c>() -> std::iter::Empty<Launcher<'c>> {
+    std::iter::empty()
 }
 
 /// What is told of a pod whose VM cannot be counted.

@@ -6,6 +6,7 @@ use sluice_engine::{PodId, Uid};
 use sluice_index::{Gates, PodRecord};
 
 use super::State;
+use super::machines::age;
 use crate::gate::config::Moment;
 use crate::gate::parts::owners::{Owner, OwnerCharge, Payer};
 use crate::gate::stage::Stage;
@@ -62,7 +63,7 @@ impl State {
         let owners = self.stages.owners();
         // A pod that is over takes no more than its place as an object, whosever it was.
         let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
-        if !self.machines.is_genuine(ownership) {
+        if !self.is_launcher(record) {
             return None;
         }
         let namespace = Arc::clone(&self.namespaces.get(record.namespace)?.name);
@@ -78,7 +79,6 @@ impl State {
 
     /// Whether there is no older pod of the owner that runs.
     fn is_oldest(&self, id: PodId, record: &PodRecord, owner: &Owner) -> bool {
-        let age = |record: &PodRecord| (record.created, record.uid.clone());
         let others =
             self.pods.of_owner(record.namespace, &owner.uid).into_iter().filter(|other| *other != id);
         let mut others = others.filter_map(|other| self.pods.get(other));

@@ -1,5 +1,7 @@
 //! VMs that are seen and counted by a calculator: short stories, one behaviour each.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use sluice_engine::vm::Calculator;
 use sluice_index::VmiWire;
@@ -45,7 +47,14 @@ impl Story {
     }
 
     pub(super) fn see_machine(&mut self, vmi: &VmiWire, now: u64) {
+        self.change_machine(vmi);
         self.state.apply_machine(vmi, at(now));
+    }
+
+    /// The watch has not shown it yet.
+    pub(super) fn change_machine(&mut self, vmi: &VmiWire) {
+        let uid = vmi.metadata.uid.clone().unwrap();
+        self.machines.get_or_insert_default().insert(uid, vmi.clone());
     }
 
     pub(super) fn held(&self) -> Vec<&str> {
@@ -59,7 +68,7 @@ impl Story {
         self.server.quota.as_ref().and_then(|quota| quota.status.clone()).unwrap().1
     }
 
-    fn told_of(&self, pod: &str) -> Vec<(&str, &str)> {
+    pub(super) fn told_of(&self, pod: &str) -> Vec<(&str, &str)> {
         let of = self.told.iter().filter(|event| &*event.name == pod);
         of.map(|event| (event.reason, event.message.as_str())).collect()
     }
@@ -157,6 +166,8 @@ fn a_vm_that_is_missing_in_a_list_is_gone() {
     story.server.create_pod(TARGET, 100, 0);
     assert_eq!(story.used_after(100), "2");
     assert_eq!(story.held(), Vec::<&str>::new(), "until the list is complete it is as it was");
+    story.machines = Some(BTreeMap::new());
+    story.state.begin_machines();
     story.state.end_machines(at(200));
     story.server.create_pod("v1-p3", 100, 0);
     story.run(at(200));

@@ -75,9 +75,14 @@ pub fn references(pod: &str) -> Value {
     machine_of(pod).map(reference).into_iter().collect()
 }
 
-/// `metadata.annotations` of a pod: KubeVirt has created those that are called `v1-p2`, and others `v1-px2`.
+/// `metadata.annotations` of a pod: KubeVirt has created those that are called `v1-p2`, others `v1-px2`. Those called
+/// `v1-pu2` are from before there was a stamp.
 pub fn annotations(pod: &str) -> Value {
-    let creator = if pod.contains("-px") { "tenant" } else { CONTROLLER };
+    let creator = match pod.split_once("-p") {
+        Some((_, number)) if number.starts_with('u') => return json!({}),
+        Some((_, number)) if number.starts_with('x') => "tenant",
+        _ => CONTROLLER,
+    };
     json!({ names::CREATED_BY_ANNOTATION: creator })
 }
 

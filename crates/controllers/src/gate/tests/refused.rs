@@ -17,9 +17,11 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                     story.see_all(at(ms));
                 }
                 Action::Release(release) => return release,
-                Action::ListQuotas(..) | Action::ListClusterQuotas | Action::CatchUp | Action::Read(_) => {
-                    panic!("there was no other leader")
-                }
+                Action::ListQuotas(..)
+                | Action::ListClusterQuotas
+                | Action::CatchUp
+                | Action::Read(_)
+                | Action::ReadMachine(_) => panic!("there was no other leader, and there is no VM"),
                 Action::WriteEvent(_) | Action::Answer(..) => {}
             }
         }

@@ -1,6 +1,8 @@
 //! Short stories, one behaviour each.
 
-use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
+use std::collections::BTreeMap;
+
+use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting, VmiWire};
 
 use super::server::{GATE, NAMESPACE, Server, wire};
 use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};
@@ -15,6 +17,8 @@ pub(super) struct Story {
     cursor: usize,
     pub(super) told: Vec<GateEvent>,
     pub(super) answered: Vec<(Ticket, Judgement)>,
+    /// VMs as the server has them, by uid; `None`: it cannot be asked.
+    pub(super) machines: Option<BTreeMap<String, VmiWire>>,
 }
 
 impl Story {
@@ -25,7 +29,8 @@ impl Story {
         let namespace: NamespaceWire =
             wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}));
         state.apply_namespace(&namespace, at(0));
-        Self { server: Server::default(), state, cursor: 0, told: Vec::new(), answered: Vec::new() }
+        let (server, machines) = (Server::default(), Some(BTreeMap::new()));
+        Self { server, state, cursor: 0, told: Vec::new(), answered: Vec::new(), machines }
     }
 
     pub(super) fn led() -> Self {
@@ -87,6 +92,12 @@ impl Story {
                     }
                     Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
                     Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
+                    Action::ReadMachine(read) => {
+                        let found =
+                            self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
+                        let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
+                        Outcome::MachineRead(read, answer)
+                    }
                     Action::CatchUp => {
                         self.see_all(now);
                         Outcome::CaughtUp

@@ -333,7 +333,7 @@ impl World {
                 Outcome::CaughtUp
             }
             Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-            Action::WriteEvent(_) | Action::Answer(..) => return,
+            Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) => return,
         };
         if self.lives[request.replica] == request.life {
             let now = self.moment();
