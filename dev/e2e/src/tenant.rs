@@ -75,7 +75,12 @@ pub struct Tenant<'b> {
 impl<'b> Tenant<'b> {
     /// A fresh namespace on `bed`.
     pub async fn on(bed: &'b Bed, prefix: &str) -> Self {
-        let namespace = bed.namespace(prefix, &[]).await.unwrap();
+        Self::with(bed, prefix, &[]).await
+    }
+
+    /// A fresh namespace with these labels.
+    pub async fn with(bed: &'b Bed, prefix: &str, labels: &[(&str, &str)]) -> Self {
+        let namespace = bed.namespace(prefix, labels).await.unwrap();
         let client = bed.admin().unwrap();
         Self {
             bed,

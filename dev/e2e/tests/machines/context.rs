@@ -1,0 +1,114 @@
+//! What the tests share.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use sluice_api::{AAQ, ApplicationAwareResourceQuota as Arq};
+use sluice_e2e::objects::{self, TARGETED, is_held};
+use sluice_e2e::tenant::{Tenant, own_shared};
+use sluice_e2e::{Running, Setup};
+use sluice_testbed::wait;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// How long anything may take that should take milliseconds: the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The shared cluster, started by the first that asks.
+pub async fn shared() -> &'static Running<'static> {
+    static SHARED: OnceCell<Running<'static>> = OnceCell::const_new();
+    SHARED
+        .get_or_init(|| async {
+            let controller_args = vec!["--in-flight-grace=3".to_owned()];
+            Running::on(own_shared().await, Setup { controller_args, ..Setup::default() }).await.unwrap()
+        })
+        .await
+}
+
+/// The shared cluster as long as VMs are counted by this calculator, which is one for all.
+pub struct Counting {
+    pub running: &'static Running<'static>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Counting {
+    /// Waits until no other test counts otherwise.
+    pub async fn by(calculator: &str) -> Self {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        let counting = Self { running: shared().await, _turn: turn };
+        counting.switch(calculator).await;
+        counting
+    }
+
+    /// From now on VMs are counted by this one.
+    pub async fn switch(&self, calculator: &str) {
+        let aaqs: Api<AAQ> = Api::all(self.running.bed.admin().unwrap());
+        let aaq = json!({
+            "apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": { "name": "aaq" },
+            "spec": { "configuration": { "vmiCalculatorConfiguration": { "configName": calculator } } },
+        });
+        aaqs.patch("aaq", &PatchParams::apply("test").force(), &Patch::Apply(aaq)).await.unwrap();
+    }
+
+    /// A fresh targeted namespace.
+    pub async fn team(&self, prefix: &str) -> Team {
+        let tenant = Tenant::with(self.running.bed, prefix, TARGETED).await;
+        Team { arqs: Api::namespaced(tenant.client.clone(), tenant.name()), tenant }
+    }
+}
+
+/// A targeted namespace.
+pub struct Team {
+    pub tenant: Tenant<'static>,
+    arqs: Api<Arq>,
+}
+
+impl Team {
+    pub async fn quota(&self, name: &str, hard: &[(&str, &str)]) {
+        objects::create(&self.tenant.client, self.tenant.name(), &objects::quota(name, hard)).await.unwrap();
+    }
+
+    pub async fn set_hard(&self, quota: &str, key: &str, hard: &str) {
+        let patch = Patch::Merge(json!({ "spec": { "hard": { key: hard } } }));
+        self.arqs.patch(quota, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Waits until the status of a quota says that these are used.
+    pub async fn until_used(&self, quota: &str, used: &[(&str, &str)]) {
+        let says = |quota: Option<&Arq>| {
+            let status = quota.and_then(|quota| quota.status.as_ref());
+            status.is_some_and(|status| {
+                used.iter().all(|(key, used)| status.used.get(*key).is_some_and(|is| is.0 == *used))
+            })
+        };
+        let what = format!("{used:?} to be used");
+        wait::wait_for(&self.arqs, quota, SOON, &what, says).await.unwrap();
+    }
+
+    /// Waits until a pod of the VM is held; returns it.
+    pub async fn until_held(&self, vm: &str) -> Pod {
+        let held = || async {
+            let label = ListParams::default().labels(&format!("vm.kubevirt.io/name={vm}"));
+            self.tenant.pods.list(&label).await.ok()?.items.into_iter().find(is_held)
+        };
+        wait::eventually(SOON, held, &format!("a pod of {vm} to be held")).await.unwrap()
+    }
+
+    /// Waits until it is told why a pod is held; returns the words.
+    pub async fn until_told(&self, pod: &Pod) -> String {
+        let events: Api<Event> = Api::namespaced(self.tenant.client.clone(), self.tenant.name());
+        let told = || async {
+            let events = events.list(&ListParams::default()).await.ok()?.items.into_iter();
+            let about = |event: &Event| {
+                event.regarding.as_ref().and_then(|it| it.uid.as_deref()) == pod.metadata.uid.as_deref()
+                    && event.reporting_controller.as_deref().is_some_and(|by| by.contains("sluice"))
+            };
+            events.filter(about).find_map(|event| event.note)
+        };
+        wait::eventually(SOON, told, "to be told why the pod is held").await.unwrap()
+    }
+}

@@ -1,0 +1,12 @@
+//! Virtual machines under quotas of application-aware-quota, on a real control plane with the real virt-controller.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first thing that is not as it must be"
+)]
+
+mod calculators;
+mod context;
+mod migrations;
