@@ -1,9 +1,9 @@
-//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook and head-room cost. Prints tables,
+//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs cost. Prints tables,
 //! writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom; --quick: a short look
+//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom, vms; --quick: a short look
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
 //! missing in the file that it wrote. All but `engine` and `memory` drive the `sluice` program that lies beside this one, or
@@ -23,6 +23,7 @@ mod pod_json;
 mod report;
 mod resize;
 mod scale;
+mod vms;
 mod webhook;
 mod whole;
 
@@ -75,12 +76,14 @@ enum Bench {
     Webhook,
     /// Live migrations under a full quota, beside such under one with room
     Headroom,
+    /// Virtual machines under quotas that count them: 10,000 in the gate's state, and a drain under full quotas
+    Vms,
     /// All of them
     All,
 }
 
 impl Bench {
-    const EACH: [Self; 8] = [
+    const EACH: [Self; 9] = [
         Self::Engine,
         Self::Memory,
         Self::Scale,
@@ -89,6 +92,7 @@ impl Bench {
         Self::ClusterQuota,
         Self::Admission,
         Self::Headroom,
+        Self::Vms,
     ];
 
     const fn name(self) -> &'static str {
@@ -101,6 +105,7 @@ impl Bench {
             Self::Admission => "admission",
             Self::Webhook => "webhook",
             Self::Headroom => "headroom",
+            Self::Vms => "vms",
             Self::All => "all",
         }
     }
@@ -170,6 +175,7 @@ fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
         Bench::Admission => runtime()?.block_on(admission::run(quick, out)),
         Bench::Webhook => webhook::run(quick, out),
         Bench::Headroom => runtime()?.block_on(headroom::run(quick, out)),
+        Bench::Vms => runtime()?.block_on(vms::run(quick, out)),
         Bench::All => Ok(()),
     }
 }

@@ -28,11 +28,11 @@ const NOW: Moment = Moment { mono_ms: 1_000, unix_ms: 1_772_500_000_000 };
 
 /// What the process holds.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub(crate) struct Held {
     /// Resident, as the kernel counts it.
-    rss_mib: f64,
+    pub(crate) rss_mib: f64,
     /// Given out by the allocator.
-    allocated_mib: f64,
+    pub(crate) allocated_mib: f64,
 }
 
 /// Measures, prints, writes `memory.json`.
@@ -194,7 +194,7 @@ fn page_text(template: &Template, from: u64, newer: u64) -> String {
 }
 
 impl Held {
-    fn read() -> anyhow::Result<Self> {
+    pub(crate) fn read() -> anyhow::Result<Self> {
         let unknown = |error: tikv_jemalloc_ctl::Error| anyhow::anyhow!("asking the allocator: {error}");
         tikv_jemalloc_ctl::epoch::advance().map_err(unknown)?;
         let allocated = tikv_jemalloc_ctl::stats::allocated::read().map_err(unknown)?;

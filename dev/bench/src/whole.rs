@@ -120,6 +120,19 @@ const HEADROOM: &[&str] = &[
     "locked_share_no_grant",
     "locked_share_attack",
 ];
+const VMS: &[&str] = &[
+    "machines",
+    "bytes_per_machine",
+    "event_ns",
+    "growth_event_ns",
+    "recount/0/lock_hold_max_ms",
+    "recount/0/ms",
+    "drain/targets",
+    "drain/held_p50_ms",
+    "drain/held_max_ms",
+    "drain_s",
+    "drain_unlimited_s",
+];
 
 /// What a gate's run at a given rate of arrival has nothing to be compared with.
 const MAY_BE_NULL: &[&str] = &["raw_patch_per_s", "ratio"];
@@ -136,6 +149,7 @@ impl Bench {
             Self::ClusterQuota => CLUSTER_QUOTA,
             Self::Admission => ADMISSION,
             Self::Headroom => HEADROOM,
+            Self::Vms => VMS,
             Self::All => &[],
         }
     }

@@ -38,5 +38,6 @@ pub use config::{GateConfig, Moment};
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
 
+pub use parts::machines::KubeVirt;
 pub use state::{AuditCursor, AuditFinding, ClusterView, State};
 pub use stats::Stats;

@@ -125,18 +125,18 @@ async fn in_turns(bed: &Bed, count: usize, figures: &mut Figures) -> anyhow::Res
 }
 
 /// What has been answered so far, in the order of the answers.
-async fn requests(bed: &Bed) -> anyhow::Result<Vec<AuditEvent>> {
+pub(crate) async fn requests(bed: &Bed) -> anyhow::Result<Vec<AuditEvent>> {
     let mut requests = bed.audit_events().await?;
     requests.sort_by_key(|it| it.answered);
     Ok(requests)
 }
 
 /// Milliseconds from one moment to another.
-fn between_ms(from: Timestamp, to: Timestamp) -> f64 {
+pub(crate) fn between_ms(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64() * 1e3
 }
 
-async fn first_node(bed: &Bed) -> anyhow::Result<String> {
+pub(crate) async fn first_node(bed: &Bed) -> anyhow::Result<String> {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(bed.admin()?);
     let nodes = nodes.list_metadata(&kube::api::ListParams::default()).await.context("listing nodes")?;
     nodes.items.first().map(kube::ResourceExt::name_any).context("no nodes")

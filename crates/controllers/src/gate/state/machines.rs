@@ -70,7 +70,8 @@ impl State {
 
     /// The next VMs are appraised.
     pub(super) fn go_on_appraising(&mut self, now: Moment) {
-        for _ in 0..self.config.reclassified_pods {
+        // Each has a pod or some more, and what it is charged has to be found for it.
+        for _ in 0..self.config.reclassified_pods.div_ceil(4) {
             let Some(owner) = self.machines.next_due() else { return };
             self.appraise(&owner, now);
         }

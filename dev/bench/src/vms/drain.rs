@@ -1,0 +1,131 @@
+//! A node with many VMs is drained under quotas that just fit them, beside the same without quotas.
+
+use anyhow::{Context as _, ensure};
+use futures::future::{join_all, try_join_all};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::audit::AuditEventExt as _;
+use sluice_e2e::objects::{self, TARGETED};
+use sluice_e2e::tenant::{Tenant, own};
+use sluice_e2e::{Running, Setup};
+use sluice_testbed::Bed;
+use sluice_testbed::audit::AuditEvent;
+use sluice_testbed::kubevirt::Vm;
+
+use super::figures;
+use crate::headroom::{between_ms, first_node, requests};
+use crate::report::{median, quantile, round, say};
+
+const NAMESPACES: usize = 5;
+const VMS_EACH: usize = 4;
+const VMS: usize = NAMESPACES * VMS_EACH;
+
+/// All drains.
+#[derive(Default)]
+pub(super) struct Drains {
+    /// From a target's creation to the answer that its gate is gone.
+    held_ms: Vec<f64>,
+    full_s: Vec<f64>,
+    unlimited_s: Vec<f64>,
+}
+
+impl Drains {
+    pub(super) async fn measure(rounds: usize) -> anyhow::Result<Self> {
+        let bed = own().await;
+        let _sluice = Running::on(&bed, Setup::default()).await?;
+        let node = first_node(&bed).await?;
+        let mut drains = Self::default();
+        for round in 0..rounds {
+            // Each goes first as often as second.
+            for is_full in [round % 2 == 0, round % 2 == 1] {
+                drains.drain(&bed, &node, is_full).await?;
+            }
+        }
+        Ok(drains)
+    }
+
+    async fn drain(&mut self, bed: &Bed, node: &str, is_full: bool) -> anyhow::Result<()> {
+        let kind = if is_full { "quotas that are full" } else { "no quotas" };
+        say(&format!("vms: draining {VMS} VMs in {NAMESPACES} namespaces, {kind}"));
+        let labels = if is_full { TARGETED } else { &[] };
+        let tenants = join_all((0..NAMESPACES).map(|_| Tenant::with(bed, "drain", labels))).await;
+        let hard = [("requests.instances/vmi", VMS_EACH.to_string())];
+        let hard = hard.each_ref().map(|(key, amount)| (*key, amount.as_str()));
+        if is_full {
+            let quota = objects::quota("vms", &hard);
+            try_join_all(tenants.iter().map(|it| objects::create(&it.client, it.name(), &quota))).await?;
+        }
+        let vms = try_join_all(tenants.iter().flat_map(|tenant| {
+            let vm = |number| tenant.kubevirt.vm(tenant.name(), &format!("vm-{number}"));
+            (0..VMS_EACH).map(move |number| vm(number).node(node).start())
+        }));
+        let vms = vms.await.context("starting the VMs")?;
+        let kubevirt = bed.kubevirt()?;
+        let begin = jiff::Timestamp::now();
+        let drained = kubevirt.drain(node).await?;
+        ensure!(drained.len() == VMS, "{} VMs were on the node, not {VMS}", drained.len());
+        try_join_all(vms.iter().map(|vm| vm.until_away_from(node))).await?;
+        try_join_all(vms.iter().map(Vm::until_alone)).await?;
+        let took = between_ms(begin, jiff::Timestamp::now()) / 1e3;
+        if is_full {
+            let names: Vec<&str> = tenants.iter().map(Tenant::name).collect();
+            let held = held(&requests(bed).await?, &names);
+            ensure!(held.len() == VMS, "{} targets were held and released, not {VMS}", held.len());
+            self.held_ms.extend(held);
+            self.full_s.push(took);
+        } else {
+            self.unlimited_s.push(took);
+        }
+        try_join_all(vms.iter().map(Vm::delete)).await.context("removing the VMs")?;
+        kubevirt.uncordon(node).await
+    }
+
+    pub(super) fn held_max_ms(&self) -> f64 {
+        self.held_ms.iter().copied().fold(0.0, f64::max)
+    }
+
+    pub(super) fn full_s(&self) -> f64 {
+        median(&mut self.full_s.clone())
+    }
+
+    pub(super) fn unlimited_s(&self) -> f64 {
+        median(&mut self.unlimited_s.clone())
+    }
+
+    fn held(&self, q: f64) -> f64 {
+        quantile(&mut self.held_ms.clone(), q)
+    }
+
+    pub(super) fn print(&self) {
+        let rows = [
+            ("targets held under full quotas, p50 ms", format!("{:.1}", self.held(0.5))),
+            ("the same, longest", format!("{:.1}", self.held_max_ms())),
+            ("seconds of a drain under full quotas", format!("{:.2}", self.full_s())),
+            ("the same without quotas", format!("{:.2}", self.unlimited_s())),
+        ];
+        figures(&format!("vms: drains of {VMS} VMs in {NAMESPACES} namespaces (medians)"), &rows);
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "targets": self.held_ms.len(),
+            "held_p50_ms": round(self.held(0.5), 1),
+            "held_p99_ms": round(self.held(0.99), 1),
+            "held_max_ms": round(self.held_max_ms(), 1),
+        })
+    }
+}
+
+/// How long each target was held, by the API server's clock.
+fn held(log: &[AuditEvent], namespaces: &[&str]) -> Vec<f64> {
+    let ours = |it: &&AuditEvent| namespaces.contains(&it.namespace.as_str()) && it.succeeded();
+    let targets = log.iter().filter(ours).filter(|it| it.is_target());
+    let held = targets.filter_map(|target| {
+        let name = target.response.pointer("/metadata/name")?.as_str()?;
+        let is_release =
+            |it: &&AuditEvent| it.is("patch", "pods") && it.name == name && it.is_by(names::CONTROLLER);
+        let release = log.iter().filter(ours).find(is_release)?;
+        Some(between_ms(target.answered, release.answered))
+    });
+    held.collect()
+}
