@@ -22,7 +22,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## see pods held and released, two namespaces share a quota, a migration pass a full one (KEEP=1, KUBECONFIG=file)
+demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, KUBECONFIG=file)
 	@$(BUILD) --package sluice-demo
 	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
 

@@ -1,5 +1,5 @@
-//! Pods held by a quota and released when there is room, in one namespace and in two that share a quota, and a live migration
-//! through a full quota, as a story to watch (`make demo`).
+//! Pods held by a quota and released when there is room, in one namespace and in two that share a quota, VMs that are
+//! counted as VMs, and a live migration through a full native quota, as a story to watch (`make demo`).
 
 mod arguments;
 mod background;
@@ -18,6 +18,7 @@ mod stage;
 mod story;
 mod summary;
 mod table;
+mod vms;
 mod watches;
 
 use std::os::unix::process::CommandExt as _;

@@ -13,7 +13,7 @@ use crate::signals::{Interrupted, Signals};
 use crate::stage::Stage;
 use crate::story::{Scene, play};
 use crate::table::Ink;
-use crate::{background, cluster, end, watches};
+use crate::{background, cluster, end, vms, watches};
 
 /// How long a kept cluster stays: then the tokens of Sluice's service accounts end.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -64,6 +64,8 @@ async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals)
     let second = Scene { namespace: cluster::NAME.to_owned(), ..scene };
     let mut screen = cluster::act(&second, screen, signals.clone()).await?;
     screen.say("")?;
+    let mut screen = vms::act(bed, choice.pace, screen, signals.clone()).await?;
+    screen.say("")?;
     let place = Place { bed, client: bed.admin()?, pace: choice.pace };
     let mut screen = migration::act(&place, screen, signals.clone()).await?;
     if !choice.keep {
@@ -86,6 +88,7 @@ fn usage(kubeconfig: &Path) -> String {
     let kubectl =
         artifacts::kubernetes().map(|path| format!("{} kubectl", path.display())).unwrap_or_default();
     let (pid, shop, vms) = (std::process::id(), cluster::NAME, migration::NAMESPACE);
+    let counted = vms::NAMESPACE;
     format!(
         "
   export KUBECONFIG={}
@@ -99,6 +102,9 @@ fn usage(kubeconfig: &Path) -> String {
   kubectl get acrq
   kubectl get pods -A -l tenant={shop}
   kubectl -n {shop}-web get aacrq            # what users of a namespace may read of it
+
+  kubectl -n {counted} get arq,vmi,vmim,pods
+  kubectl -n {counted} delete vmi first       # room for another VM
 
   kubectl -n {vms} get vmi,vmim,resourcequota,headroompolicies
   kubectl -n {vms} get events --field-selector reason=HeadroomGranted

@@ -23,6 +23,7 @@ examples::examples! {
 /// # Errors
 /// When the API server refuses an object or does not answer.
 pub async fn apply(client: &Client, example: (&str, &str)) -> anyhow::Result<()> {
+    // No act with VMs plays elsewhere than where its files say.
     for object in examples::objects(example, (NAMESPACE, NAMESPACE))? {
         let object = defaulted(object).with_context(|| format!("completing examples/{}", example.0))?;
         examples::apply_object(client, example.0, &object).await?;

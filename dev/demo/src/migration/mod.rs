@@ -7,5 +7,5 @@ mod story;
 mod table;
 mod watches;
 
-pub use files::NAMESPACE;
+pub use files::{NAMESPACE, apply};
 pub use story::{Place, act};
