@@ -33,6 +33,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-headroom-lock",
         "Validating sluice-accounts",
         "ValidatingBinding sluice-accounts",
+        "Validating sluice-vmi-status",
+        "ValidatingBinding sluice-vmi-status",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",
@@ -149,7 +151,7 @@ fn own_requests_have_a_lane_of_their_own() {
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
     let policies = admission_policies(&InstallOptions::default());
-    assert_eq!(policies.len(), 7);
+    assert_eq!(policies.len(), 8);
     for AdmissionPolicy { name, mutates, policy, binding } in &policies {
         let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
         assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
@@ -227,7 +229,7 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     let objects = render(&options);
     assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
     assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 5);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 6);
 }
 
 #[test]
