@@ -196,6 +196,21 @@ fn the_policies_of_headroom_deny_in_quotas_words_and_the_mark_counts_probes() {
     assert!(lock["spec"]["validations"][0]["expression"].to_string().contains(&mark));
 }
 
+#[test]
+fn new_machines_are_judged_in_every_namespace_whoever_creates_them() {
+    let policies = admission_policies(&InstallOptions::default());
+    let policy = policies.iter().find(|each| each.name == names::VMI_STATUS_POLICY).expect("a policy");
+    let spec = &policy.policy["spec"];
+    let rule = &spec["matchConstraints"]["resourceRules"][0];
+    assert_eq!((&rule["apiVersions"], &rule["operations"]), (&json!(["*"]), &json!(["CREATE"])));
+    assert_eq!(spec["matchConstraints"]["namespaceSelector"], json!({}));
+    assert!(spec.get("matchConditions").is_none(), "no creator is exempt");
+    for validation in spec["validations"].as_array().expect("validations") {
+        let told = validation["message"].as_str().expect("a message");
+        assert!(told.starts_with("status.") && told.contains("create it without status"), "{told}");
+    }
+}
+
 /// What gates and what refuses hold for the same pods: those of the namespaces that the webhook gates.
 #[test]
 fn policies_and_webhook_gate_the_same_namespaces() {
