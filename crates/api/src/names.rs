@@ -85,6 +85,9 @@ pub const GATED_POLICY: &str = "sluice-gated";
 pub const ACCOUNTS_POLICY: &str = "sluice-accounts";
 /// Begins what [`ACCOUNTS_POLICY`] says.
 pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps claims out of the status of a new
+/// VirtualMachineInstance.
+pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
 /// Most scheduling gates of a pod in a targeted namespace, ours included: 30,000 double the time of a creation.
 pub const MOST_GATES: usize = 64;
 

@@ -15,6 +15,7 @@ mod network;
 mod options;
 mod rbac;
 mod render;
+mod vmi_policy;
 mod webhooks;
 mod workload;
 

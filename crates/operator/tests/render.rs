@@ -33,6 +33,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-headroom-lock",
         "Validating sluice-accounts",
         "ValidatingBinding sluice-accounts",
+        "Validating sluice-vmi-status",
+        "ValidatingBinding sluice-vmi-status",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",
@@ -149,7 +151,7 @@ fn own_requests_have_a_lane_of_their_own() {
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
     let policies = admission_policies(&InstallOptions::default());
-    assert_eq!(policies.len(), 7);
+    assert_eq!(policies.len(), 8);
     for AdmissionPolicy { name, mutates, policy, binding } in &policies {
         let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
         assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
@@ -194,6 +196,21 @@ fn the_policies_of_headroom_deny_in_quotas_words_and_the_mark_counts_probes() {
     assert!(lock["spec"]["validations"][0]["expression"].to_string().contains(&mark));
 }
 
+#[test]
+fn new_machines_are_judged_in_every_namespace_whoever_creates_them() {
+    let policies = admission_policies(&InstallOptions::default());
+    let policy = policies.iter().find(|each| each.name == names::VMI_STATUS_POLICY).expect("a policy");
+    let spec = &policy.policy["spec"];
+    let rule = &spec["matchConstraints"]["resourceRules"][0];
+    assert_eq!((&rule["apiVersions"], &rule["operations"]), (&json!(["*"]), &json!(["CREATE"])));
+    assert_eq!(spec["matchConstraints"]["namespaceSelector"], json!({}));
+    assert!(spec.get("matchConditions").is_none(), "no creator is exempt");
+    for validation in spec["validations"].as_array().expect("validations") {
+        let told = validation["message"].as_str().expect("a message");
+        assert!(told.starts_with("status.") && told.contains("create it without status"), "{told}");
+    }
+}
+
 /// What gates and what refuses hold for the same pods: those of the namespaces that the webhook gates.
 #[test]
 fn policies_and_webhook_gate_the_same_namespaces() {
@@ -227,7 +244,7 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     let objects = render(&options);
     assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
     assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 5);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 6);
 }
 
 #[test]

@@ -12,8 +12,8 @@ pub use overhead::{Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRati
 
 use crate::charge::Amount;
 
-/// What the charge of a VirtualMachineInstance depends on. What its status says may be believed only if KubeVirt wrote it:
-/// KubeVirt refuses updates of the status by others, but takes over what an object is created with.
+/// What the charge of a VirtualMachineInstance depends on. What its status says is what KubeVirt wrote: KubeVirt undoes updates
+/// of the status by others, and the admission policy `sluice-vmi-status` refuses creations with another size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmFacts {
     /// `spec.domain.resources.requests`.

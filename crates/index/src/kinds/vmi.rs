@@ -67,7 +67,7 @@ pub struct Vmi {
     /// CPUs or memory were plugged in, which a migration is about to give it (conditions `HotVCPUChange`, `HotMemoryChange`).
     pub growing: bool,
     /// What its charge depends on, or which number of that cannot be read. What its status says of sizes is what KubeVirt
-    /// says only if no one else may create a VirtualMachineInstance with a status.
+    /// says: the admission policy `sluice-vmi-status` refuses to create it with other sizes.
     pub size: Result<VmFacts, VmiError>,
 }
 

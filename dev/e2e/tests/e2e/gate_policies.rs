@@ -13,4 +13,4 @@ mod servers;
 mod stamps;
 mod stolen;
 mod uninstall;
-mod world;
+pub mod world;

@@ -25,3 +25,4 @@ mod restore;
 mod survive;
 mod targeting;
 mod team;
+mod vmi_status;
