@@ -55,6 +55,7 @@ impl World {
             requests: format!("pods: {total}/100000"),
             limits: String::new(),
             uncounted: String::new(),
+            machines: None,
         };
         let namespaces =
             namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
