@@ -129,9 +129,13 @@ fn which_keys_vms_take_is_said_by_the_calculator_of_the_aaq() {
         counted_by(Calculator::VirtualResources),
     ]
     .map(|aaq| where_vms_run(aaq, &hard));
-    insta::assert_snapshot!(said.join("\n--\n"), @"");
+    assert_eq!(said[0], "", "they are counted, and limits.cpu says nothing wrong beside them");
+    insta::assert_snapshot!(said[1..].join("\n"), @"
+    spec.hard: not enforced: requests.cpu/vmi: VMs take pods, requests.cpu, requests.memory (calculator VmiPodUsage): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to DedicatedVirtualResources
+    spec.hard: not enforced: requests.cpu/vmi: VMs take pods, requests.cpu, requests.memory (calculator VirtualResources): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to DedicatedVirtualResources
+    ");
     let without_vms = json!({ "limits.cpu": "8", "requests.storage": "1Gi" });
-    insta::assert_snapshot!(where_vms_run(AaqPresence::Absent, &without_vms), @"");
+    insta::assert_snapshot!(where_vms_run(AaqPresence::Absent, &without_vms), @"spec.hard: virtual machines do not take limits.cpu (calculator DedicatedVirtualResources): limit them by requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi");
     let unknown = where_vms_run(AaqPresence::Unknown, &without_vms);
     assert_eq!(unknown, "", "nothing is said of VMs before it is known how they are counted");
 }
