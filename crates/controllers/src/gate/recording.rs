@@ -299,8 +299,8 @@ mod tests {
 
     #[test]
     fn another_calculator_is_told_on_quotas_that_no_vm_is_charged_to() {
+        let first = written(&mut leader_with(Calculator::VmiPodUsage), 1, &["pods"], &json!({}), AT).unwrap();
         let mut state = leader_with(Calculator::VmiPodUsage);
-        let first = written(&mut state, 1, &["pods"], &json!({}), AT).unwrap();
         assert_eq!(written(&mut state, 2, &["pods"], &first["status"], AT), None);
         state.count_machines_by(Calculator::VirtualResources, LATER);
         state.restate_quotas();
