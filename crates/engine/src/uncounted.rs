@@ -89,8 +89,12 @@ impl QuotaKind {
 #[must_use]
 pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
     let keys = || quota.entries.iter().map(|entry| &*entry.key);
-    let of = |cause| keys().filter(move |key| Cause::of(key, &quota.scopes, machines) == Some(cause));
-    let told = |cause: Cause| not_enforced(kind, of(cause), &cause.remedy(machines));
+    let told = |cause: Cause| {
+        let of = keys().filter(move |key| Cause::of(key, &quota.scopes, machines) == Some(cause));
+        // Most quotas have none: no sentence is made then.
+        of.clone().next()?;
+        sentence(&not_enforced_start(kind), of, &format!(": {}", cause.remedy(machines)))
+    };
     Cause::ALL.into_iter().filter_map(told).collect()
 }
 
@@ -102,32 +106,36 @@ pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calcula
     told
 }
 
-/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any.
+/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any. It may be
+/// too long for a warning.
 #[must_use]
 pub fn not_enforced<'k>(
     kind: QuotaKind,
-    keys: impl Iterator<Item = &'k str> + Clone,
+    keys: impl Iterator<Item = &'k str>,
     remedy: &str,
 ) -> Option<String> {
-    sentence(&format!("{}: not enforced: ", kind.field()), keys, &format!(": {remedy}"))
+    Some(format!("{}{}: {remedy}", not_enforced_start(kind), listed(keys, MAX_KEYS)?))
 }
 
-/// A sentence with keys in it, as many as there is room for; `None` without any.
+fn not_enforced_start(kind: QuotaKind) -> String {
+    format!("{}: not enforced: ", kind.field())
+}
+
+/// A sentence of a warning's length with keys in it, as many as there is room for; `None` without any.
 pub(crate) fn sentence<'k>(
     before: &str,
     keys: impl Iterator<Item = &'k str> + Clone,
     after: &str,
 ) -> Option<String> {
+    const AND_MORE: usize = " and 10000 more".len();
     let room = MOST.saturating_sub(before.len() + after.len());
-    Some(format!("{before}{}{after}", listed(keys, room)?))
+    let whole = keys.clone().map(|key| key.len() + ", ".len()).sum::<usize>();
+    let room = if whole <= room + ", ".len() { room } else { room.saturating_sub(AND_MORE) };
+    Some(format!("{before}{}{after}", listed(keys, room.clamp(AND_MORE, MAX_KEYS))?))
 }
 
-/// The keys with commas between them, in so many bytes.
-fn listed<'k>(keys: impl Iterator<Item = &'k str> + Clone, room: usize) -> Option<String> {
-    const AND_MORE: usize = " and 10000 more".len();
-    let whole = keys.clone().map(|key| key.len() + ", ".len()).sum::<usize>();
-    let is_whole = whole <= room + ", ".len();
-    let room = if is_whole { room } else { room.saturating_sub(AND_MORE) }.clamp(AND_MORE, MAX_KEYS);
+/// The keys with commas between them, as many as there are in so many bytes; `None` without any.
+fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Option<String> {
     let mut text = String::new();
     let mut more = 0_usize;
     for key in keys {
@@ -257,7 +265,8 @@ mod tests {
                         continue;
                     }
                     let keys = keys.iter().map(String::as_str);
-                    let told = not_enforced(kind, keys, &cause.remedy(machines)).unwrap();
+                    let remedy = format!(": {}", cause.remedy(machines));
+                    let told = sentence(&not_enforced_start(kind), keys, &remedy).unwrap();
                     assert!(told.len() <= 256, "{told:?}");
                 }
             }
