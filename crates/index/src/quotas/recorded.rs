@@ -52,12 +52,11 @@ impl ToldOfMachines {
         Some(Self { calculator: calculator.filter(|_| since.is_some()), since: since.unwrap_or_default() })
     }
 
-    /// Since when the condition has the status that it has with this calculator; `None` if it has another, or none.
+    /// Since when the condition has the status that it has with this calculator; `None` if it has another.
     #[must_use]
-    pub fn since_as(told: Option<Self>, calculator: Calculator) -> Option<i64> {
-        let told = told?;
-        let is_same = told.calculator?.counts_machines() == calculator.counts_machines();
-        is_same.then_some(told.since)
+    pub fn since_as(self, calculator: Calculator) -> Option<i64> {
+        let is_same = self.calculator?.counts_machines() == calculator.counts_machines();
+        is_same.then_some(self.since)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
 
 use sluice_engine::{QuotaId, StatusTarget, Uid};
-use sluice_index::{QuotaRecord, ToldOfMachines};
+use sluice_index::QuotaRecord;
 
 use super::State;
 use super::quotas::version;
@@ -61,9 +61,9 @@ impl State {
         } else {
             self.writes.begin(id, spacing_ms, now)
         };
-        let (uncounted, machines) = (quota.recorded.uncounted.as_ref(), quota.recorded.machines);
-        let machines_since =
-            target.machines.and_then(|calculator| ToldOfMachines::since_as(machines, calculator));
+        let uncounted = quota.recorded.uncounted.as_ref();
+        let machines = quota.recorded.machines.zip(target.machines);
+        let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
         Some(Record {
             quota: id,
             name,
