@@ -109,16 +109,16 @@ fn default_calculator() -> Option<VmiCalculator> {
 /// A way to count a virtual machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum VmiCalculator {
-    /// As its launcher pod asks for.
+    /// What its launcher pod takes, once for all that it has.
     VmiPodUsage,
-    /// Guest CPU and memory, charged to `requests.*` and `limits.*`.
+    /// CPUs and memory of the guest, charged to `requests.*` and `limits.*`.
     VirtualResources,
-    /// Guest CPU and memory, charged to the resource names that end in `/vmi`.
+    /// CPUs and memory of the guest, charged to the resource names that end in `/vmi`.
     #[default]
     DedicatedVirtualResources,
-    /// The built-in calculator is off.
+    /// Each of its pods is charged for itself.
     IgnoreVmiCalculator,
-    /// Guest CPU and memory that are in effect.
+    /// What the container of the guest takes in its launcher pod, without the memory that KubeVirt adds.
     GuestEffectiveResources,
 }
 

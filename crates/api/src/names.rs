@@ -170,6 +170,9 @@ pub const NODES_GROUP: &str = "system:nodes";
 
 /// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
+/// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual machines
+/// are counted. `False` if their pods are charged instead.
+pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 
 /// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_api::names;
+use sluice_engine::vm::Calculator;
 
 /// The condition about keys that nothing counts, since this second of the epoch; none without a message, as there are no such
 /// keys then.
@@ -16,4 +17,21 @@ pub(crate) fn uncounted_keys(message: &str, since_s: i64) -> Option<Condition> {
         last_transition_time: Time(since),
         observed_generation: None,
     })
+}
+
+/// The condition that says how VMs are counted, with the status that it has since this second of the epoch.
+pub(crate) fn virtual_machines(calculator: Calculator, since_s: i64) -> Option<Condition> {
+    Some(Condition {
+        type_: names::VIRTUAL_MACHINES.to_owned(),
+        status: machines_status(calculator).to_owned(),
+        reason: calculator.name().to_owned(),
+        message: calculator.explanation().to_owned(),
+        last_transition_time: Time(Timestamp::from_second(since_s).ok()?),
+        observed_generation: None,
+    })
+}
+
+/// Whether VMs are counted in place of their pods, as the status of a condition.
+pub(crate) const fn machines_status(calculator: Calculator) -> &'static str {
+    if calculator.counts_machines() { "True" } else { "False" }
 }

@@ -39,4 +39,4 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::{QuotaKind, not_enforced, uncounted};
+pub use uncounted::{QuotaKind, not_enforced, uncounted, warnings};

@@ -10,6 +10,7 @@ use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
 use crate::uncounted::{QuotaKind, uncounted};
+use crate::vm::Calculator;
 
 /// The status a quota should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,38 +26,46 @@ pub struct StatusTarget {
     pub limits: String,
     /// What is to be told about keys that nothing enforces; empty without such keys.
     pub uncounted: String,
+    /// How VMs are counted; `None` where no KubeVirt is known to run.
+    pub machines: Option<Calculator>,
 }
 
 /// The largest binary quantity that survives being read: a larger one would be read as this and written again
 /// and again.
 const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT);
 
-/// The status that `quota`, of this kind, should have while `ledger` holds its sums and its managed quota says `managed`.
+/// The status that `quota`, of this kind, should have while `ledger` holds its sums, its managed quota says `managed`, and VMs
+/// are counted by `machines`.
 #[must_use]
 pub fn status_target(
     kind: QuotaKind,
     quota: &CompiledQuota,
     ledger: &Ledger,
     managed: &ManagedStatus,
+    machines: Option<Calculator>,
 ) -> StatusTarget {
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
     let used_of = |entry: &HardEntry| match entry.kind {
         KeyKind::Other => managed.used.get(&entry.key).copied(),
         KeyKind::Pod | KeyKind::Custom => Some(shown(entry, total_of(entry, ledger))),
     };
+    let is_counted = |entry: &HardEntry| {
+        entry.kind != KeyKind::Custom || machines.is_some_and(|calculator| calculator.takes(&entry.key))
+    };
     let text = |limits: bool| {
         let parts: Vec<String> = quota
             .entries
             .iter()
-            .filter(|entry| entry.kind != KeyKind::Custom && entry.key.starts_with("limits.") == limits)
+            .filter(|entry| is_counted(entry) && entry.key.starts_with("limits.") == limits)
             .filter_map(|entry| Some(format!("{}: {}/{}", entry.key, used_of(entry)?, entry.hard)))
             .collect();
         parts.join(", ")
     };
-    let mut told = uncounted(kind, quota);
+    let mut told = uncounted(kind, quota, machines);
     told.extend(managed.trouble.clone());
     let used = used_by(quota, used_of);
-    StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted: told.join("; ") }
+    let uncounted = told.join("; ");
+    StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted, machines }
 }
 
 /// `used` of one share, which takes these amounts of the lines of `ledger`, nothing of those that are left out, and of which the
@@ -136,6 +145,14 @@ mod tests {
     }
 
     fn charged(quota: &CompiledQuota, charges: &[&[(&str, &str)]]) -> StatusTarget {
+        charged_with(quota, charges, None)
+    }
+
+    fn charged_with(
+        quota: &CompiledQuota,
+        charges: &[&[(&str, &str)]],
+        machines: Option<Calculator>,
+    ) -> StatusTarget {
         let mut ledger = Ledger::new(enforced(quota));
         for charge in charges {
             let pairs = charge
@@ -143,7 +160,7 @@ mod tests {
                 .map(|(key, text)| (Resource::from_quota_key(key), Quantity::parse(text).unwrap().into()));
             ledger.apply(Claim::Counted, &Charge::from_pairs(pairs));
         }
-        status_target(QuotaKind::Namespace, quota, &ledger, &ManagedStatus::default())
+        status_target(QuotaKind::Namespace, quota, &ledger, &ManagedStatus::default(), machines)
     }
 
     fn texts(list: &[(String, Quantity)]) -> Vec<String> {
@@ -198,7 +215,7 @@ mod tests {
         let secrets = (Arc::from("count/secrets"), Quantity::parse("3").unwrap());
         let trouble = Some("services: told".to_owned());
         let managed = ManagedStatus { used: [secrets].into(), trouble, ..ManagedStatus::default() };
-        let target = status_target(QuotaKind::Namespace, &quota, &ledger, &managed);
+        let target = status_target(QuotaKind::Namespace, &quota, &ledger, &managed, None);
         assert_eq!(texts(&target.hard), ["count/secrets=5", "pods=1", "services=2"]);
         assert_eq!(texts(&target.used), ["count/secrets=3", "pods=0"]);
         assert_eq!(target.requests, "count/secrets: 3/5, pods: 0/1");
@@ -230,10 +247,29 @@ mod tests {
         let target = charged(&quota(&hard), &[]);
         assert_eq!(texts(&target.used), ["a.com/b=0", "limits.cpu/vmi=0", "memory/vmi=0", "pods=0"]);
         assert_eq!((&*target.requests, &*target.limits), ("pods: 0/1", ""), "people are shown what holds");
-        for key in ["limits.cpu/vmi, memory/vmi: ", "a.com/b: "] {
+        for key in ["limits.cpu/vmi: ", " memory/vmi: ", "a.com/b: "] {
             assert!(target.uncounted.contains(key), "{}", target.uncounted);
         }
         assert_eq!(charged(&quota(&[("pods", "1")]), &[]).uncounted, "");
+    }
+
+    #[test]
+    fn keys_of_vms_are_shown_where_vms_take_them() {
+        let quota = quota(&[("limits.cpu/vmi", "1"), ("pods", "1"), ("requests.cpu/vmi", "8")]);
+        let charge: &[&[(&str, &str)]] = &[&[("cpu/vmi", "2"), ("instances/vmi", "1")]];
+        let dedicated = Some(Calculator::DedicatedVirtualResources);
+        let target = charged_with(&quota, charge, dedicated);
+        assert_eq!(texts(&target.used), ["limits.cpu/vmi=0", "pods=0", "requests.cpu/vmi=2"]);
+        assert_eq!((&*target.requests, &*target.limits), ("pods: 0/1, requests.cpu/vmi: 2/8", ""));
+        assert!(!target.uncounted.contains("requests.cpu/vmi: "), "{}", target.uncounted);
+        assert_eq!(target.machines, dedicated);
+        let target = charged_with(&quota, &[], Some(Calculator::VirtualResources));
+        assert_eq!(target.requests, "pods: 0/1");
+        assert!(
+            target.uncounted.contains("not enforced: requests.cpu/vmi: VMs take"),
+            "{}",
+            target.uncounted
+        );
     }
 
     #[test]

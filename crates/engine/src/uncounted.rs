@@ -1,30 +1,38 @@
 //! Keys of `spec.hard` that nothing counts: what is told about them, by the webhook and in a quota's status.
 
+use std::borrow::Cow;
+
 use crate::managed::{is_countable, is_managed};
 use crate::quota_spec::CompiledQuota;
 use crate::resource::{KeyKind, VMI_NAMES, key_kind};
 use crate::scope::Scopes;
+use crate::vm::{Calculator, not_taken};
 
-/// Most bytes of keys in one sentence: the API server may cut warnings at 256.
+/// The API server may cut warnings at so many bytes.
+const MOST: usize = 256;
+/// Most bytes of keys in one sentence.
 const MAX_KEYS: usize = 100;
 
 /// Why a key limits nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Machines,
+    LimitsOfMachines,
     Scopes,
     Nothing,
 }
 
 impl Cause {
-    const ALL: [Self; 3] = [Self::Machines, Self::Scopes, Self::Nothing];
+    const ALL: [Self; 4] = [Self::Machines, Self::LimitsOfMachines, Self::Scopes, Self::Nothing];
 
-    fn of(key: &str, scopes: &Scopes) -> Option<Self> {
-        let short = key.strip_prefix("requests.").or_else(|| key.strip_prefix("limits.")).unwrap_or(key);
+    fn of(key: &str, scopes: &Scopes, machines: Option<Calculator>) -> Option<Self> {
+        let is_of_machines = |key: &str| VMI_NAMES.contains(&key);
         if key_kind(key) == KeyKind::Pod {
             None
-        } else if VMI_NAMES.contains(&short) {
-            Some(Self::Machines)
+        } else if is_of_machines(key.strip_prefix("requests.").unwrap_or(key)) {
+            (!machines.is_some_and(|calculator| calculator.takes(key))).then_some(Self::Machines)
+        } else if key.strip_prefix("limits.").is_some_and(is_of_machines) {
+            Some(Self::LimitsOfMachines)
         } else if !is_countable(key) {
             Some(Self::Nothing)
         } else {
@@ -32,16 +40,28 @@ impl Cause {
         }
     }
 
-    const fn remedy(self) -> &'static str {
+    fn remedy(self, machines: Option<Calculator>) -> Cow<'static, str> {
+        let calculator = machines.unwrap_or(Calculator::DedicatedVirtualResources);
         match self {
-            Self::Machines => {
-                "virtual machines are not counted as such in this version, limit their launcher pods by pods, \
-                 requests.cpu and requests.memory"
+            Self::Machines if machines.is_none() => Cow::Borrowed(
+                "only virtual machines take it, where KubeVirt runs and the AAQ's calculator is \
+                 DedicatedVirtualResources, limit pods by requests.cpu and requests.memory",
+            ),
+            Self::Machines => Cow::Owned(format!(
+                "VMs take {} (calculator {}): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to \
+                 DedicatedVirtualResources",
+                calculator.keys(),
+                calculator.name()
+            )),
+            Self::LimitsOfMachines => {
+                Cow::Owned(format!("nothing takes it, limit virtual machines by {}", calculator.keys()))
             }
-            Self::Scopes => "no such object has the scopes of this quota, use a quota without scopes",
-            Self::Nothing => {
-                "no pod takes it, an extended resource is limited by the key requests.<its name>"
+            Self::Scopes => {
+                Cow::Borrowed("no such object has the scopes of this quota, use a quota without scopes")
             }
+            Self::Nothing => Cow::Borrowed(
+                "no pod takes it, an extended resource is limited by the key requests.<its name>",
+            ),
         }
     }
 }
@@ -56,7 +76,7 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    const fn field(self) -> &'static str {
+    pub(crate) const fn field(self) -> &'static str {
         match self {
             Self::Namespace => "spec.hard",
             Self::Cluster => "spec.quota.hard",
@@ -65,33 +85,65 @@ impl QuotaKind {
 }
 
 /// What is to be told about those keys of `quota` that nothing counts: a sentence per cause, with its keys and a remedy.
+/// `machines`: how VMs are counted where KubeVirt is known to run.
 #[must_use]
-pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota) -> Vec<String> {
+pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
     let keys = || quota.entries.iter().map(|entry| &*entry.key);
-    let of = |cause| keys().filter(move |key| Cause::of(key, &quota.scopes) == Some(cause));
-    Cause::ALL.into_iter().filter_map(|cause| not_enforced(kind, of(cause), cause.remedy())).collect()
+    let told = |cause: Cause| {
+        let of = keys().filter(move |key| Cause::of(key, &quota.scopes, machines) == Some(cause));
+        // Most quotas have none: no sentence is made then.
+        of.clone().next()?;
+        sentence(&not_enforced_start(kind), of, &format!(": {}", cause.remedy(machines)))
+    };
+    Cause::ALL.into_iter().filter_map(told).collect()
 }
 
-/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any.
+/// What is to be told about `quota` when it is created or changed: what [`uncounted`] says, and which keys do not limit VMs.
+#[must_use]
+pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
+    let mut told = uncounted(kind, quota, machines);
+    told.extend(machines.and_then(|calculator| not_taken(kind, quota, calculator)));
+    told
+}
+
+/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any. It may be
+/// too long for a warning.
 #[must_use]
 pub fn not_enforced<'k>(
     kind: QuotaKind,
     keys: impl Iterator<Item = &'k str>,
     remedy: &str,
 ) -> Option<String> {
-    Some(format!("{}: not enforced: {}: {remedy}", kind.field(), listed(keys)?))
+    Some(format!("{}{}: {remedy}", not_enforced_start(kind), listed(keys, MAX_KEYS)?))
 }
 
-/// The keys with commas between them, as many as there is room for; `None` without any.
-fn listed<'k>(keys: impl Iterator<Item = &'k str>) -> Option<String> {
+fn not_enforced_start(kind: QuotaKind) -> String {
+    format!("{}: not enforced: ", kind.field())
+}
+
+/// A sentence of a warning's length with keys in it, as many as there is room for; `None` without any.
+pub(crate) fn sentence<'k>(
+    before: &str,
+    keys: impl Iterator<Item = &'k str> + Clone,
+    after: &str,
+) -> Option<String> {
+    const AND_MORE: usize = " and 10000 more".len();
+    let room = MOST.saturating_sub(before.len() + after.len());
+    let whole = keys.clone().map(|key| key.len() + ", ".len()).sum::<usize>();
+    let room = if whole <= room + ", ".len() { room } else { room.saturating_sub(AND_MORE) };
+    Some(format!("{before}{}{after}", listed(keys, room.clamp(AND_MORE, MAX_KEYS))?))
+}
+
+/// The keys with commas between them, as many as there are in so many bytes; `None` without any.
+fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Option<String> {
     let mut text = String::new();
     let mut more = 0_usize;
     for key in keys {
         if text.is_empty() {
-            let cut = key.floor_char_boundary(MAX_KEYS);
+            let cut = if key.len() > room { key.floor_char_boundary(room - "…".len()) } else { key.len() };
             text.push_str(key.get(..cut).unwrap_or(key));
             text.push_str(if cut < key.len() { "…" } else { "" });
-        } else if more > 0 || text.len() + key.len() + 2 > MAX_KEYS {
+        } else if more > 0 || text.len() + key.len() + 2 > room {
             more += 1;
         } else {
             text.push_str(", ");
@@ -123,7 +175,11 @@ mod tests {
     }
 
     fn told(keys: &[&str]) -> Vec<String> {
-        uncounted(QuotaKind::Namespace, &quota(keys, &[]))
+        uncounted(QuotaKind::Namespace, &quota(keys, &[]), None)
+    }
+
+    fn of_machines(calculator: Calculator, keys: &[&str]) -> Vec<String> {
+        warnings(QuotaKind::Namespace, &quota(keys, &[]), Some(calculator))
     }
 
     #[test]
@@ -139,10 +195,12 @@ mod tests {
     fn one_sentence_per_cause_names_its_keys_and_what_to_do() {
         let keys = ["count/secrets", "cpu/vmi", "example.com/license", "limits.cpu/vmi", "pods"];
         assert_eq!(
-            uncounted(QuotaKind::Namespace, &quota(&keys, &["Terminating"])),
+            uncounted(QuotaKind::Namespace, &quota(&keys, &["Terminating"]), None),
             [
-                "spec.hard: not enforced: cpu/vmi, limits.cpu/vmi: virtual machines are not counted as such in this \
-                 version, limit their launcher pods by pods, requests.cpu and requests.memory",
+                "spec.hard: not enforced: cpu/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's \
+                 calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory",
+                "spec.hard: not enforced: limits.cpu/vmi: nothing takes it, limit virtual machines by \
+                 requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi",
                 "spec.hard: not enforced: count/secrets: no such object has the scopes of this quota, use a quota \
                  without scopes",
                 "spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the \
@@ -152,8 +210,36 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_vms_are_counted_by_one_calculator_and_the_others_name_those_that_they_count() {
+        let keys = ["requests.instances/vmi", "cpu/vmi", "memory/vmi"];
+        assert_eq!(of_machines(Calculator::DedicatedVirtualResources, &keys), Vec::<String>::new());
+        for calculator in Calculator::ALL {
+            if calculator == Calculator::DedicatedVirtualResources {
+                continue;
+            }
+            let name = calculator.name();
+            assert_eq!(
+                of_machines(calculator, &["cpu/vmi"]),
+                [format!(
+                    "spec.hard: not enforced: cpu/vmi: VMs take pods, requests.cpu, requests.memory (calculator \
+                     {name}): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to \
+                     DedicatedVirtualResources"
+                )]
+            );
+            let [told] = of_machines(calculator, &["limits.memory/vmi"]).try_into().unwrap();
+            assert!(told.ends_with(
+                ": nothing takes it, limit virtual machines by pods, requests.cpu, requests.memory"
+            ));
+        }
+        let dedicated = Calculator::DedicatedVirtualResources;
+        let [limits, pods] = of_machines(dedicated, &["limits.cpu", "limits.cpu/vmi"]).try_into().unwrap();
+        assert!(limits.contains("limits.cpu/vmi: nothing takes it"), "{limits}");
+        assert!(pods.starts_with("spec.hard: virtual machines do not take limits.cpu ("), "{pods}");
+    }
+
+    #[test]
     fn a_cluster_quota_is_told_of_its_own_field() {
-        let told = uncounted(QuotaKind::Cluster, &quota(&["pods", "services", "a.com/b"], &[]));
+        let told = uncounted(QuotaKind::Cluster, &quota(&["pods", "services", "a.com/b"], &[]), None);
         let [told] = told.as_slice() else { panic!("one: {told:?}") };
         assert!(told.starts_with("spec.quota.hard: not enforced: a.com/b: "), "{told}");
     }
@@ -165,10 +251,24 @@ mod tests {
         let vmi = vmi.concat();
         let many: Vec<String> = (0..100).map(|n| format!("things{n:02}.example.com/x")).collect();
         let long = vec![format!("{}.com/{}", "ä".repeat(200), "b".repeat(60)), "a.com/b".to_owned()];
-        for (keys, cause) in [(&vmi, Cause::Machines), (&many, Cause::Scopes), (&long, Cause::Nothing)] {
+        let causes = [
+            (&vmi, Cause::Machines),
+            (&vmi, Cause::LimitsOfMachines),
+            (&many, Cause::Scopes),
+            (&long, Cause::Nothing),
+        ];
+        for (keys, cause) in causes {
             for kind in [QuotaKind::Namespace, QuotaKind::Cluster] {
-                let told = not_enforced(kind, keys.iter().map(String::as_str), cause.remedy()).unwrap();
-                assert!(told.len() <= 256, "{told:?}");
+                let counted = Some(Calculator::DedicatedVirtualResources);
+                for machines in Calculator::ALL.map(Some).into_iter().chain([None]) {
+                    if cause == Cause::Machines && machines == counted {
+                        continue;
+                    }
+                    let keys = keys.iter().map(String::as_str);
+                    let remedy = format!(": {}", cause.remedy(machines));
+                    let told = sentence(&not_enforced_start(kind), keys, &remedy).unwrap();
+                    assert!(told.len() <= 256, "{told:?}");
+                }
             }
         }
         let told = told(&many.iter().map(String::as_str).collect::<Vec<_>>());

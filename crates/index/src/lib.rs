@@ -65,7 +65,7 @@ pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 pub use quotas::{
     ChargeObject, ClusterChange, ClusterScope, Quantities, QuotaChange, QuotaRecord, QuotaScope, Quotas,
-    Recorded, Told,
+    Recorded, Told, ToldOfMachines,
 };
 pub use selector::read_selector;
 pub use stated::Stated;

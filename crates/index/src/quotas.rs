@@ -22,7 +22,7 @@ use self::cluster::ClusterQuotas;
 pub(crate) use self::namespace_selector::Annotations;
 pub use self::record::{ChargeObject, ClusterScope, QuotaRecord, QuotaScope};
 use self::record::{Compiled, compiled, counts_the_same};
-pub use self::recorded::{Quantities, Recorded, Told};
+pub use self::recorded::{Quantities, Recorded, Told, ToldOfMachines};
 use self::shared_specs::SharedSpecs;
 use crate::kinds::arq::ArqWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};

@@ -20,7 +20,9 @@ impl AaqSightings {
         match self.aaqs.oldest() {
             _ if !self.is_listed => AaqPresence::Unknown,
             None => AaqPresence::Absent,
-            Some(aaq) => AaqPresence::Present { cluster_quotas: aaq.cluster_quotas },
+            Some(aaq) => {
+                AaqPresence::Present { cluster_quotas: aaq.cluster_quotas, calculator: aaq.calculator }
+            }
         }
     }
 }
@@ -34,6 +36,7 @@ mod tests {
     )]
 
     use serde_json::json;
+    use sluice_engine::vm::Calculator;
 
     use super::*;
 
@@ -53,15 +56,19 @@ mod tests {
         ]
         .map(|event| aaqs.apply(&event));
         let (unknown, absent) = (AaqPresence::Unknown, AaqPresence::Absent);
-        let present = AaqPresence::Present { cluster_quotas: false };
+        let calculator = Calculator::DedicatedVirtualResources;
+        let present = AaqPresence::Present { cluster_quotas: false, calculator };
         assert_eq!(seen, [unknown, unknown, unknown, absent, present, present, absent]);
     }
 
     #[test]
     fn what_counts_is_what_the_oldest_allows() {
-        let aaq = |name: &str, time: &str, allows: bool| {
+        let aaq = |name: &str, time: &str, allows: bool, calculator: &str| {
             let metadata = json!({ "name": name, "uid": name, "creationTimestamp": time });
-            let configuration = json!({ "allowApplicationAwareClusterResourceQuota": allows });
+            let configuration = json!({
+                "allowApplicationAwareClusterResourceQuota": allows,
+                "vmiCalculatorConfiguration": { "configName": calculator },
+            });
             serde_json::from_value(
                 json!({ "metadata": metadata, "spec": { "configuration": configuration } }),
             )
@@ -70,11 +77,12 @@ mod tests {
         let mut aaqs = AaqSightings::default();
         let events = [
             Event::InitDone,
-            Event::Apply(aaq("young", "2026-02-01T00:00:00Z", false)),
-            Event::Apply(aaq("old", "2026-01-01T00:00:00Z", true)),
+            Event::Apply(aaq("young", "2026-02-01T00:00:00Z", false, "VirtualResources")),
+            Event::Apply(aaq("old", "2026-01-01T00:00:00Z", true, "VmiPodUsage")),
         ];
         let seen = events.map(|event| aaqs.apply(&event));
-        assert_eq!(seen[1], AaqPresence::Present { cluster_quotas: false });
-        assert_eq!(seen[2], AaqPresence::Present { cluster_quotas: true });
+        let present = |cluster_quotas, calculator| AaqPresence::Present { cluster_quotas, calculator };
+        assert_eq!(seen[1], present(false, Calculator::VirtualResources));
+        assert_eq!(seen[2], present(true, Calculator::VmiPodUsage));
     }
 }

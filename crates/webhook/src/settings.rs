@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use sluice_api::names;
+use sluice_engine::vm::Calculator;
 
 /// Whether the cluster has an `AAQ` object, as far as the webhook knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum AaqPresence {
     Present {
         /// Whether one allows quotas that span namespaces.
         cluster_quotas: bool,
+        /// How virtual machines are counted.
+        calculator: Calculator,
     },
 }
 
@@ -35,6 +38,17 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How virtual machines are counted; `None` where KubeVirt is not known to run, or the `AAQ` is not known yet.
+    #[must_use]
+    pub fn machines(&self) -> Option<Calculator> {
+        self.kubevirt_controller.as_ref()?;
+        match self.aaq {
+            AaqPresence::Unknown => None,
+            AaqPresence::Absent => Some(Calculator::default()),
+            AaqPresence::Present { calculator, .. } => Some(calculator),
+        }
+    }
+
     /// Settings of an installation in `install_namespace`, whose controller may remove gates, and so may
     /// the usernames in `extra_removers`.
     pub fn new(install_namespace: &str, extra_removers: impl IntoIterator<Item = String>) -> Self {

@@ -6,6 +6,7 @@ mod common;
 use common::{judge_with, review, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_engine::vm::Calculator;
 use sluice_webhook::endpoints::aaq_validate;
 use sluice_webhook::{AaqPresence, Settings, Verdict};
 
@@ -13,7 +14,8 @@ fn aaq(spec: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "aaq"}, "spec": spec})
 }
 
-const PRESENT: AaqPresence = AaqPresence::Present { cluster_quotas: false };
+const PRESENT: AaqPresence =
+    AaqPresence::Present { cluster_quotas: false, calculator: Calculator::DedicatedVirtualResources };
 
 fn selecting(selector: Value) -> Value {
     aaq(json!({"namespaceSelector": selector}))
@@ -131,7 +133,7 @@ fn fields_that_are_not_in_force_are_named() {
         "certConfig": {"ca": {}},
         "configuration": {
             "allowApplicationAwareClusterResourceQuota": false, "sidecarEvaluators": [],
-            "vmiCalculatorConfiguration": {"configName": "IgnoreVmiCalculator"},
+            "vmiCalculatorConfiguration": {"configName": "DedicatedVirtualResources"},
         },
         "infra": {"nodeSelector": {}}, "workload": {},
     });
@@ -140,7 +142,7 @@ fn fields_that_are_not_in_force_are_named() {
         "certConfig": {"ca": {"duration": "48h"}},
         "configuration": {
             "allowApplicationAwareClusterResourceQuota": true, "sidecarEvaluators": [{"name": "a"}],
-            "vmiCalculatorConfiguration": {"configName": "DedicatedVirtualResources"},
+            "vmiCalculatorConfiguration": {"vmiCalcConfigName": "VmiPodUsage"},
         },
         "imagePullPolicy": "Always",
         "infra": {"nodeSelector": {"a": "b"}},
@@ -152,7 +154,6 @@ fn fields_that_are_not_in_force_are_named() {
     insta::assert_snapshot!(warnings.join("\n"), @"
     spec.certConfig is not in force in this version: certificates keep the lifetimes they have
     spec.configuration.sidecarEvaluators is not in force in this version: pods are counted as Kubernetes counts them
-    spec.configuration.vmiCalculatorConfiguration is not in force in this version: virtual machines are counted by what their launcher pods ask for, as IgnoreVmiCalculator says
     spec.imagePullPolicy is not in force in this version: set it on the Deployments
     spec.infra is not in force in this version: set it on the Deployments
     spec.priorityClass is not in force in this version: set it on the Deployments

@@ -6,12 +6,14 @@ mod common;
 use common::{judge_with, review, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_engine::vm::Calculator;
 use sluice_webhook::endpoints::acrq_validate;
 use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const KIND: &str = "ApplicationAwareClusterResourceQuota";
 const VALID: &str = "ApplicationAwareClusterResourceQuota request is valid";
-const ALLOWED: AaqPresence = AaqPresence::Present { cluster_quotas: true };
+const ALLOWED: AaqPresence =
+    AaqPresence::Present { cluster_quotas: true, calculator: Calculator::DedicatedVirtualResources };
 
 fn acrq(quota: Value, selector: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": KIND, "metadata": {"name": "q"},
@@ -168,7 +170,7 @@ fn a_name_too_long_for_a_managed_quota_is_refused_with_such_keys() {
 
 #[rstest]
 #[case::allowed(ALLOWED, false)]
-#[case::not_allowed(AaqPresence::Present { cluster_quotas: false }, true)]
+#[case::not_allowed(AaqPresence::Present { cluster_quotas: false, calculator: Calculator::VmiPodUsage }, true)]
 #[case::no_aaq(AaqPresence::Absent, true)]
 #[case::not_known(AaqPresence::Unknown, false)]
 fn where_cluster_quotas_are_not_allowed_they_are_accepted_with_a_warning(

@@ -20,6 +20,7 @@ use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::Endpoint;
+use sluice_engine::vm::Calculator;
 use sluice_webhook::{AaqPresence, App, BodyLimits, SecretPath, WebhookMetrics, behind};
 
 async fn answer(path: &str, review: &Value) -> Value {
@@ -136,7 +137,7 @@ async fn what_the_app_learns_of_aaqs_changes_its_answers() {
     let review = serde_json::to_vec(&review("AAQ", "CREATE", "admin", &json!({}), &Value::Null)).unwrap();
     for (aaq, allowed) in [
         (AaqPresence::Absent, true),
-        (AaqPresence::Present { cluster_quotas: false }, false),
+        (AaqPresence::Present { cluster_quotas: false, calculator: Calculator::default() }, false),
         (AaqPresence::Absent, true),
     ] {
         app.set_aaq(aaq);

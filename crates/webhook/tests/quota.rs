@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{TENANT, judge, review};
+use common::{TENANT, judge, judge_with, review, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_engine::vm::Calculator;
 use sluice_webhook::endpoints::quota_validate;
-use sluice_webhook::{Review, Settings, Verdict};
+use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -16,16 +17,15 @@ fn quota(spec: Value) -> Value {
            "metadata": {"name": "q", "namespace": "team-a"}, "spec": spec})
 }
 
-fn validate(review: &Review<'_>, _settings: &Settings) -> Verdict {
-    quota_validate(review)
-}
-
 fn create(spec: Value) -> Verdict {
-    judge(validate, &review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota(spec), &Value::Null))
+    judge(
+        quota_validate,
+        &review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota(spec), &Value::Null),
+    )
 }
 
 fn update(old: Value, new: Value) -> Verdict {
-    judge(validate, &review("ApplicationAwareResourceQuota", "UPDATE", TENANT, &new, &old))
+    judge(quota_validate, &review("ApplicationAwareResourceQuota", "UPDATE", TENANT, &new, &old))
 }
 
 #[rstest]
@@ -103,9 +103,41 @@ fn keys_that_nothing_counts_are_warned_about() {
         verdict.warnings.join("\n")
     });
     insta::assert_snapshot!(said.join("\n"), @"
-    spec.hard: not enforced: cpu/vmi, requests.instances/vmi: virtual machines are not counted as such in this version, limit their launcher pods by pods, requests.cpu and requests.memory
+    spec.hard: not enforced: cpu/vmi, requests.instances/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory
     spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the key requests.<its name>
     ");
+}
+
+/// The warnings about these keys where KubeVirt runs, if this is known of the `AAQ`.
+fn where_vms_run(aaq: AaqPresence, hard: &Value) -> String {
+    let object = quota(json!({ "hard": hard }));
+    let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
+    let settings = Settings { aaq, kubevirt_controller: Some("controller".to_owned()), ..settings() };
+    let verdict = judge_with(quota_validate, &request, &settings);
+    assert!(verdict.allowed, "{}", verdict.message);
+    assert!(verdict.warnings.iter().all(|warning| warning.len() <= 256), "{:?}", verdict.warnings);
+    verdict.warnings.join("\n")
+}
+
+#[test]
+fn which_keys_vms_take_is_said_by_the_calculator_of_the_aaq() {
+    let counted_by = |calculator| AaqPresence::Present { cluster_quotas: false, calculator };
+    let hard = json!({ "limits.cpu": "8", "requests.cpu/vmi": "8", "requests.storage": "1Gi" });
+    let said = [
+        counted_by(Calculator::DedicatedVirtualResources),
+        counted_by(Calculator::VmiPodUsage),
+        counted_by(Calculator::VirtualResources),
+    ]
+    .map(|aaq| where_vms_run(aaq, &hard));
+    assert_eq!(said[0], "", "they are counted, and limits.cpu says nothing wrong beside them");
+    insta::assert_snapshot!(said[1..].join("\n"), @"
+    spec.hard: not enforced: requests.cpu/vmi: VMs take pods, requests.cpu, requests.memory (calculator VmiPodUsage): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to DedicatedVirtualResources
+    spec.hard: not enforced: requests.cpu/vmi: VMs take pods, requests.cpu, requests.memory (calculator VirtualResources): limit those, or set vmiCalculatorConfiguration.configName of the AAQ to DedicatedVirtualResources
+    ");
+    let without_vms = json!({ "limits.cpu": "8", "requests.storage": "1Gi" });
+    insta::assert_snapshot!(where_vms_run(AaqPresence::Absent, &without_vms), @"spec.hard: virtual machines do not take limits.cpu (calculator DedicatedVirtualResources): limit them by requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi");
+    let unknown = where_vms_run(AaqPresence::Unknown, &without_vms);
+    assert_eq!(unknown, "", "nothing is said of VMs before it is known how they are counted");
 }
 
 #[test]
@@ -127,7 +159,7 @@ fn a_name_without_room_for_that_of_its_managed_quota_is_refused() {
         let kind = "ApplicationAwareResourceQuota";
         let mut request = review(kind, "CREATE", TENANT, &object, &Value::Null);
         request["request"]["name"] = json!("n".repeat(length));
-        judge(validate, &request)
+        judge(quota_validate, &request)
     };
     let most = sluice_api::names::MAX_NAME_OF_MANAGED;
     assert!(named(most, json!({"services": "1"})).allowed);
@@ -159,6 +191,6 @@ fn an_update_is_checked_for_what_it_changes() {
 #[case::spec_is_text(quota(json!("x")))]
 fn what_is_no_quota_is_refused(#[case] object: Value) {
     let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &object, &Value::Null);
-    let verdict = judge(validate, &request);
+    let verdict = judge(quota_validate, &request);
     assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sluice_api::{ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts, names};
 use sluice_engine::{Quantity, StatusTarget};
 
-use crate::conditions::uncounted_keys;
+use crate::conditions::{machines_status, uncounted_keys, virtual_machines};
 
 /// Most bytes of `status.namespaces`: a third of what etcd takes (`--max-request-bytes`, 1.5 MiB).
 const MOST_BYTES: usize = 512 * 1024;
@@ -31,7 +31,7 @@ pub(super) fn quota_status(
         namespaces: Some(namespaces),
         omitted_namespaces: (omitted > 0).then(|| i64::try_from(omitted).unwrap_or(i64::MAX)),
         held: Some(i64::try_from(held).unwrap_or(i64::MAX)),
-        conditions: uncounted(&target.uncounted, before, now_s).into_iter().collect(),
+        conditions: conditions(target, before, now_s),
         ..total(target)
     }
 }
@@ -91,13 +91,20 @@ fn total(target: &StatusTarget) -> ClusterQuotaStatus {
     }
 }
 
-/// The condition about keys that nothing counts, with the time that it has if it says so already.
-fn uncounted(message: &str, before: &Value, now_s: i64) -> Option<Condition> {
-    let known = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
-    let mut known = known.filter_map(|known| serde_json::from_value::<Condition>(known.clone()).ok());
-    let is_same = |known: &Condition| known.type_ == names::UNCOUNTED_KEYS && known.status == "True";
-    let since_s = known.find(is_same).map_or(now_s, |known| known.last_transition_time.0.as_second());
-    uncounted_keys(message, since_s)
+/// The conditions, with the times that they have if they say so already.
+fn conditions(target: &StatusTarget, before: &Value, now_s: i64) -> Vec<Condition> {
+    let since = |kind: &str, status: &str| {
+        let known = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
+        let mut known = known.filter_map(|known| serde_json::from_value::<Condition>(known.clone()).ok());
+        let is_same = |known: &Condition| known.type_ == kind && known.status == status;
+        known.find(is_same).map_or(now_s, |known| known.last_transition_time.0.as_second())
+    };
+    let uncounted = uncounted_keys(&target.uncounted, since(names::UNCOUNTED_KEYS, "True"));
+    let machines = target.machines.and_then(|calculator| {
+        let since = since(names::VIRTUAL_MACHINES, machines_status(calculator));
+        virtual_machines(calculator, since)
+    });
+    uncounted.into_iter().chain(machines).collect()
 }
 
 fn texts(list: &[(String, Quantity)]) -> BTreeMap<String, Text> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sluice_engine::vm::Calculator;
 use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
 use sluice_index::AcrqWire;
 
@@ -30,6 +31,7 @@ struct World {
     quota: Value,
     mirrors: BTreeMap<String, Value>,
     now: i64,
+    machines: Option<Calculator>,
     /// Refuses mirrors.
     terminating: Option<&'static str>,
     refused: usize,
@@ -43,7 +45,15 @@ impl World {
         });
         let mut planner = Planner::new(shows, 1);
         planner.apply_quota(&wire::<AcrqWire>(quota.clone()));
-        Self { planner, quota, mirrors: BTreeMap::new(), now: 0, terminating: None, refused: 0 }
+        Self {
+            planner,
+            quota,
+            mirrors: BTreeMap::new(),
+            now: 0,
+            machines: None,
+            terminating: None,
+            refused: 0,
+        }
     }
 
     /// The gate says that these namespaces use so many pods; `None`: they are selected no more.
@@ -55,6 +65,7 @@ impl World {
             requests: format!("pods: {total}/100000"),
             limits: String::new(),
             uncounted: String::new(),
+            machines: self.machines,
         };
         let namespaces =
             namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
@@ -230,4 +241,31 @@ fn a_namespace_that_is_being_deleted_is_tried_ever_more_seldom_and_delays_no_oth
     world.tick(50);
     assert_eq!(world.own(1).0, json!("600"));
     assert_eq!(world.planner.next_due_ms(), None);
+}
+
+#[test]
+fn how_vms_are_counted_is_a_condition_of_the_quota_and_no_reason_to_write_mirrors() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    let mut told = Vec::new();
+    for calculator in [Some(Calculator::VmiPodUsage), Some(Calculator::IgnoreVmiCalculator), None] {
+        world.machines = calculator;
+        world.see(1, &[(0, Some(1))], told.is_empty());
+        let (statuses, mirrors) = world.tick(10);
+        assert_eq!((statuses, mirrors), (1, usize::from(told.is_empty())), "{calculator:?}");
+        assert_eq!(world.tick(10), (0, 0), "it says so already");
+        let conditions = world.quota["status"].get("conditions").cloned();
+        let condition = conditions.map(|conditions| {
+            let of = |field: &str| conditions[0][field].as_str().unwrap().to_owned();
+            format!("{} {} {} {}", of("type"), of("status"), of("reason"), of("lastTransitionTime"))
+        });
+        told.push(condition.unwrap_or_default());
+    }
+    assert_eq!(
+        told,
+        [
+            "VirtualMachines True VmiPodUsage 1970-01-01T00:00:01Z",
+            "VirtualMachines False IgnoreVmiCalculator 1970-01-01T00:00:03Z",
+            "",
+        ]
+    );
 }

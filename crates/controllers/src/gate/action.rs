@@ -103,6 +103,8 @@ pub struct Record {
     pub charges: i64,
     /// Since when there are keys that nothing counts, in seconds since the epoch; of use while there are some.
     pub uncounted_since: i64,
+    /// Since when the condition about VMs has its status; of use while there is one.
+    pub machines_since: i64,
 }
 
 /// See [`Action::Release`] and [`Action::Read`].

@@ -14,7 +14,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
 use super::apply::{Apply, refusal};
-use crate::conditions::uncounted_keys;
+use crate::conditions::{uncounted_keys, virtual_machines};
 
 impl Apply {
     pub(super) async fn record(&self, record: &Record) -> Answer<RecordedObject> {
@@ -111,11 +111,13 @@ fn status_object(record: &Record, version: Version) -> Value {
             "charges": record.charges,
         },
     });
+    let target = &record.target;
+    let machines = target.machines.and_then(|calculator| virtual_machines(calculator, record.machines_since));
+    let uncounted = uncounted_keys(&target.uncounted, record.uncounted_since);
+    let conditions: Vec<_> = uncounted.into_iter().chain(machines).collect();
     let status = object.get_mut("status").and_then(Value::as_object_mut);
-    if let (Some(condition), Some(status)) =
-        (uncounted_keys(&record.target.uncounted, record.uncounted_since), status)
-    {
-        status.insert("conditions".to_owned(), json!([condition]));
+    if let Some(status) = status.filter(|_| !conditions.is_empty()) {
+        status.insert("conditions".to_owned(), json!(conditions));
     }
     object
 }
@@ -178,9 +180,11 @@ mod tests {
     )]
 
     use sluice_engine::ChargeRules;
+    use sluice_engine::vm::{Calculator, KubeVirtFacts};
     use sluice_index::Targeting;
 
     use super::*;
+    use crate::gate::parts::machines::KubeVirt;
     use crate::gate::{Action, GateConfig, Moment, State};
 
     const AT: Moment = Moment { mono_ms: 0, unix_ms: 1_767_225_600_000 };
@@ -229,6 +233,79 @@ mod tests {
         let none = written(&mut leader(), 3, &["pods"], &more["status"], LATER).unwrap();
         assert_eq!(none["status"].get("conditions"), None);
         assert_eq!(written(&mut leader(), 4, &["pods"], &none["status"], LATER), None);
+    }
+
+    /// A leader where KubeVirt runs.
+    fn leader_with(calculator: Calculator) -> State {
+        let mut state = leader();
+        let controller = "system:serviceaccount:kubevirt:kubevirt-controller".into();
+        state.set_kubevirt(Some(KubeVirt { controller, facts: KubeVirtFacts::default() }), AT);
+        state.count_machines_by(calculator, AT);
+        state
+    }
+
+    #[test]
+    fn where_kubevirt_runs_each_quota_says_how_vms_are_counted() {
+        let keys = ["pods", "cpu/vmi"];
+        let (dedicated, of_pods) = (Calculator::DedicatedVirtualResources, Calculator::VmiPodUsage);
+        let first = written(&mut leader_with(dedicated), 1, &keys, &json!({}), AT).unwrap();
+        let [condition] = first["status"]["conditions"].as_array().unwrap().as_slice() else {
+            panic!("the keys are counted: {first}")
+        };
+        assert_eq!(
+            (&condition["type"], &condition["status"], &condition["reason"]),
+            (&json!("VirtualMachines"), &json!("True"), &json!("DedicatedVirtualResources"))
+        );
+        assert!(condition["message"].as_str().unwrap().contains("requests.cpu/vmi"), "{condition}");
+        // Another leader does not write it again; another calculator is another reason, and true since then.
+        let status = &first["status"];
+        assert_eq!(written(&mut leader_with(dedicated), 2, &keys, status, LATER), None);
+        let other = written(&mut leader_with(of_pods), 2, &keys, status, LATER).unwrap();
+        let [uncounted, machines] = other["status"]["conditions"].as_array().unwrap().as_slice() else {
+            panic!("{other}")
+        };
+        assert_eq!(
+            (&uncounted["type"], &machines["reason"]),
+            (&json!("UncountedKeys"), &json!("VmiPodUsage"))
+        );
+        assert_eq!(machines["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        let ignored = Calculator::IgnoreVmiCalculator;
+        let off = written(&mut leader_with(ignored), 3, &keys, &other["status"], LATER).unwrap();
+        let machines = &off["status"]["conditions"][1];
+        assert_eq!(
+            (&machines["status"], &machines["reason"]),
+            (&json!("False"), &json!("IgnoreVmiCalculator"))
+        );
+        assert_eq!(machines["lastTransitionTime"], "2026-01-01T00:01:00Z");
+        assert_eq!(written(&mut leader_with(ignored), 4, &keys, &off["status"], LATER), None);
+        // Without KubeVirt there is nothing to say.
+        let gone = written(&mut leader(), 5, &["pods"], &off["status"], LATER).unwrap();
+        assert_eq!(gone["status"].get("conditions"), None);
+    }
+
+    #[test]
+    fn what_others_make_of_the_condition_about_vms_is_put_right() {
+        let leader = || leader_with(Calculator::VmiPodUsage);
+        let first = written(&mut leader(), 1, &["pods"], &json!({}), AT).unwrap();
+        let edits =
+            [("status", "False"), ("reason", "Guess"), ("reason", "VirtualResources"), ("message", "x")];
+        for (field, value) in edits {
+            let mut edited = first["status"].clone();
+            edited["conditions"][0][field] = json!(value);
+            let written = written(&mut leader(), 2, &["pods"], &edited, LATER).unwrap();
+            assert_eq!(written["status"]["conditions"][0]["reason"], "VmiPodUsage", "{field}={value}");
+        }
+    }
+
+    #[test]
+    fn another_calculator_is_told_on_quotas_that_no_vm_is_charged_to() {
+        let first = written(&mut leader_with(Calculator::VmiPodUsage), 1, &["pods"], &json!({}), AT).unwrap();
+        let mut state = leader_with(Calculator::VmiPodUsage);
+        assert_eq!(written(&mut state, 2, &["pods"], &first["status"], AT), None);
+        state.count_machines_by(Calculator::VirtualResources, LATER);
+        state.restate_quotas();
+        let [Action::Record(record)] = &state.plan(LATER)[..] else { panic!("it is written") };
+        assert_eq!(record.target.machines, Some(Calculator::VirtualResources));
     }
 
     #[test]

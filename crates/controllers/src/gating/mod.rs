@@ -4,6 +4,7 @@
 //! Asked is by dry runs of a [`sluice_api::GateProbe`], for which the rules for pods hold word for word: a right to create pods
 //! is not needed.
 
+mod aaqs;
 mod metrics;
 mod probe;
 mod report;
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use sluice_index::Aaqs;
 use sluice_operator::Gating;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_window::Servers;
@@ -27,6 +27,7 @@ pub use metrics::GatingMetrics;
 pub use probe::{Gates, LastWord, Seen};
 pub use report::Alarm;
 
+use aaqs::KnownAaqs;
 use report::Findings;
 
 /// After this long an API server is asked anew although nothing has happened.
@@ -42,7 +43,7 @@ pub struct GatingWatch {
     /// By the name of the API server.
     known: signal::Sender<BTreeMap<Arc<str>, Seen>>,
     /// Those in whose status it is told.
-    aaqs: signal::Sender<Aaqs>,
+    aaqs: signal::Sender<KnownAaqs>,
 }
 
 impl GatingWatch {

@@ -1,13 +1,15 @@
-//! The status of the `AAQ`: whether pods are gated, and by whom.
+//! The status of the `AAQ`: whether pods are gated, by whom, and how virtual machines are counted.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use sluice_api::{AaqCondition, AaqPhase, AaqStatus};
+use sluice_api::{AaqCondition, AaqPhase, AaqStatus, names};
 use sluice_index::Stated;
 
+use super::aaqs::InForce;
 use super::probe::{Gates, LastWord};
 use super::report::Findings;
+use crate::conditions::machines_status;
 
 /// Of Sluice.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -22,6 +24,7 @@ const DEGRADED: &str = "Degraded";
 pub(super) fn patch(
     aaq: &Stated<AaqStatus>,
     findings: &Findings,
+    machines: Option<&InForce>,
     version: &str,
     now: Timestamp,
 ) -> Option<Value> {
@@ -29,8 +32,9 @@ pub(super) fn patch(
         return None;
     }
     let old = &aaq.status;
+    let stated = said(findings).into_iter().chain(machines.map(said_of_machines));
     let wanted = AaqStatus {
-        conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), findings, now)),
+        conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), stated, now)),
         observed_version: Some(version.to_owned()),
         operator_version: Some(version.to_owned()),
         phase: Some(AaqPhase::Deployed.as_str().to_owned()),
@@ -40,8 +44,16 @@ pub(super) fn patch(
         .then(|| json!({ "metadata": { "resourceVersion": aaq.resource_version }, "status": wanted }))
 }
 
-/// Our conditions among those of others, in the order they have.
-fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<AaqCondition> {
+/// One condition.
+struct Said {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+/// Whether pods are gated, and by whom.
+fn said(findings: &Findings) -> [Said; 3] {
     let alarms = findings.alarms();
     let is_unknown = findings.seen.values().any(|seen| {
         matches!(seen.gates, Gates::Unknown(_)) || matches!(seen.last_word, LastWord::Unknown(_))
@@ -57,8 +69,27 @@ fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<
         [] => findings.summary(),
         alarms => alarms.iter().map(|alarm| &*alarm.note).collect::<Vec<_>>().join("; "),
     };
+    [(AVAILABLE, available), (PROGRESSING, "False"), (DEGRADED, degraded)].map(|(kind, status)| Said {
+        kind,
+        status,
+        reason,
+        message: message.clone(),
+    })
+}
+
+fn said_of_machines(in_force: &InForce) -> Said {
+    Said {
+        kind: names::VIRTUAL_MACHINES,
+        status: machines_status(in_force.calculator),
+        reason: in_force.calculator.name(),
+        message: in_force.message.clone(),
+    }
+}
+
+/// Our conditions among those of others, in the order they have.
+fn conditions(old: &[AaqCondition], said: impl Iterator<Item = Said>, now: Timestamp) -> Vec<AaqCondition> {
     let mut conditions = old.to_vec();
-    for (kind, status) in [(AVAILABLE, available), (PROGRESSING, "False"), (DEGRADED, degraded)] {
+    for Said { kind, status, reason, message } in said {
         let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
         let since = known.as_ref().filter(|known| known.status == status);
         let since = since.and_then(|known| known.last_transition_time.clone());
@@ -66,7 +97,7 @@ fn conditions(old: &[AaqCondition], findings: &Findings, now: Timestamp) -> Vec<
             // It would be a write each time that nothing has changed.
             last_heartbeat_time: None,
             last_transition_time: since.or_else(|| Timestamp::from_second(now.as_second()).ok().map(Time)),
-            message: Some(message.clone()),
+            message: Some(message),
             reason: Some(reason.to_owned()),
             status: status.to_owned(),
             type_: kind.to_owned(),
@@ -84,6 +115,7 @@ mod tests {
     use std::sync::Arc;
 
     use sluice_api::AAQ;
+    use sluice_engine::vm::Calculator;
     use sluice_index::{Aaqs, Watched as _};
     use sluice_operator::Gating;
 
@@ -106,7 +138,7 @@ mod tests {
     fn patch_of(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, version, now)
+        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, None, version, now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -115,7 +147,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn said(aaq: &AAQ) -> Vec<[String; 3]> {
+    fn shown(aaq: &AAQ) -> Vec<[String; 3]> {
         let conditions = aaq.status.clone().unwrap().conditions.unwrap();
         let words = |of: AaqCondition| [of.type_, of.status, of.reason.unwrap_or_default()];
         conditions.into_iter().map(words).collect()
@@ -128,7 +160,7 @@ mod tests {
         let good = findings(&[Gates::Policy]);
         let aaq = patched(&aaq, &patch_of(&aaq, &good, "1", at(1)).unwrap());
         assert_eq!(
-            said(&aaq),
+            shown(&aaq),
             [
                 ["Available", "True", "GatedByPolicy"],
                 ["Progressing", "False", "GatedByPolicy"],
@@ -162,8 +194,8 @@ mod tests {
         findings.seen.insert("other".into(), unknown);
         let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
         let aaq = patched(&aaq, &patch_of(&aaq, &findings, "1", at(1)).unwrap());
-        assert_eq!(said(&aaq)[0], ["Available", "Unknown", "NotKnown"]);
-        assert_eq!(said(&aaq)[2], ["Degraded", "Unknown", "NotKnown"]);
+        assert_eq!(shown(&aaq)[0], ["Available", "Unknown", "NotKnown"]);
+        assert_eq!(shown(&aaq)[2], ["Degraded", "Unknown", "NotKnown"]);
     }
 
     #[test]
@@ -172,7 +204,43 @@ mod tests {
         let other = json!({ "conditions": [{ "type": "Other", "status": "True" }] });
         aaq.status = Some(serde_json::from_value(other).unwrap());
         let aaq = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
-        assert_eq!(said(&aaq)[0], ["Other", "True", ""]);
-        assert_eq!(said(&aaq).len(), 4);
+        assert_eq!(shown(&aaq)[0], ["Other", "True", ""]);
+        assert_eq!(shown(&aaq).len(), 4);
+    }
+
+    #[test]
+    fn how_vms_are_counted_is_said_beside_who_gates_and_since_when_they_are() {
+        let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        let mut told = Vec::new();
+        for (second, calculator) in
+            [(1, "VmiPodUsage"), (2, "VmiPodUsage"), (3, "VirtualResources"), (4, "IgnoreVmiCalculator")]
+        {
+            let calculator = Calculator::from_name(calculator).unwrap();
+            let in_force = InForce { calculator, message: "words".to_owned() };
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
+            let stated = aaqs.oldest().unwrap().stated.clone().unwrap();
+            let Some(patch) = patch(&stated, &findings(&[Gates::Policy]), Some(&in_force), "1", at(second))
+            else {
+                told.push("nothing".to_owned());
+                continue;
+            };
+            aaq = patched(&aaq, &patch);
+            let conditions = aaq.status.clone().unwrap().conditions.unwrap();
+            let of = &conditions[3];
+            let since = of.last_transition_time.as_ref().unwrap().0.as_second();
+            let (reason, message) = (of.reason.as_deref().unwrap(), of.message.as_deref().unwrap());
+            told.push(format!("{} {} {reason} {message} {since}", of.type_, of.status));
+        }
+        assert_eq!(
+            told,
+            [
+                "VirtualMachines True VmiPodUsage words 1",
+                "nothing",
+                "VirtualMachines True VirtualResources words 1",
+                "VirtualMachines False IgnoreVmiCalculator words 4",
+            ]
+        );
+        assert_eq!(shown(&aaq)[0], ["Available", "True", "GatedByPolicy"]);
     }
 }

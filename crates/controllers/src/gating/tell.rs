@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::{AAQ, names};
-use sluice_index::{AaqRecord, AaqWire, Watched as _};
+use sluice_index::{AaqRecord, AaqWire};
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
@@ -26,11 +26,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl GatingWatch {
     /// An event of the watch of `AAQ`s.
     pub fn on_aaqs(&self, event: &Event<AaqWire>) {
-        self.aaqs.send_if_modified(|aaqs| !aaqs.apply(event).is_empty());
+        self.aaqs.send_if_modified(|aaqs| aaqs.apply(event));
     }
 
-    /// Writes who gates pods into the status of each `AAQ`: when one changes, and each time that API servers were asked. What
-    /// could not be written is tried again then.
+    /// Writes who gates pods, and how virtual machines are counted, into the status of each `AAQ`: when one changes, and each
+    /// time that API servers were asked. What could not be written is tried again then.
     pub async fn tell(
         self: Arc<Self>,
         client: Client,
@@ -45,8 +45,10 @@ impl GatingWatch {
                 let (now, findings) = (Timestamp::now(), self.findings());
                 let patches: Vec<(Arc<str>, Value)> = {
                     let aaqs = changed.borrow_and_update();
+                    let in_force = aaqs.in_force();
                     let wanted = |aaq: &Arc<AaqRecord>| {
-                        let patch = patch(aaq.stated.as_ref()?, &findings, VERSION, now)?;
+                        let stated = aaq.stated.as_ref()?;
+                        let patch = patch(stated, &findings, in_force.as_ref(), VERSION, now)?;
                         Some((Arc::clone(&aaq.name), patch))
                     };
                     aaqs.all().iter().filter_map(wanted).collect()

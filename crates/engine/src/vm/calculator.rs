@@ -23,6 +23,12 @@ pub enum Calculator {
 }
 
 impl Calculator {
+    /// Whether VMs are charged in place of their pods.
+    #[must_use]
+    pub const fn counts_machines(self) -> bool {
+        !matches!(self, Self::IgnoreVmiCalculator)
+    }
+
     /// Whether the charge depends on what the pods ask for.
     #[must_use]
     pub const fn is_of_pods(self) -> bool {

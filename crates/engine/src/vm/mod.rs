@@ -3,12 +3,15 @@
 
 mod calculator;
 mod guest;
+mod keys;
 mod kubevirt_versions;
 mod overhead;
 
 pub use calculator::{Calculator, Launcher, vm_charge};
 pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side, Sizing};
 pub use overhead::{Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRatio, memory_overhead};
+
+pub(crate) use keys::not_taken;
 
 use crate::charge::Amount;
 

@@ -59,6 +59,9 @@ pub struct QuotaConditionWire {
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
     pub status: String,
+    /// For programs.
+    #[serde(default)]
+    pub reason: String,
     /// Its message.
     #[serde(default)]
     pub message: String,

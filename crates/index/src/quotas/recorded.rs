@@ -2,6 +2,7 @@
 
 use sluice_api::names;
 use sluice_engine::Quantity;
+use sluice_engine::vm::Calculator;
 
 use super::shared_specs::{Keys, SharedSpecs};
 use crate::kinds::arq::{QuotaConditionWire, QuotaStatusWire};
@@ -25,6 +26,38 @@ pub struct Recorded {
     pub charges: i64,
     /// What the condition about uncounted keys says; `None` without one, the usual case.
     pub uncounted: Option<Box<Told>>,
+    /// What the condition about VMs says.
+    pub machines: Option<ToldOfMachines>,
+}
+
+/// What the condition about VMs says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldOfMachines {
+    /// How they are counted; `None` if the condition is not as Sluice writes it.
+    pub calculator: Option<Calculator>,
+    /// Since when it has its status, in seconds since the epoch.
+    pub since: i64,
+}
+
+impl ToldOfMachines {
+    fn read(condition: &QuotaConditionWire) -> Option<Self> {
+        if condition.kind != names::VIRTUAL_MACHINES {
+            return None;
+        }
+        let calculator = Calculator::from_name(&condition.reason).filter(|calculator| {
+            let status = if calculator.counts_machines() { "True" } else { "False" };
+            condition.status == status && condition.message == calculator.explanation()
+        });
+        let since = condition.last_transition_time.as_ref().map(|time| time.0.as_second());
+        Some(Self { calculator: calculator.filter(|_| since.is_some()), since: since.unwrap_or_default() })
+    }
+
+    /// Since when the condition has the status that it has with this calculator; `None` if it has another.
+    #[must_use]
+    pub fn since_as(self, calculator: Calculator) -> Option<i64> {
+        let is_same = self.calculator?.counts_machines() == calculator.counts_machines();
+        is_same.then_some(self.since)
+    }
 }
 
 /// What a condition that is true says.
@@ -55,6 +88,7 @@ impl Recorded {
             held: status.held,
             charges: status.charges.unwrap_or(0),
             uncounted: status.conditions.iter().flatten().find_map(Told::read),
+            machines: status.conditions.iter().flatten().find_map(ToldOfMachines::read),
         }
     }
 }

@@ -76,18 +76,15 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
 }
 
 /// Fields that nothing reads yet, and what is so instead.
-const NOT_IN_FORCE: [(&str, &str); 8] = [
+const NOT_IN_FORCE: [(&str, &str); 7] = [
     ("certConfig", "certificates keep the lifetimes they have"),
     ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
-    ("configuration.vmiCalculatorConfiguration", COUNTED_AS_PODS),
     ("imagePullPolicy", ON_DEPLOYMENTS),
     ("infra", ON_DEPLOYMENTS),
     ("priorityClass", ON_DEPLOYMENTS),
     ("tlsSecurityProfile", "TLS 1.2 and 1.3 are served"),
     ("workload", "nothing runs as a workload"),
 ];
-const COUNTED_AS_PODS: &str =
-    "virtual machines are counted by what their launcher pods ask for, as IgnoreVmiCalculator says";
 const ON_DEPLOYMENTS: &str = "set it on the Deployments";
 
 /// A warning for each field that is set and not in force.
@@ -104,7 +101,7 @@ fn says_what_is_so(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(wanted) => !wanted,
-        Value::String(text) => text.is_empty() || text == "IgnoreVmiCalculator",
+        Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.values().all(says_what_is_so),
         Value::Number(_) => false,

@@ -41,7 +41,12 @@ pub enum Decision {
 pub trait AsyncEndpoint: Send + Sync {
     /// Reads what is needed from the review at once, and decides in the future that is returned. The body's memory is given
     /// back before that is polled, unless it holds a clone of `body`.
-    fn decide(self: Arc<Self>, review: &Review<'_>, body: &HeldBody) -> BoxFuture<'static, Verdict>;
+    fn decide(
+        self: Arc<Self>,
+        review: &Review<'_>,
+        settings: &Settings,
+        body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict>;
 }
 
 /// The asynchronous endpoints as a process serves them.

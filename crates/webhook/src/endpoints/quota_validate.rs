@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
-use sluice_engine::{QuotaKind, uncounted};
+use sluice_engine::{QuotaKind, warnings};
 use sluice_index::QuotaSpecWire;
 use sluice_window::Observed;
 
@@ -13,6 +13,7 @@ use super::AsyncEndpoint;
 use super::quota_rules::{Managed, judge, read_quota, refuse};
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
+use crate::settings::Settings;
 
 /// Longest part of a name that a warning repeats: the API server may cut warnings at 256 bytes.
 const MAX_SHOWN: usize = 100;
@@ -26,8 +27,8 @@ const MANAGED: Managed = Managed {
 };
 
 /// Decides on the creation or the change of a quota.
-pub fn quota_validate(review: &Review<'_>) -> Verdict {
-    judge(review, VALID, |spec| check(&review.name, spec))
+pub fn quota_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
+    judge(review, VALID, |spec| check(&review.name, spec, settings))
 }
 
 /// The endpoint, with what this process knows of ResourceQuotas.
@@ -42,8 +43,13 @@ impl QuotaEndpoint {
 }
 
 impl AsyncEndpoint for QuotaEndpoint {
-    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
-        let mut verdict = quota_validate(review);
+    fn decide(
+        self: Arc<Self>,
+        review: &Review<'_>,
+        settings: &Settings,
+        _body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict> {
+        let mut verdict = quota_validate(review, settings);
         if verdict.allowed && review.operation == Operation::Create {
             verdict.warnings.extend(self.0.read(|index| {
                 let quotas = index.resource_quotas.records_in(&review.namespace).iter();
@@ -64,11 +70,11 @@ fn beside<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 /// The warnings about a valid specification.
-fn check(name: &str, spec: QuotaSpecWire) -> Result<Vec<String>, Verdict> {
+fn check(name: &str, spec: QuotaSpecWire, settings: &Settings) -> Result<Vec<String>, Verdict> {
     let (quota, mut errors) = read_quota("spec", spec);
     errors.extend(quota.as_ref().and_then(|quota| MANAGED.name_too_long(name, quota)));
     refuse(errors)?;
-    Ok(quota.map(|quota| uncounted(QuotaKind::Namespace, &quota)).unwrap_or_default())
+    Ok(quota.map(|quota| warnings(QuotaKind::Namespace, &quota, settings.machines())).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Handler {
                 (endpoint.name(), false, ready(decide(review, &self.app.settings.load())).boxed())
             }
             Some((endpoint, Decision::Async(decide))) => {
-                (endpoint.name(), true, Arc::clone(decide).decide(review, body))
+                (endpoint.name(), true, Arc::clone(decide).decide(review, &self.app.settings.load(), body))
             }
             None => (UNKNOWN, false, ready(unknown_kind(review)).boxed()),
         }

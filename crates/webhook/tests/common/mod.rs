@@ -100,7 +100,12 @@ pub fn app() -> Arc<App> {
 struct Alone;
 
 impl AsyncEndpoint for Alone {
-    fn decide(self: Arc<Self>, _review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+    fn decide(
+        self: Arc<Self>,
+        _review: &Review<'_>,
+        _settings: &Settings,
+        _body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict> {
         ready(Verdict::deny("alone")).boxed()
     }
 }

@@ -2,6 +2,7 @@
 //! own and take turns.
 
 mod cluster_quotas;
+mod machines;
 mod refused;
 
 use http::Method;

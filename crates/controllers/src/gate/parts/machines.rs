@@ -65,6 +65,11 @@ impl Machines {
         self.calculator != Calculator::IgnoreVmiCalculator
     }
 
+    /// How VMs are counted; `None` where no KubeVirt is known to run.
+    pub fn counted_by(&self) -> Option<Calculator> {
+        self.kubevirt.as_ref().map(|_| self.calculator)
+    }
+
     /// Whether what pods take matters to the charge of their VM.
     pub fn depend_on_pods(&self) -> bool {
         self.calculator.is_of_pods()

@@ -47,14 +47,15 @@ impl State {
         let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
         let none = ManagedStatus::default();
         let managed = self.managed_status_of_cluster(quota).unwrap_or(&none);
-        Some(status_target(QuotaKind::Cluster, compiled, ledger, managed))
+        Some(status_target(QuotaKind::Cluster, compiled, ledger, managed, self.machines.counted_by()))
     }
 
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
     pub(super) fn record_of(&self, id: QuotaId) -> Option<StatusTarget> {
         let quota = self.quotas.get(id)?;
         let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
-        Some(status_target(QuotaKind::Namespace, compiled, ledger, &self.managed_status(quota, compiled)))
+        let managed = self.managed_status(quota, compiled);
+        Some(status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by()))
     }
 
     /// While the managed quota says nothing of a key, as in the moments after a change of limits or of leaders, the last value

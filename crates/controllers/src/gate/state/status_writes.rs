@@ -23,6 +23,16 @@ impl State {
         records
     }
 
+    /// Every quota has something else to say, whatever is charged to it.
+    pub fn restate_quotas(&mut self) {
+        let quotas: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
+        let is_of_cluster =
+            |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some());
+        let (clusters, others): (Vec<_>, Vec<_>) = quotas.into_iter().partition(is_of_cluster);
+        clusters.into_iter().for_each(|id| self.quotas.note_changed_cluster(id));
+        self.writes.mark_all(&others);
+    }
+
     /// The write that a quota's record needs now, if any.
     fn plan_record(&mut self, id: QuotaId, now: Moment) -> Option<Record> {
         if self.writes.is_in_flight(id) {
@@ -52,6 +62,8 @@ impl State {
             self.writes.begin(id, spacing_ms, now)
         };
         let uncounted = quota.recorded.uncounted.as_ref();
+        let machines = quota.recorded.machines.zip(target.machines);
+        let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
         Some(Record {
             quota: id,
             name,
@@ -61,6 +73,7 @@ impl State {
             held,
             charges: self.writes.charges_after(quota.recorded.charges, charged?),
             uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
+            machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
         })
     }
 
@@ -155,6 +168,7 @@ fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
         && recorded.requests.as_deref().unwrap_or_default() == target.requests
         && recorded.limits.as_deref().unwrap_or_default() == target.limits
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
+        && recorded.machines.map(|told| told.calculator) == target.machines.map(Some)
 }
 
 fn recorded_in(quota: &QuotaRecord) -> RecordedIn {

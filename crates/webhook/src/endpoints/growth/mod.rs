@@ -18,6 +18,7 @@ use sluice_index::PodWire;
 use super::AsyncEndpoint;
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
+use crate::settings::Settings;
 
 /// After so many seconds a client may try again.
 const RETRY_AFTER_S: u32 = 1;
@@ -80,7 +81,12 @@ pub struct GrowthLeader(pub Judge);
 pub type Judge = Box<dyn Fn(Growth) -> BoxFuture<'static, GrowthVerdict> + Send + Sync>;
 
 impl AsyncEndpoint for GrowthLeader {
-    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+    fn decide(
+        self: Arc<Self>,
+        review: &Review<'_>,
+        _settings: &Settings,
+        _body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict> {
         let growth = Growth::read(review);
         async move {
             match growth {

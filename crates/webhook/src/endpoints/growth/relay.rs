@@ -16,6 +16,7 @@ use super::GrowthVerdict;
 use crate::endpoints::AsyncEndpoint;
 use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
+use crate::settings::Settings;
 
 /// How long the leader may take. The API server waits 5 s, of which handshakes may take a part.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -51,7 +52,12 @@ impl GrowthRelay {
 }
 
 impl AsyncEndpoint for GrowthRelay {
-    fn decide(self: Arc<Self>, review: &Review<'_>, body: &HeldBody) -> BoxFuture<'static, Verdict> {
+    fn decide(
+        self: Arc<Self>,
+        review: &Review<'_>,
+        _settings: &Settings,
+        body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict> {
         let (uid, body) = (review.uid.clone(), body.clone());
         async move {
             let asked = self.ask(&uid, body.bytes.clone()).await;

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::AsyncEndpoint;
 use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
+use crate::settings::Settings;
 use claim::largest;
 
 /// How long a target may wait at most. The API server waits 10 s for an answer.
@@ -73,7 +74,12 @@ impl HeadroomEndpoint {
 }
 
 impl AsyncEndpoint for HeadroomEndpoint {
-    fn decide(self: Arc<Self>, review: &Review<'_>, _body: &HeldBody) -> BoxFuture<'static, Verdict> {
+    fn decide(
+        self: Arc<Self>,
+        review: &Review<'_>,
+        _settings: &Settings,
+        _body: &HeldBody,
+    ) -> BoxFuture<'static, Verdict> {
         let controller = self.headroom.observed().read(|index| index.kubevirt_controller());
         let claim = claim(review, controller.as_deref());
         async move { Verdict::allow(self.make_room(claim).await.unwrap_or_else(|why| why)) }.boxed()

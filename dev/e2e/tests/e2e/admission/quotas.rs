@@ -170,8 +170,8 @@ async fn who_limits_what_is_not_counted_is_warned() {
     assert!(done, "{stdout}{stderr}");
     assert_eq!(
         stderr.trim_end(),
-        "Warning: spec.hard: not enforced: cpu/vmi: virtual machines are not counted as such in this version, limit their \
-         launcher pods by pods, requests.cpu and requests.memory"
+        "Warning: spec.hard: not enforced: cpu/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's \
+         calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory"
     );
 }
 
@@ -193,7 +193,7 @@ async fn keys_that_nothing_counts_are_a_warning_and_a_condition_until_they_are_g
     assert!(done, "{stdout}{stderr}");
     let warnings: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect();
     let [machines, custom] = warnings[..] else { panic!("a warning per cause: {stderr}") };
-    assert!(machines.contains("instances/vmi, requests.cpu/vmi: virtual machines"), "{machines}");
+    assert!(machines.contains("instances/vmi, requests.cpu/vmi: only virtual machines"), "{machines}");
     assert!(custom.contains("example.com/license: "), "{stderr}");
 
     let what = "the condition to say what the warnings say";
