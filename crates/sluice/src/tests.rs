@@ -24,6 +24,8 @@ fn help() {
 fn wrong_arguments() {
     let wrong = [
         "controller --exempt-namespaces=*-system",
+        "controller --platform-accounts=cdi-sa",
+        "controller --platform-accounts=kubevirt:kubevirt-controller",
         "operator --gating=both",
         "webhook --tls-cert-file=tls.crt",
         "mtq-leftovers --clean --output=json",

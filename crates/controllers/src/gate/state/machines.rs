@@ -20,13 +20,17 @@ impl State {
     pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
         if self.machines.set_calculator(calculator) {
             self.appraise_all(now);
+            self.reexamine_platform();
         }
     }
 
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
-        if self.machines.set_kubevirt(kubevirt) && self.machines.are_charged() {
-            self.appraise_all(now);
+        if self.machines.set_kubevirt(kubevirt) {
+            if self.machines.are_charged() {
+                self.appraise_all(now);
+            }
+            self.reexamine_platform();
         }
     }
 
