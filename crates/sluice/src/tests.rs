@@ -40,6 +40,14 @@ fn wrong_arguments() {
 
     For more information, try '--help'.
 
+    error: invalid value 'cdi-sa' for '--platform-accounts <NAMESPACE:NAME>': "cdi-sa" is not a ServiceAccount: write namespace:name, like cdi:cdi-sa
+
+    For more information, try '--help'.
+
+    error: invalid value 'kubevirt:kubevirt-controller' for '--platform-accounts <NAMESPACE:NAME>': "kubevirt:kubevirt-controller" creates the launchers of VMs, which are never exempt: leave it out
+
+    For more information, try '--help'.
+
     error: invalid value 'both' for '--gating <WHO>'
       [possible values: policy, webhook]
 

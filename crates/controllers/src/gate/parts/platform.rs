@@ -1,6 +1,6 @@
 //! Pods that KubeVirt and CDI create in the namespaces of tenants, beside the launchers of VMs: which of them are exempt.
 //!
-//! Who creates what, in KubeVirt 1.7 and CDI 1.63:
+//! Who creates what, in KubeVirt 1.3 to 1.9 and CDI 1.66:
 //!
 //! * `<KubeVirt's namespace>:kubevirt-controller` (`pkg/virt-operator/resource/generate/components/serviceaccountnames.go`)
 //!   creates launchers (`virt-launcher-…`), attachment pods of volumes that are plugged into a running VM (`hp-volume-…`, one or

@@ -92,7 +92,7 @@ impl World {
             state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
         }
         state.begin_quotas();
-        for quota in &server.quota {
+        if let Some(quota) = &server.quota {
             state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
         }
         state.end_quotas(now);
