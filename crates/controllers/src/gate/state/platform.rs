@@ -53,10 +53,16 @@ impl State {
         })
     }
 
-    /// The pod as it is known, if it matters to others what it was.
-    pub(super) fn known_launcher(&self, facts: &PodFacts) -> Option<PodRecord> {
+    /// The pod as it is known, if what others are charged may depend on it.
+    pub(super) fn known_claimant(&self, facts: &PodFacts) -> Option<PodRecord> {
         let namespace = self.namespaces.id(&facts.namespace).filter(|_| self.pods.have_attached())?;
-        self.pods.get(self.pods.find(namespace, &facts.name)?).cloned()
+        self.claimant(self.pods.find(namespace, &facts.name)?)
+    }
+
+    /// The pod if it names a VM and any pod is attached to another.
+    pub(super) fn claimant(&self, id: PodId) -> Option<PodRecord> {
+        let is_claimant = |record: &&PodRecord| record.ownership.is_some() && self.pods.have_attached();
+        self.pods.get(id).filter(is_claimant).cloned()
     }
 
     /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that are

@@ -29,7 +29,7 @@ impl State {
     pub fn apply_pod(&mut self, wire: &PodWire, now: Moment) {
         let facts = self.config.read(wire, now);
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
-        let before = self.known_launcher(&facts);
+        let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, &mut self.namespaces) {
             PodChange::Added(id) => {
                 self.classify(id, now);
@@ -57,7 +57,7 @@ impl State {
     /// What others are charged may depend on the pod.
     fn on_pod_changed(&mut self, id: PodId, before: Option<PodRecord>) {
         self.appraise_owner_of(id);
-        let after = self.pods.get(id).filter(|_| self.pods.have_attached()).cloned();
+        let after = self.claimant(id);
         for record in before.iter().chain(&after) {
             self.on_launcher_changed(record);
         }
