@@ -216,7 +216,12 @@ pub fn quota_controller_username() -> String {
 
 /// Username the API server gives to KubeVirt's controller when KubeVirt is installed in `namespace`.
 pub fn kubevirt_controller_username(namespace: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{KUBEVIRT_CONTROLLER_ACCOUNT}")
+    service_account_username(namespace, KUBEVIRT_CONTROLLER_ACCOUNT)
+}
+
+/// Username the API server gives to a ServiceAccount.
+pub fn service_account_username(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
 }
 
 /// Longest name of a quota that can have a managed ResourceQuota.

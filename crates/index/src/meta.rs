@@ -78,6 +78,8 @@ struct Owner {
     #[serde(default)]
     kind: String,
     #[serde(default)]
+    name: String,
+    #[serde(default)]
     uid: String,
     controller: Option<bool>,
 }
@@ -87,25 +89,29 @@ impl Owner {
         let is_kubevirt = self.api_version.split_once('/').is_some_and(|(group, _)| group == "kubevirt.io");
         is_kubevirt && self.kind == "VirtualMachineInstance" && self.controller == Some(true)
     }
+
+    fn is_pod(&self) -> bool {
+        self.api_version == "v1" && self.kind == "Pod" && self.controller == Some(true)
+    }
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration; of a
-/// pod that a VirtualMachineInstance controls, the reference to that and the annotation that names the pod's creator. A pod
-/// without these has no map and no list.
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration, of the
+/// annotations the one that names the pod's creator, and the reference to the VirtualMachineInstance or the pod that controls
+/// it. A pod without one of these has no map or list of that.
 pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (label, creator, _, owners)) =
         Meta::<MigrationLabel, CreatorAnnotation, IgnoredAny, Owner>::deserialize(deserializer)?.split();
     let map = |key: &str, value: String| BTreeMap::from([(key.to_owned(), value)]);
     let migration = label.and_then(|label| label.migration);
     let labels = migration.map(|uid| map(names::MIGRATION_JOB_LABEL, uid));
-    let Some(owner) = owners.unwrap_or_default().into_iter().find(Owner::is_machine) else {
-        return Ok(ObjectMeta { labels, ..meta });
-    };
-    let Owner { api_version, kind, uid, controller } = owner;
-    let owner = OwnerReference { api_version, kind, uid, controller, ..OwnerReference::default() };
     let creator = creator.and_then(|annotations| annotations.creator);
     let annotations = creator.map(|name| map(names::CREATED_BY_ANNOTATION, name));
-    Ok(ObjectMeta { labels, annotations, owner_references: Some(vec![owner]), ..meta })
+    let controls = |owner: &Owner| owner.is_machine() || owner.is_pod();
+    let reference = |Owner { api_version, kind, name, uid, controller }| {
+        vec![OwnerReference { api_version, kind, name, uid, controller, ..OwnerReference::default() }]
+    };
+    let owner_references = owners.unwrap_or_default().into_iter().find(controls).map(reference);
+    Ok(ObjectMeta { labels, annotations, owner_references, ..meta })
 }
 
 /// The annotations that anything here looks at.
@@ -192,7 +198,11 @@ mod tests {
         assert_eq!(launcher.owner_references.unwrap().first().unwrap().uid, "vm");
         assert_eq!(launcher.annotations, map(names::CREATED_BY_ANNOTATION, "me"));
         let pod = of_pod(json!({ "ownerReferences": [other], "annotations": annotations })).unwrap();
-        assert_eq!((pod.owner_references, pod.annotations), (None, None));
+        assert_eq!((pod.owner_references, pod.annotations), (None, map(names::CREATED_BY_ANNOTATION, "me")));
+        let pod =
+            json!({ "apiVersion": "v1", "kind": "Pod", "name": "launcher", "uid": "l", "controller": true });
+        let attached = of_pod(json!({ "ownerReferences": [other, pod] })).unwrap();
+        assert_eq!(attached.owner_references.unwrap().first().unwrap().name, "launcher");
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
         assert_eq!(owned.labels.unwrap().len(), 2);

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_engine::{ChargeRules, Uid};
-use sluice_index::{Gates, Namespaces, PodChange as Change, PodFacts, PodWire, Pods, Targeting, Version};
+use sluice_index::{
+    Gates, Namespaces, PlatformPod, PodChange as Change, PodFacts, PodWire, Pods, Targeting, Version,
+};
 
 const GATE: &str = "gate";
 
@@ -65,7 +67,13 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
     let cpu = format!("{}m", u32::from(known.milli_cpu));
     // It may have other owners and names of creators than before.
     let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true});
-    let owners = if known.milli_cpu < 5 { json!([owner]) } else { json!([]) };
+    let launcher =
+        json!({"apiVersion": "v1", "kind": "Pod", "name": "l", "uid": owner["uid"], "controller": true});
+    let owners = match known.milli_cpu {
+        ..5 => json!([owner]),
+        5..7 => json!([launcher]),
+        7.. => json!([]),
+    };
     let wire: PodWire = serde_json::from_value(json!({
         "metadata": {
             "namespace": format!("ns{}", at.0), "name": format!("pod{}", at.1), "uid": format!("uid{}", known.uid),
@@ -80,7 +88,8 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
         "status": {"phase": "Pending", "qosClass": "Burstable"},
     }))
     .unwrap();
-    PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0)
+    let platform = PlatformPod::of(&wire.metadata).filter(|_| known.milli_cpu >= 5);
+    PodFacts { platform, ..PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0) }
 }
 
 fn see(pods: &mut Pods, namespaces: &mut Namespaces, at: (u8, u8), known: &Known) {
@@ -106,6 +115,10 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)));
         assert_eq!(of_owner.contains(&id), known.milli_cpu < 5);
         assert!(of_owner.iter().all(|id| pods.get(*id).is_some_and(|other| other.namespace == namespace)));
+        let attached = pods.attached_to(namespace, &Uid::parse(&owner(known)));
+        assert_eq!(attached.contains(&id), (5..7).contains(&known.milli_cpu));
+        assert!(attached.iter().all(|id| pods.get(*id).is_some_and(|other| other.platform.is_some())));
+        assert!(pods.have_attached() || attached.is_empty());
         let creator = record.ownership.as_ref().and_then(|ownership| ownership.created_by.as_deref());
         assert_eq!(creator, (known.milli_cpu < 5).then_some("me"));
     }

@@ -40,6 +40,7 @@ use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
+use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
 use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
 
@@ -96,6 +97,8 @@ pub struct ControllerArgs {
     lease: LeaseArgs,
     #[command(flatten)]
     gating: GatingArgs,
+    #[command(flatten)]
+    platform: PlatformArgs,
     #[command(flatten)]
     growth: GrowthArgs,
     #[command(flatten)]
@@ -270,6 +273,7 @@ impl ControllerArgs {
 
     fn gate_config(&self, rules: ChargeRules) -> GateConfig {
         let mut config = GateConfig::new(names::GATE, rules);
+        config.platform = self.platform.platform();
         config.patience_ms = u64::from(self.queue_patience) * 1000;
         config.in_flight_grace_ms = u64::from(self.in_flight_grace) * 1000;
         if self.in_flight_grace < IN_FLIGHT_S {

@@ -10,6 +10,7 @@ mod logging;
 mod metrics;
 mod mtq_cleanup;
 mod operator;
+mod platform;
 mod rules;
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,8 @@ fn help() {
 fn wrong_arguments() {
     let wrong = [
         "controller --exempt-namespaces=*-system",
+        "controller --platform-accounts=cdi-sa",
+        "controller --platform-accounts=kubevirt:kubevirt-controller",
         "operator --gating=both",
         "webhook --tls-cert-file=tls.crt",
         "mtq-leftovers --clean --output=json",
@@ -35,6 +37,14 @@ fn wrong_arguments() {
     });
     insta::assert_snapshot!(said.concat(), @r#"
     error: invalid value '*-system' for '--exempt-namespaces <NAMES>': "*-system" is neither the name of a namespace nor the beginning of one with * at its end: lower case letters, digits and - are allowed, up to 63
+
+    For more information, try '--help'.
+
+    error: invalid value 'cdi-sa' for '--platform-accounts <NAMESPACE:NAME>': "cdi-sa" is not a ServiceAccount: write namespace:name, like cdi:cdi-sa
+
+    For more information, try '--help'.
+
+    error: invalid value 'kubevirt:kubevirt-controller' for '--platform-accounts <NAMESPACE:NAME>': "kubevirt:kubevirt-controller" creates the launchers of VMs, which are never exempt: leave it out
 
     For more information, try '--help'.
 

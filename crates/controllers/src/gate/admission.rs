@@ -28,7 +28,7 @@ impl Change {
     /// [`State`](super::State).
     #[must_use]
     pub fn read(before: &PodWire, after: &PodWire, dry_run: bool, config: &GateConfig, now: Moment) -> Self {
-        let read = |wire| PodFacts::read(wire, config.gate, config.rules, now.unix_s());
+        let read = |wire| config.read(wire, now);
         Self { before: read(before), after: read(after), dry_run }
     }
 }

@@ -1,6 +1,10 @@
 //! What can be set about the gate.
 
+use sluice_api::names;
 use sluice_engine::ChargeRules;
+use sluice_index::{PlatformPod, PodFacts, PodWire};
+
+use super::parts::platform::Platform;
 
 /// Settings of the gate. Times are in milliseconds unless they say otherwise.
 #[derive(Clone, Debug)]
@@ -9,6 +13,8 @@ pub struct GateConfig {
     pub gate: &'static str,
     /// Rules of charging that depend on the server's version.
     pub rules: ChargeRules,
+    /// Which pods are the platform's, and whether they are charged.
+    pub platform: Platform,
     /// How long a waiting pod lets others pass before room is kept for it.
     pub patience_ms: u64,
     /// For how long room is kept for usage that is recorded but not found among the pods: longer than any request
@@ -35,6 +41,7 @@ impl GateConfig {
         Self {
             gate,
             rules,
+            platform: Platform::default(),
             patience_ms: 60_000,
             in_flight_grace_ms: 50_000,
             admission_life_ms: 35_000,
@@ -43,6 +50,17 @@ impl GateConfig {
             reclassified_pods: 128,
             notified_pods: 20,
         }
+    }
+
+    /// Reads a pod.
+    pub(super) fn read(&self, wire: &PodWire, now: Moment) -> PodFacts {
+        let mut facts = PodFacts::read(wire, self.gate, self.rules, now.unix_s());
+        let creator =
+            wire.metadata.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION));
+        if creator.is_some_and(|creator| self.platform.may_be_exempt(&facts.name, creator)) {
+            facts.platform = PlatformPod::of(&wire.metadata);
+        }
+        facts
     }
 }
 

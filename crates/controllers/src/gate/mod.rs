@@ -37,6 +37,7 @@ pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
+pub use parts::platform::{Platform, PlatformPods};
 
 pub use parts::machines::KubeVirt;
 pub use state::{AuditCursor, AuditFinding, ClusterView, State};

@@ -19,6 +19,7 @@ mod machines;
 mod managed;
 mod namespaces;
 mod owners;
+mod platform;
 mod pods;
 mod quota_checks;
 mod quotas;
@@ -199,6 +200,7 @@ impl State {
             let Some(record) = self.pods.get(id).cloned() else { continue };
             self.end_claim(id, &record);
             self.classify(id, now);
+            self.on_launcher_changed(&record);
         }
         self.foreign_charges.pass_time(now);
         self.writes.pass_time(now);

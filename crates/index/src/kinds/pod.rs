@@ -3,6 +3,7 @@
 
 mod facts;
 mod ownership;
+mod platform;
 mod records;
 mod targets;
 
@@ -13,6 +14,7 @@ use serde::de::IgnoredAny;
 
 pub use facts::{PodFacts, need_of};
 pub use ownership::Ownership;
+pub use platform::{PlatformPod, PodReference};
 pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
 pub use targets::{Target, TargetRecord, Targets};
 
@@ -22,8 +24,8 @@ use crate::quantity::{ResourceTexts, resource_list};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodWire {
-    /// Name, namespace, uid, version and times, the label of a migration's target, and of a pod that a
-    /// VirtualMachineInstance controls the reference to that and the creator's stamp; nothing else is filled.
+    /// Name, namespace, uid, version and times, the label of a migration's target, the creator's stamp, and of a pod that a
+    /// VirtualMachineInstance or another pod controls the reference to that; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::of_pod")]
     pub metadata: ObjectMeta,
     /// The specification.

@@ -12,7 +12,7 @@ async fn another_calculator_is_in_force_without_a_restart() {
     let keys = ["requests.cpu", "requests.memory", "requests.cpu/vmi", "requests.memory/vmi", "pods"];
     team.quota("all", &keys.map(|key| (key, "100Gi"))).await;
     let vm = team.tenant.kubevirt.vm(team.tenant.name(), "web").memory("1Gi").sockets(2);
-    let vm = vm.start().await.unwrap();
+    vm.start().await.unwrap();
     // As Kubernetes counts its pod.
     let hard = json!({ "requests.cpu": "100Gi", "requests.memory": "100Gi" });
     team.tenant.quota("native", hard).await;

@@ -7,6 +7,7 @@
     reason = "a test stops at the first thing that is not as it must be"
 )]
 
+mod attachments;
 mod calculators;
 mod context;
 mod migrations;

@@ -97,6 +97,11 @@ impl Machines {
         is_another
     }
 
+    /// The name of the user that KubeVirt's controller is.
+    pub fn controller(&self) -> Option<&str> {
+        self.kubevirt.as_ref().map(|kubevirt| &*kubevirt.controller)
+    }
+
     /// A list begins.
     pub fn begin_list(&mut self) {
         self.list.begin();

@@ -9,6 +9,7 @@ pub mod foreign_charges;
 pub mod machines;
 pub mod managed_statuses;
 pub mod owners;
+pub mod platform;
 pub mod pod_stages;
 pub mod quota_checks;
 pub mod quota_sets;

@@ -43,7 +43,8 @@ impl State {
     pub fn audit(&mut self, namespace: NamespaceId, cursor: &mut AuditCursor, now: Moment) -> AuditFinding {
         let Some(known) = self.namespaces.get(namespace) else { return AuditFinding::Right };
         let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
-        if quotas.is_empty() || self.reclassification.is_paused(namespace) {
+        let is_unfinished = self.reclassification.is_paused(namespace) || !self.machines.are_appraised();
+        if quotas.is_empty() || is_unfinished {
             return AuditFinding::Right;
         }
         if cursor.pods < pods {

@@ -76,6 +76,10 @@ impl State {
         if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
             return Err(Stage::Stuck(Stuck::Terminating));
         }
+        if self.is_exempt(record) {
+            // Whatever quotas there are, seen or not.
+            return Err(Stage::Free { awaited: 0, serial: 0 });
+        }
         if let Some(invalid) = self.invalid_quota(record.namespace) {
             return Err(Stage::Stuck(Stuck::InvalidQuota(invalid)));
         }

@@ -21,7 +21,11 @@ impl State {
     }
 
     fn judge(&mut self, change: &Change, now: Moment) -> Result<Asked, Judgement> {
+        self.judge_growth_of_exempt(change)?;
         let Some((id, namespace)) = self.concerns(change)? else { return Ok(ALLOWED) };
+        if self.pods.get(id).is_some_and(|record| self.is_exempt(record)) {
+            return Ok(ALLOWED);
+        }
         let after = &change.after;
         if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));

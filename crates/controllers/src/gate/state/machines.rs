@@ -19,14 +19,20 @@ impl State {
     /// From now on VMs are counted so. No pod is decided on until all are.
     pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
         if self.machines.set_calculator(calculator) {
+            self.restate_quotas();
             self.appraise_all(now);
+            self.reexamine_platform();
         }
     }
 
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
-        if self.machines.set_kubevirt(kubevirt) && self.machines.are_charged() {
-            self.appraise_all(now);
+        if self.machines.set_kubevirt(kubevirt) {
+            self.restate_quotas();
+            if self.machines.are_charged() {
+                self.appraise_all(now);
+            }
+            self.reexamine_platform();
         }
     }
 

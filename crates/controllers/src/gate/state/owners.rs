@@ -38,6 +38,7 @@ impl State {
                 self.reclassify(id, namespace, now);
             }
         }
+        self.reexamine_attached(namespace, &owner.uid);
     }
 
     /// Whether nothing has to be changed about a pod so that its owner is charged this.
@@ -56,6 +57,9 @@ impl State {
 
     /// What is charged for the pod.
     pub(super) fn payer(&self, id: PodId, record: &PodRecord) -> Payer {
+        if self.is_exempt(record) {
+            return Payer::pod(Arc::default());
+        }
         self.paying_owner(id, record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
 use sluice_index::PodWire;
-use sluice_index::{Gates, PodChange, PodFacts, PodRecord};
+use sluice_index::{Gates, PodChange, PodRecord};
 
 use super::State;
 use crate::gate::action::Release;
@@ -27,22 +27,23 @@ impl State {
 
     /// A pod was added or modified.
     pub fn apply_pod(&mut self, wire: &PodWire, now: Moment) {
-        let facts = PodFacts::read(wire, self.config.gate, self.config.rules, now.unix_s());
+        let facts = self.config.read(wire, now);
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
+        let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, &mut self.namespaces) {
             PodChange::Added(id) => {
                 self.classify(id, now);
-                self.appraise_owner_of(id);
+                self.on_pod_changed(id, None);
             }
             PodChange::Changed(id) => {
                 self.reconsider_pod(id, now);
-                self.appraise_owner_of(id);
+                self.on_pod_changed(id, before);
             }
             PodChange::Replaced(old, id) => {
                 // The handle may be the old one's: everything about the old one has to go first.
                 self.drop_pod(id, &old);
                 self.classify(id, now);
-                self.appraise_owner_of(id);
+                self.on_pod_changed(id, before);
             }
             PodChange::Same => {}
         }
@@ -50,6 +51,15 @@ impl State {
             |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
         if let Some(id) = admitted.and_then(find) {
             self.on_admitted_pod_seen(id);
+        }
+    }
+
+    /// What others are charged may depend on the pod.
+    fn on_pod_changed(&mut self, id: PodId, before: Option<PodRecord>) {
+        self.appraise_owner_of(id);
+        let after = self.claimant(id);
+        for record in before.iter().chain(&after) {
+            self.on_launcher_changed(record);
         }
     }
 
@@ -72,6 +82,7 @@ impl State {
         let Some(record) = self.pods.get(id).cloned() else { return };
         self.drop_pod(id, &record);
         self.pods.remove(id, &mut self.namespaces);
+        self.on_launcher_changed(&record);
     }
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {

@@ -10,6 +10,8 @@ mod machines;
 mod machines_phases;
 mod owners;
 mod owners_stories;
+mod platform;
+mod platform_orders;
 mod protocol;
 mod refused;
 mod resizes;

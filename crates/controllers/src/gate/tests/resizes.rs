@@ -100,7 +100,7 @@ impl World {
 }
 
 impl Story {
-    fn ask(&mut self, name: &str, milli_cpu: u64, now: u64) -> Asked {
+    pub(super) fn ask(&mut self, name: &str, milli_cpu: u64, now: u64) -> Asked {
         let change = self.change(name, milli_cpu);
         self.state.ask(&change, at(now))
     }

@@ -27,6 +27,10 @@ pub struct Pod {
     pub created: i64,
     pub gated: bool,
     pub finished: bool,
+    /// Name and number of the pod that controls it.
+    pub controller: Option<(String, u64)>,
+    /// Who has created it if its name does not say so.
+    pub creator: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,8 +73,9 @@ impl Server {
     }
 
     pub fn pod_json(name: &str, pod: &Pod) -> serde_json::Value {
-        let owners = super::owners::references(name);
-        let annotations = super::owners::annotations(name);
+        let owners = super::platform::references(pod).unwrap_or_else(|| super::owners::references(name));
+        let annotations =
+            super::platform::annotations(pod).unwrap_or_else(|| super::owners::annotations(name));
         let container = if owners.as_array().is_some_and(Vec::is_empty) { "c" } else { "compute" };
         let gates = if pod.gated { json!([{"name": GATE}]) } else { json!([]) };
         json!({
@@ -112,6 +117,17 @@ impl Server {
     }
 
     pub fn create_pod(&mut self, name: &str, milli_cpu: u64, priority: i32) {
+        self.create_as(name, milli_cpu, priority, None, None);
+    }
+
+    pub fn create_as(
+        &mut self,
+        name: &str,
+        milli_cpu: u64,
+        priority: i32,
+        controller: Option<(String, u64)>,
+        creator: Option<&'static str>,
+    ) {
         if self.pods.contains_key(name) {
             return;
         }
@@ -119,7 +135,17 @@ impl Server {
         let created = self.now_s;
         self.put_pod(
             name,
-            Pod { uid: version, version, milli_cpu, priority, created, gated: true, finished: false },
+            Pod {
+                uid: version,
+                version,
+                milli_cpu,
+                priority,
+                created,
+                gated: true,
+                finished: false,
+                controller,
+                creator,
+            },
         );
     }
 
@@ -148,6 +174,15 @@ impl Server {
         if let Some(mut pod) = self.pods.get(name).cloned() {
             pod.version = self.next();
             pod.gated = false;
+            self.put_pod(name, pod);
+        }
+    }
+
+    /// As a client does that may update pods.
+    pub fn adopt_pod(&mut self, name: &str, controller: Option<(String, u64)>) {
+        if let Some(mut pod) = self.pods.get(name).cloned() {
+            pod.version = self.next();
+            pod.controller = controller;
             self.put_pod(name, pod);
         }
     }

@@ -11,6 +11,7 @@ use sluice_engine::pod::{
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
 
 use super::ownership::Ownership;
+use super::platform::PlatformPod;
 use super::records::Gates;
 use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
 use crate::quantity::ResourceTexts;
@@ -43,6 +44,8 @@ pub struct PodFacts {
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
     pub ownership: Option<Ownership>,
+    /// Of a pod that the platform may have created. Which ones these are is for the reader to say: [`Self::read`] leaves it out.
+    pub platform: Option<PlatformPod>,
 }
 
 impl PodFacts {
@@ -65,6 +68,7 @@ impl PodFacts {
             gates: gates(wire, gate),
             overdue_at,
             ownership: Ownership::of(meta, || pod_charge(&compute_only(&input), rules, now)),
+            platform: None,
         }
     }
 }

@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::{Charge, Uid};
 
+use super::records::Pods;
+
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
 const LONGEST: usize = "system:serviceaccount:".len() + 63 + 1 + 253;
@@ -26,9 +28,33 @@ impl Ownership {
     /// Reads it from the metadata of a pod. `compute` says what the container of the guest takes.
     #[must_use]
     pub fn of(meta: &ObjectMeta, compute: impl FnOnce() -> Charge) -> Option<Self> {
-        let machine = meta.owner_references.as_ref()?.first()?;
-        let stamp = meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION));
-        let created_by = stamp.map(|name| if name.len() > LONGEST { "" } else { name }.into());
-        Some(Self { machine: Uid::parse(&machine.uid), created_by, compute: Arc::new(compute()) })
+        let mut references = meta.owner_references.as_ref()?.iter();
+        let machine = references.find(|owner| owner.kind == "VirtualMachineInstance")?;
+        let (machine, created_by) = (Uid::parse(&machine.uid), creator(meta));
+        Some(Self { machine, created_by, compute: Arc::new(compute()) })
+    }
+}
+
+/// Who created a pod, by the stamp of admission; empty if the name is longer than any of a service account.
+pub(super) fn creator(meta: &ObjectMeta) -> Option<Arc<str>> {
+    let stamp = meta.annotations.as_ref()?.get(names::CREATED_BY_ANNOTATION)?;
+    Some(if stamp.len() > LONGEST { "" } else { stamp }.into())
+}
+
+impl Pods {
+    /// Replaces the creator's name by an equal one that is there already.
+    pub(super) fn share_ownership(&mut self, ownership: Option<Ownership>) -> Option<Box<Ownership>> {
+        let mut ownership = ownership?;
+        if let Some(name) = &mut ownership.created_by {
+            self.share_creator(name);
+        }
+        Some(Box::new(ownership))
+    }
+
+    pub(super) fn share_creator(&mut self, name: &mut Arc<str>) {
+        match self.creators.get(name) {
+            Some(known) => *name = Arc::clone(known),
+            None => drop(self.creators.insert(Arc::clone(name))),
+        }
     }
 }

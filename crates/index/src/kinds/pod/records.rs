@@ -12,6 +12,7 @@ use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use super::facts::PodFacts;
 use super::ownership::Ownership;
+use super::platform::PlatformPod;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::store::ListNumber;
 use crate::version::Version;
@@ -54,6 +55,8 @@ pub struct PodRecord {
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
     pub ownership: Option<Box<Ownership>>,
+    /// Of a pod that the platform may have created.
+    pub platform: Option<Box<PlatformPod>>,
     list: ListNumber,
     /// Where the namespace's list of pods has it.
     place: u32,
@@ -98,7 +101,9 @@ pub struct Pods {
     overdue: BTreeSet<(i64, PodId)>,
     /// Of those that have an owner.
     by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
-    creators: HashSet<Arc<str>>,
+    /// Of those of the platform that another pod controls: by that.
+    pub(super) attached: BTreeSet<(NamespaceId, Uid, PodId)>,
+    pub(super) creators: HashSet<Arc<str>>,
     list: ListNumber,
     shared_since_sweep: usize,
 }
@@ -179,6 +184,7 @@ impl Pods {
             && *known.scope_facts == facts.scope_facts
             && known.unreadable.as_deref() == facts.unreadable.as_ref()
             && known.ownership.as_deref() == facts.ownership.as_ref()
+            && known.platform.as_deref() == facts.platform.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
             return PodChange::Same;
@@ -191,9 +197,11 @@ impl Pods {
         }
         let (charge, scope_facts) = self.share(facts.charge, facts.scope_facts);
         self.leave_owner(id);
-        let ownership = self.share_creator(facts.ownership);
+        let ownership = self.share_ownership(facts.ownership);
+        let platform = self.share_platform(facts.platform);
         if let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
             known.ownership = ownership;
+            known.platform = platform;
             known.priority = facts.priority;
             known.charge = charge;
             known.unreadable = facts.unreadable.map(Box::new);
@@ -288,7 +296,8 @@ impl Pods {
             scope_facts,
             gates: facts.gates,
             overdue_at: facts.overdue_at,
-            ownership: self.share_creator(facts.ownership),
+            ownership: self.share_ownership(facts.ownership),
+            platform: self.share_platform(facts.platform),
             list: self.list,
             place,
         };
@@ -314,24 +323,17 @@ impl Pods {
     fn join_owner(&mut self, id: PodId) {
         let key = self.owner_key(id);
         self.by_owner.extend(key);
+        let key = self.attached_key(id);
+        self.attached.extend(key);
     }
 
     fn leave_owner(&mut self, id: PodId) {
         if let Some(key) = self.owner_key(id) {
             self.by_owner.remove(&key);
         }
-    }
-
-    /// Replaces the creator's name by an equal one that is there already.
-    fn share_creator(&mut self, ownership: Option<Ownership>) -> Option<Box<Ownership>> {
-        let mut ownership = ownership?;
-        if let Some(name) = &mut ownership.created_by {
-            match self.creators.get(name) {
-                Some(known) => *name = Arc::clone(known),
-                None => drop(self.creators.insert(Arc::clone(name))),
-            }
+        if let Some(key) = self.attached_key(id) {
+            self.attached.remove(&key);
         }
-        Some(Box::new(ownership))
     }
 
     /// Replaces values by equal ones that are there already.

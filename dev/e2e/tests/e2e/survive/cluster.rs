@@ -11,7 +11,7 @@ use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota as Acrq, names};
 use sluice_e2e::objects::{TARGETED, from_json, is_held};
 use sluice_testbed::{Bed, wait};
 
-use super::world::{Overseer, delete_released, installed, kill, released, stop};
+use super::world::{Overseer, delete_released, installed, kill, stop};
 use crate::context::{SOON, idle_bed};
 use crate::team::Team;
 

@@ -1,0 +1,68 @@
+//! Pods that controllers of the platform create beside those of tenants: what is kept of one to tell whether it is exempt.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_engine::{PodId, Uid};
+
+use super::ownership::creator;
+use super::records::Pods;
+use crate::kinds::namespace::NamespaceId;
+
+/// What is kept of a pod that a controller of the platform may have created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlatformPod {
+    /// Who created it, by the stamp of admission.
+    pub created_by: Arc<str>,
+    /// The pod that controls it. A client that may update pods may write any reference: a claim, not evidence.
+    pub controller: Option<PodReference>,
+}
+
+/// How one pod names another of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodReference {
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Uid,
+}
+
+impl PlatformPod {
+    /// Reads it from the metadata of a pod; `None` if that has no stamp.
+    #[must_use]
+    pub fn of(meta: &ObjectMeta) -> Option<Self> {
+        let references = meta.owner_references.iter().flatten();
+        let controller = references
+            .into_iter()
+            .find(|owner| owner.kind == "Pod")
+            .map(|owner| PodReference { name: owner.name.as_str().into(), uid: Uid::parse(&owner.uid) });
+        Some(Self { created_by: creator(meta)?, controller })
+    }
+}
+
+impl Pods {
+    /// Whether any pod of the platform names another as its controller.
+    #[must_use]
+    pub fn have_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// The pods of the platform that name this pod of their namespace as their controller.
+    #[must_use]
+    pub fn attached_to(&self, namespace: NamespaceId, pod: &Uid) -> Vec<PodId> {
+        let key = |id| (namespace, pod.clone(), PodId(id));
+        self.attached.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
+    }
+
+    pub(super) fn attached_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
+        let record = self.get(id)?;
+        Some((record.namespace, record.platform.as_ref()?.controller.as_ref()?.uid.clone(), id))
+    }
+
+    /// Replaces the creator's name by an equal one that is there already.
+    pub(super) fn share_platform(&mut self, platform: Option<PlatformPod>) -> Option<Box<PlatformPod>> {
+        let mut platform = platform?;
+        self.share_creator(&mut platform.created_by);
+        Some(Box::new(platform))
+    }
+}
