@@ -7,6 +7,7 @@ use sluice_index::PodWire;
 use sluice_index::{Gates, PodChange, PodRecord};
 
 use super::State;
+use super::classify::ClaimEnd;
 use crate::gate::action::Release;
 use crate::gate::admission::CHANGED;
 use crate::gate::config::Moment;
@@ -110,10 +111,7 @@ impl State {
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
                 self.count_foreign_release(id, &record, now);
             }
-            _ => {
-                self.end_claim(id, &record);
-                self.classify(id, now);
-            }
+            _ => self.claim_anew(id, &record, ClaimEnd::MakesRoom, now),
         }
     }
 
@@ -126,12 +124,8 @@ impl State {
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }
-        if is_same {
-            self.revert_claim(id, record);
-        } else {
-            self.end_claim(id, record);
-        }
-        self.classify(id, now);
+        let end = if is_same { ClaimEnd::IsReverted } else { ClaimEnd::MakesRoom };
+        self.claim_anew(id, record, end, now);
     }
 
     fn count_foreign_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {

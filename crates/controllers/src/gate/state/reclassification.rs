@@ -12,6 +12,7 @@ use sluice_engine::{Charge, PodId};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
+use super::classify::ClaimEnd;
 use crate::gate::config::Moment;
 use crate::gate::parts::owners::Payer;
 use crate::gate::parts::quota_checks::Listed;
@@ -74,11 +75,13 @@ impl State {
             }
             _ => None,
         };
-        self.revert_claim(id, &record);
         match in_flight {
             // Its gate is being removed and cannot be called back: it stays charged, to the quotas of now.
-            Some((charge, serial)) => self.assume_in_flight(id, &record, charge, serial),
-            None => self.classify(id, now),
+            Some((charge, serial)) => {
+                self.revert_claim(id, &record);
+                self.assume_in_flight(id, &record, charge, serial);
+            }
+            None => self.claim_anew(id, &record, ClaimEnd::IsReverted, now),
         }
         self.hold_anew(id);
     }

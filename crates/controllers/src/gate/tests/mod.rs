@@ -5,6 +5,7 @@ mod bounded;
 mod cluster;
 mod contest;
 mod end;
+mod machine_orders;
 mod machine_reads;
 mod machines;
 mod machines_phases;
