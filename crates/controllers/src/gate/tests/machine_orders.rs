@@ -175,7 +175,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
     fn what_vms_take_stays_within_the_limit_in_every_order(steps in prop::collection::vec(moves(), 1..60)) {
