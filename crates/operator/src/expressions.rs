@@ -45,6 +45,21 @@ pub(crate) fn stamp_kept() -> String {
     format!("({now} ? {before} && {} == {} : !{before})", stamp("object"), stamp("oldObject"))
 }
 
+/// Which virtual machine and which pod control the pod is as it was. The garbage collector may take such references away.
+pub(crate) fn controllers_kept() -> String {
+    let controllers = |pod: &str| {
+        format!(
+            "(has({pod}.metadata.ownerReferences) ? {pod}.metadata.ownerReferences.filter(r, \
+             has(r.controller) && r.controller && r.kind in ['VirtualMachineInstance', 'Pod'])\
+             .map(r, r.apiVersion + '/' + r.kind + '/' + r.uid) : [])"
+        )
+    };
+    let collectors =
+        "['system:serviceaccount:kube-system:generic-garbage-collector', 'system:kube-controller-manager']";
+    let (now, before) = (controllers("object"), controllers("oldObject"));
+    format!("({now} == {before} || request.userInfo.username in {collectors})")
+}
+
 /// The new pod names its node. Core refuses gates on it before any validating policy could say why, so it is left without.
 pub(crate) fn bound() -> &'static str {
     "(has(object.spec.nodeName) && object.spec.nodeName != '')"

@@ -12,8 +12,8 @@ use sluice_api::names;
 
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
 use crate::expressions::{
-    bound, gated as has_gate, has_stamp, mirror, not_exempt, removes_gates, stamp as stamp_of, stamp_kept,
-    stamped_falsely, stamped_truly,
+    bound, controllers_kept, gated as has_gate, has_stamp, mirror, not_exempt, removes_gates,
+    stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -28,6 +28,8 @@ const FORGED: &str = "metadata.annotations[quota.sluice.dev/created-by] is not t
     annotation out, it is set at admission";
 const CHANGED: &str = "metadata.annotations[quota.sluice.dev/created-by] records who created the pod: it cannot be added, \
     changed or removed later";
+const CONTROLLER_CHANGED: &str = "metadata.ownerReferences says which virtual machine a pod is of, and is charged for: the \
+    reference of a controller of kind VirtualMachineInstance or Pod cannot be added, changed or removed later";
 const GATE_REMOVED: &str =
     "Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
 
@@ -115,7 +117,7 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy { name: names::GATED_POLICY, mutates: false, policy, binding }
 }
 
-/// Who may take the gate from a pod, and that stamps are true and stay, in every namespace and by every way that carries
+/// Who may take the gate from a pod, that stamps are true and stay, and that a pod of a virtual machine stays one of that, in every namespace and by every way that carries
 /// annotations to a pod.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
@@ -135,6 +137,11 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
         {
             "expression": format!("!({}) || {}", is("pods", "UPDATE"), stamp_kept()),
             "message": CHANGED,
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("!({}) || {}", is("pods", "UPDATE"), controllers_kept()),
+            "message": CONTROLLER_CHANGED,
             "reason": "Forbidden",
         },
         {

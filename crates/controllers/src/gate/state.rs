@@ -200,6 +200,7 @@ impl State {
             let Some(record) = self.pods.get(id).cloned() else { continue };
             self.end_claim(id, &record);
             self.classify(id, now);
+            self.appraise_owner_of(id);
             self.on_launcher_changed(&record);
         }
         self.foreign_charges.pass_time(now);

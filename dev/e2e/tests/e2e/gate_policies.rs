@@ -4,6 +4,7 @@
 //! that stop, delete or add something have their own.
 
 mod asleep;
+mod controllers;
 mod fallback;
 mod forms;
 mod others;

@@ -231,3 +231,21 @@ fn by_what_pods_take_a_target_goes_and_what_kubevirt_adds_is_shown() {
     story.server.delete_pod(TARGET);
     assert_eq!(story.used_after(300), "0");
 }
+
+/// The kubelet says nothing any more, so the pod is over when its time is.
+#[test]
+fn a_launcher_on_a_dead_node_gives_back_what_only_it_took() {
+    let mut story = Story::counting(Calculator::VmiPodUsage, 1000);
+    story.see_machine(&sized(2, 2), 0);
+    for (pod, size) in [(SOURCE, 100), (TARGET, 150)] {
+        story.server.create_pod(pod, size, 0);
+    }
+    assert_eq!(story.used_after(0), "150m");
+    let mut deleted = super::server::Server::pod_json(TARGET, &story.server.pods[TARGET]);
+    deleted["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:40Z");
+    deleted["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    deleted["metadata"]["resourceVersion"] = json!("1000");
+    story.state.apply_pod(&wire(deleted), at(10_000));
+    assert_eq!(story.used_after(11_000), "150m");
+    assert_eq!(story.used_after(120_000), "100m");
+}
