@@ -64,7 +64,8 @@ impl Machines {
             let event = |at: u64| {
                 version += 1;
                 let number = mix(at) % count;
-                let [now, wanted] = sockets.map(|sockets| sockets + u32::from(sockets > 2 && at % 2 == 0));
+                let [now, wanted] =
+                    sockets.map(|sockets| sockets + u32::from(sockets > 2 && at.is_multiple_of(2)));
                 let vmi = machine(number, version, now, wanted);
                 let begin = Instant::now();
                 state.apply_machine(&vmi, NOW);
