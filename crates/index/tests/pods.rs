@@ -66,9 +66,9 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
     let gates = if known.gated { json!([{"name": GATE}]) } else { json!([]) };
     let cpu = format!("{}m", u32::from(known.milli_cpu));
     // It may have other owners and names of creators than before.
-    let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true});
     let launcher =
-        json!({"apiVersion": "v1", "kind": "Pod", "name": "l", "uid": owner["uid"], "controller": true});
+        json!({"apiVersion": "v1", "kind": "Pod", "name": "l", "uid": owner(known), "controller": true});
+    let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true});
     let owners = match known.milli_cpu {
         ..5 => json!([owner]),
         5..7 => json!([launcher]),
