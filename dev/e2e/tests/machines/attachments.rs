@@ -48,7 +48,7 @@ async fn only_what_kubevirt_attaches_to_a_vm_that_is_charged_passes_a_full_quota
     let kubevirt = speaking_as(&team, CONTROLLER);
     let tenant = speaking_as(&team, "system:serviceaccount:team:kubevirt-controller");
 
-    // By somebody else, and not by an attachment's name.
+    // Created by another account, or with a name that KubeVirt gives to no attachment.
     for (client, name) in [(&tenant, "hp-volume-forged"), (&kubevirt, "virt-export-a")] {
         let mut pod = attachment(name, &launcher);
         if name.starts_with("virt-export") {

@@ -65,7 +65,7 @@ impl State {
 
     fn paying_owner(&self, id: PodId, record: &PodRecord) -> Option<Payer> {
         let owners = self.stages.owners();
-        // A pod that is over takes no more than its place as an object, whosever it was.
+        // A pod that is over is charged for its place as an object alone, and not through its VM.
         let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
         if !self.is_launcher(record) {
             return None;

@@ -186,7 +186,7 @@ fn a_reference_to_another_pod_is_followed() {
     let launcher = story.pod_of(SOURCE);
     story.server.adopt_pod(ATTACHMENT, Some(launcher));
     assert_eq!(story.used_after(300), "2");
-    // The launcher itself names another pod: nobody's VM is charged.
+    // The launcher names another pod as its controller, so no VM is charged.
     story.server.adopt_pod(SOURCE, Some(("web".to_owned(), 99)));
     assert_eq!(story.used_after(400), "2050m");
     assert!(story.is_audited(500));
