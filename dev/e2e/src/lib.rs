@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod build;
 pub mod call;
+pub mod history;
 pub mod installation;
 pub mod intruders;
 pub mod metrics;

@@ -115,20 +115,23 @@ impl<'b> Tenant<'b> {
 
     /// A quota of what is used now: not one pod more fits.
     pub async fn full_quota(&self, name: &str, keys: &[&str]) -> ResourceQuota {
+        let full = self.quota(name, json!(self.usage(keys).await)).await;
+        assert_eq!(used(&full), spec_hard(&full), "full");
+        full
+    }
+
+    /// What is used now, as Kubernetes counts it.
+    pub async fn usage(&self, keys: &[&str]) -> BTreeMap<String, Quantity> {
         let probe = keys
             .iter()
             .map(|key| ((*key).to_owned(), json!("1000000000")))
             .collect::<serde_json::Map<_, _>>();
-        self.quota(&format!("{name}-probe"), Value::Object(probe)).await;
+        self.quota("usage", Value::Object(probe)).await;
         let pods = self.pods.list(&ListParams::default()).await.unwrap().items.len();
         let counted = |quota: &ResourceQuota| pods == 0 || used(quota).values().all(|amount| amount.0 != "0");
-        let probe = self.until_quota(&format!("{name}-probe"), "usage to be counted", counted).await;
-        let hard: BTreeMap<String, String> =
-            used(&probe).into_iter().map(|(key, amount)| (key, amount.0)).collect();
-        self.quotas.delete(&format!("{name}-probe"), &Default::default()).await.unwrap();
-        let full = self.quota(name, json!(hard)).await;
-        assert_eq!(used(&full), spec_hard(&full), "full");
-        full
+        let probe = self.until_quota("usage", "usage to be counted", counted).await;
+        self.quotas.delete("usage", &Default::default()).await.unwrap();
+        used(&probe)
     }
 
     pub async fn until_quota(
