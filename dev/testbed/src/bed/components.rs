@@ -79,6 +79,7 @@ pub(crate) struct Plan<'a> {
     pub ports: &'a Ports,
     pub pki: &'a Pki,
     pub programs: &'a Programs,
+    pub launcher_image: String,
 }
 
 impl Plan<'_> {
@@ -230,7 +231,7 @@ impl Plan<'_> {
             "--listen=127.0.0.1".into(),
             // Any free port: its metrics are not read.
             "--port=0".into(),
-            "--launcher-image=launcher".into(),
+            format!("--launcher-image={}", self.launcher_image),
             "--exporter-image=exporter".into(),
             format!("--prom-cert-file={}", self.pki("server.crt")),
             format!("--prom-key-file={}", self.pki("server.key")),

@@ -35,6 +35,17 @@ impl Bed {
         Ok(KubeVirt::new(self, self.admin()?))
     }
 
+    /// Starts virt-controller anew with another image for launchers, as an upgrade does: it migrates the VMs whose launchers are
+    /// of another one. Does not wait for them.
+    ///
+    /// # Errors
+    /// When its program cannot be started.
+    pub fn upgrade_kubevirt(&self, launcher_image: &str) -> anyhow::Result<()> {
+        launcher_image.clone_into(&mut self.launcher_image());
+        self.stop(Component::VirtController);
+        self.start_component(Component::VirtController)
+    }
+
     /// The audit events of launcher pods that virt-controller tried to create in a namespace and
     /// that were refused, for whatever reason, in the log's order.
     ///

@@ -100,6 +100,7 @@ pub struct Bed {
     admin: Identity,
     running: Mutex<BTreeMap<Component, Program>>,
     virt_handler: Mutex<Option<SimulatedVirtHandler>>,
+    launcher_image: Mutex<String>,
     relay: OnceLock<Relay>,
     /// Removes the directory when this process ends; `None` for a persistent bed.
     directory: Option<Keeper>,
@@ -249,6 +250,10 @@ impl Bed {
         self.virt_handler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn launcher_image(&self) -> MutexGuard<'_, String> {
+        self.launcher_image.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn plan(&self) -> Plan<'_> {
         Plan {
             dir: &self.dir,
@@ -256,6 +261,7 @@ impl Bed {
             ports: &self.ports,
             pki: &self.pki,
             programs: &self.programs,
+            launcher_image: self.launcher_image().clone(),
         }
     }
 

@@ -140,6 +140,7 @@ impl Bed {
             admin,
             running: Mutex::default(),
             virt_handler: Mutex::default(),
+            launcher_image: Mutex::new("launcher".to_owned()),
             relay: OnceLock::new(),
             directory,
             keep: false.into(),
