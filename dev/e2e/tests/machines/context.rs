@@ -1,21 +1,31 @@
 //! What the tests share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::{AAQ, ApplicationAwareResourceQuota as Arq};
+use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
+use sluice_e2e::history::History;
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::tenant::{Tenant, own_shared};
 use sluice_e2e::{Running, Setup};
+use sluice_testbed::kubevirt::{KubeVirt, Migration, Vm};
 use sluice_testbed::wait;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// What the default calculator counts.
+pub const VMI: [&str; 3] = ["requests.instances/vmi", "requests.cpu/vmi", "requests.memory/vmi"];
+
+/// Whether a test has configured KubeVirt.
+static CONFIGURED: AtomicBool = AtomicBool::new(false);
 
 /// The shared cluster, started by the first that asks.
 pub async fn shared() -> &'static Running<'static> {
@@ -40,8 +50,26 @@ impl Counting {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
         let counting = Self { running: shared().await, _turn: turn };
+        if CONFIGURED.swap(false, Ordering::SeqCst) {
+            let migrations = json!({
+                "parallelMigrationsPerCluster": 100, "parallelOutboundMigrationsPerNode": 100,
+                "completionTimeoutPerGiB": null, "progressTimeout": null,
+            });
+            let usual = json!({ "migrations": migrations, "additionalGuestMemoryOverheadRatio": null });
+            counting.kubevirt().configure(usual).await.unwrap();
+        }
         counting.switch(calculator).await;
         counting
+    }
+
+    pub fn kubevirt(&self) -> KubeVirt<'static> {
+        self.running.bed.kubevirt().unwrap()
+    }
+
+    /// Merges into KubeVirt's configuration; the next test has the usual one again.
+    pub async fn configure(&self, configuration: Value) {
+        CONFIGURED.store(true, Ordering::SeqCst);
+        self.kubevirt().configure(configuration).await.unwrap();
     }
 
     /// From now on VMs are counted by this one.
@@ -49,14 +77,23 @@ impl Counting {
         let aaqs: Api<AAQ> = Api::all(self.running.bed.admin().unwrap());
         let aaq = json!({
             "apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": { "name": "aaq" },
-            "spec": { "configuration": { "vmiCalculatorConfiguration": { "configName": calculator } } },
+            "spec": { "configuration": {
+                "vmiCalculatorConfiguration": { "configName": calculator },
+                "allowApplicationAwareClusterResourceQuota": true,
+            }},
         });
         aaqs.patch("aaq", &PatchParams::apply("test").force(), &Patch::Apply(aaq)).await.unwrap();
     }
 
     /// A fresh targeted namespace.
     pub async fn team(&self, prefix: &str) -> Team {
-        let tenant = Tenant::with(self.running.bed, prefix, TARGETED).await;
+        self.team_of(prefix, &[]).await
+    }
+
+    /// A fresh targeted namespace with further labels.
+    pub async fn team_of(&self, prefix: &str, labels: &[(&str, &str)]) -> Team {
+        let labels: Vec<_> = TARGETED.iter().chain(labels).copied().collect();
+        let tenant = Tenant::with(self.running.bed, prefix, &labels).await;
         Team { arqs: Api::namespaced(tenant.client.clone(), tenant.name()), tenant }
     }
 }
@@ -89,6 +126,11 @@ impl Team {
         wait::wait_for(&self.arqs, quota, SOON, &what, says).await.unwrap();
     }
 
+    /// Watches the quotas from now on.
+    pub async fn watch(&self) -> History<Arq> {
+        History::of(self.arqs.clone()).await
+    }
+
     /// Waits until a pod of the VM is held; returns it.
     pub async fn until_held(&self, vm: &str) -> Pod {
         let held = || async {
@@ -111,4 +153,34 @@ impl Team {
         };
         wait::eventually(SOON, told, "to be told why the pod is held").await.unwrap()
     }
+
+    /// No pod of KubeVirt's was refused by whatever, and Sluice wrote no native quota's spec.
+    pub async fn assert_nothing_refused(&self, vms: &[Vm]) {
+        assert_none_rejected(&self.tenant).await;
+        AuditTrail::of(&self.tenant).await.assert_no_spec_written();
+        for vm in vms {
+            assert!(vm.events("FailedCreate").await.unwrap().is_empty(), "{}", vm.name());
+        }
+    }
+}
+
+/// Ends a watch: each version of the quota said that this is used, and of no less.
+pub async fn assert_always_used(watch: History<Arq>, quota: &str, used: &[(&str, &str)]) {
+    for version in watch.end().await.versions(quota) {
+        let status = version.status.as_ref().unwrap();
+        for (key, amount) in used {
+            let said = [&status.used, &status.hard].map(|amounts| amounts[*key].0.as_str());
+            assert_eq!(said, [*amount; 2], "used and hard of {key}: {version:#?}");
+        }
+    }
+}
+
+/// Waits until the VM has migrated as KubeVirt's controller has asked for, once.
+pub async fn until_migrated_once(vm: &Vm) -> Migration {
+    let migration = vm.until_migration(&[]).await.unwrap();
+    migration.until_succeeded().await.unwrap();
+    vm.until_alone().await.unwrap();
+    assert_eq!(vm.migrations().await.unwrap().len(), 1, "{}", vm.name());
+    assert!(!migration.rejected().await.unwrap(), "{}", vm.name());
+    migration
 }

@@ -8,6 +8,7 @@
 )]
 
 mod attachments;
+mod both_kinds;
 mod calculators;
 mod context;
 mod migrations;

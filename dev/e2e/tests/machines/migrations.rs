@@ -1,14 +1,12 @@
 //! Migrations under a full quota.
 
-use crate::context::Counting;
-
-const KEYS: [&str; 3] = ["requests.instances/vmi", "requests.cpu/vmi", "requests.memory/vmi"];
+use crate::context::{Counting, VMI};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_three_vms_two_fit_and_migrate_in_the_full_quota() {
     let counting = Counting::by("DedicatedVirtualResources").await;
     let team = counting.team("two").await;
-    let [instances, cpu, memory] = KEYS;
+    let [instances, cpu, memory] = VMI;
     team.quota("vms", &[(instances, "2"), (cpu, "2"), (memory, "512Mi")]).await;
     let first = team.tenant.vm("first").await;
     let second = team.tenant.vm("second").await;
