@@ -10,5 +10,6 @@
 mod attachments;
 mod both_kinds;
 mod calculators;
+mod cluster_vms;
 mod context;
 mod migrations;
