@@ -12,4 +12,5 @@ mod both_kinds;
 mod calculators;
 mod cluster_vms;
 mod context;
+mod drain;
 mod migrations;
