@@ -13,4 +13,5 @@ mod calculators;
 mod cluster_vms;
 mod context;
 mod drain;
+mod harvester;
 mod migrations;
