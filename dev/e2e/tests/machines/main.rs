@@ -15,3 +15,4 @@ mod context;
 mod drain;
 mod harvester;
 mod migrations;
+mod upgrade;

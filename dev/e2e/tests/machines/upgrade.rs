@@ -1,0 +1,48 @@
+//! An upgrade of KubeVirt: its workload updater migrates all VMs whose launchers are of another image, into larger ones.
+
+use futures::future::{join_all, try_join_all};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use serde_json::json;
+use sluice_engine::{Amount, Quantity};
+
+use crate::context::{Counting, assert_always_used, until_migrated_once};
+
+fn guest(launcher: &Pod) -> &Container {
+    let containers = &launcher.spec.as_ref().unwrap().containers;
+    containers.iter().find(|container| container.name == "compute").unwrap()
+}
+
+/// The memory that is reserved for the guest on its node.
+fn reserved(launcher: &Pod) -> Amount {
+    let requests = guest(launcher).resources.as_ref().unwrap().requests.as_ref().unwrap();
+    Amount::from(Quantity::parse(&requests["memory"].0).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vms_migrate_into_larger_launchers_in_quotas_that_just_fit_them() {
+    let counting = Counting::by("VirtualResources").await;
+    let teams = [counting.team("upgrade").await, counting.team("upgrade").await];
+    let full =
+        [("requests.cpu", "2"), ("requests.memory", "512Mi"), ("limits.memory", "512Mi"), ("pods", "2")];
+    join_all(teams.iter().map(|team| team.quota("vms", &full))).await;
+    let vms = teams
+        .iter()
+        .flat_map(|team| ["a", "b"].map(|name| team.tenant.kubevirt.vm(team.tenant.name(), name)));
+    let vms = try_join_all(vms.map(|vm| vm.start())).await.unwrap();
+    join_all(teams.iter().map(|team| team.until_used("vms", &full))).await;
+    let before = try_join_all(vms.iter().map(|vm| vm.pod())).await.unwrap();
+
+    let watches = join_all(teams.iter().map(|team| team.watch())).await;
+    counting.configure(json!({ "additionalGuestMemoryOverheadRatio": "2.0" })).await;
+    counting.running.bed.upgrade_kubevirt("next-launcher").unwrap();
+    join_all(vms.iter().map(until_migrated_once)).await;
+    for (vm, before) in vms.iter().zip(&before) {
+        let after = vm.pod().await.unwrap();
+        assert_eq!(guest(&after).image.as_deref(), Some("next-launcher"));
+        assert!(reserved(&after) > reserved(before), "{after:#?}");
+    }
+    for (team, (watch, vms)) in teams.iter().zip(watches.into_iter().zip(vms.chunks(2))) {
+        assert_always_used(watch, "vms", &full).await;
+        team.assert_nothing_refused(vms).await;
+    }
+}
