@@ -44,8 +44,8 @@ pub use kinds::namespace::{
 };
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
-    ListWire, Ownership, PlatformPod, PodAffinityWire, PodChange, PodFacts, PodRecord, PodReference,
-    PodSpecWire, PodStatusWire, PodWire, Pods, ResourcesWire, Target, TargetRecord, Targets,
+    ListWire, Ownership, PlatformKey, PlatformPod, PodAffinityWire, PodChange, PodFacts, PodRecord,
+    PodReference, PodSpecWire, PodStatusWire, PodWire, Pods, ResourcesWire, Target, TargetRecord, Targets,
     WeightedTermWire, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{

@@ -122,6 +122,23 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         let creator = record.ownership.as_ref().and_then(|ownership| ownership.created_by.as_deref());
         assert_eq!(creator, (known.milli_cpu < 5).then_some("me"));
     }
+    let records = || {
+        model.keys().map(|at| {
+            let namespace = namespaces.id(&format!("ns{}", at.0)).unwrap();
+            let id = pods.find(namespace, &format!("pod{}", at.1)).unwrap();
+            (namespace, id, pods.get(id).unwrap())
+        })
+    };
+    let owners = std::iter::successors(pods.next_owner(None), |last| pods.next_owner(Some(last)));
+    let owned =
+        records().filter_map(|(at, _, record)| Some((at, record.ownership.as_ref()?.machine.clone())));
+    assert_eq!(owners.collect::<Vec<_>>(), owned.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    let of_platform =
+        std::iter::successors(pods.next_of_platform(None), |last| pods.next_of_platform(Some(last)));
+    let of_platform: Vec<_> = of_platform.map(|(.., id)| *id).collect();
+    let expected = records().filter(|(.., record)| record.platform.is_some()).map(|(_, id, _)| id);
+    assert_eq!(of_platform.len(), expected.clone().count(), "each once");
+    assert_eq!(of_platform.into_iter().collect::<BTreeSet<_>>(), expected.collect());
     let in_namespaces: usize = namespaces.iter().map(|(_, namespace)| namespace.pods().len()).sum();
     assert_eq!(in_namespaces, listed.len(), "namespaces list exactly the pods that are in them");
 }

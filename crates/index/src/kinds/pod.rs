@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 
 pub use facts::{PodFacts, need_of};
 pub use ownership::Ownership;
-pub use platform::{PlatformPod, PodReference};
+pub use platform::{PlatformKey, PlatformPod, PodReference};
 pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
 pub use targets::{Target, TargetRecord, Targets};
 

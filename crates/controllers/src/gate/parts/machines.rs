@@ -1,11 +1,12 @@
 //! Virtual machines, and how they are counted.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use sluice_engine::Uid;
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, vm_charge};
-use sluice_index::{ListNumber, Ownership, Version, VmiError, VmiRecord};
+use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Version, VmiError, VmiRecord};
 
 use super::owners::{Owner, OwnerCharge};
 
@@ -35,6 +36,23 @@ pub enum Unknown {
     Unreadable(Arc<str>),
 }
 
+/// How far the walk has come that has all VMs appraised anew and all pods of the platform looked at, some at a time.
+///
+/// Places are in the order of the walk. What comes, changes or goes meanwhile is looked at with its own event, so it does not
+/// matter whether the walk finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Walk {
+    /// VMs that pods name and that were not seen: to the first, or to the one after this.
+    Claimed(Option<(NamespaceId, Uid)>),
+    /// VMs that were seen.
+    Seen(Option<Owner>),
+    /// Pods of the platform: whether they are charged depends on the charges of VMs.
+    Platform(Option<PlatformKey>),
+    /// It is at its end.
+    #[default]
+    Ended,
+}
+
 /// All VMs, and those that are to be appraised anew.
 ///
 /// Invariant: between the begin and the end of a list no VM is forgotten but by its own event.
@@ -42,9 +60,10 @@ pub enum Unknown {
 pub struct Machines {
     calculator: Calculator,
     kubevirt: Option<KubeVirt>,
-    known: HashMap<Owner, Machine>,
+    known: BTreeMap<Owner, Machine>,
     list: ListNumber,
     due: BTreeSet<Owner>,
+    walk: Walk,
 }
 
 impl Default for Machines {
@@ -52,9 +71,10 @@ impl Default for Machines {
         Self {
             calculator: Calculator::IgnoreVmiCalculator,
             kubevirt: None,
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             list: ListNumber::default(),
             due: BTreeSet::new(),
+            walk: Walk::Ended,
         }
     }
 }
@@ -134,7 +154,7 @@ impl Machines {
     /// The list is complete: forgets the VMs that were not in it, and returns them.
     pub fn end_list(&mut self) -> Vec<Owner> {
         let list = self.list;
-        self.known.extract_if(|_, machine| machine.list != list).map(|(owner, _)| owner).collect()
+        self.known.extract_if(.., |_, machine| machine.list != list).map(|(owner, _)| owner).collect()
     }
 
     /// Whether the VM was seen.
@@ -147,9 +167,10 @@ impl Machines {
         self.known.get(owner).map(|machine| &machine.name)
     }
 
-    /// All that are known.
-    pub fn known(&self) -> impl Iterator<Item = &Owner> {
-        self.known.keys()
+    /// The first VM that was seen; with `after`, the one after that.
+    pub fn next_seen(&self, after: Option<&Owner>) -> Option<&Owner> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.known.range((after, Bound::Unbounded)).next().map(|(owner, _)| owner)
     }
 
     /// What the VM is charged that has these launchers; `None`: each of its pods is charged for itself.
@@ -183,9 +204,24 @@ impl Machines {
         self.due.pop_first()
     }
 
-    /// Whether none is to be appraised anew.
+    /// The walk begins here, or goes on where it is if that comes earlier.
+    pub fn walk_from(&mut self, place: Walk) {
+        self.walk = std::mem::take(&mut self.walk).min(place);
+    }
+
+    /// Where the walk is.
+    pub const fn walk(&self) -> &Walk {
+        &self.walk
+    }
+
+    /// The walk has come here.
+    pub fn walk_to(&mut self, place: Walk) {
+        self.walk = place;
+    }
+
+    /// Whether none is to be appraised anew, and the walk is at its end.
     pub fn are_appraised(&self) -> bool {
-        self.due.is_empty()
+        self.due.is_empty() && self.walk == Walk::Ended
     }
 }
 

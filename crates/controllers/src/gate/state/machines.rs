@@ -3,7 +3,7 @@
 //! A VM's charge is found from the VM and its genuine launchers. Where it cannot be found, because the VM is not seen or says
 //! something that cannot be counted, its launchers that run stay charged as they are, and others are held.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, Launcher};
 use sluice_engine::{PodId, Uid};
@@ -11,17 +11,21 @@ use sluice_index::{Gates, NamespaceId, PodRecord, VmiRecord, VmiWire};
 
 use super::State;
 use crate::gate::config::Moment;
-use crate::gate::parts::machines::{KubeVirt, Unknown};
+use crate::gate::parts::machines::{KubeVirt, Unknown, Walk};
 use crate::gate::parts::owners::Owner;
 use crate::gate::stage::{Stage, Stuck};
+
+/// The work of an appraisal, in pods that find their stage anew: a VM has a pod or some more, and what it is charged has to be
+/// found for it.
+const APPRAISAL: usize = 4;
 
 impl State {
     /// From now on VMs are counted so. No pod is decided on until all are.
     pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
         if self.machines.set_calculator(calculator) {
             self.restate_quotas();
-            self.appraise_all(now);
-            self.reexamine_platform();
+            self.machines.walk_from(Walk::Claimed(None));
+            self.go_on_appraising(now);
         }
     }
 
@@ -29,10 +33,9 @@ impl State {
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
         if self.machines.set_kubevirt(kubevirt) {
             self.restate_quotas();
-            if self.machines.are_charged() {
-                self.appraise_all(now);
-            }
-            self.reexamine_platform();
+            let are_charged = self.machines.are_charged();
+            self.machines.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
+            self.go_on_appraising(now);
         }
     }
 
@@ -67,20 +70,55 @@ impl State {
         }
     }
 
-    fn appraise_all(&mut self, now: Moment) {
-        let claimed = self.pods.iter().filter_map(|(_, record)| self.claimed_owner(record));
-        let owners: BTreeSet<Owner> = claimed.chain(self.machines.known().cloned()).collect();
-        self.machines.appraise_later(owners);
-        self.go_on_appraising(now);
-    }
-
     /// The next VMs are appraised.
     pub(super) fn go_on_appraising(&mut self, now: Moment) {
-        // Each has a pod or some more, and what it is charged has to be found for it.
-        for _ in 0..self.config.reclassified_pods.div_ceil(4) {
-            let Some(owner) = self.machines.next_due() else { return };
-            self.appraise(&owner, now);
+        let mut most = self.config.reclassified_pods;
+        while most > 0 && !self.machines.are_appraised() {
+            let cost = match self.machines.next_due() {
+                Some(owner) => {
+                    self.appraise(&owner, now);
+                    APPRAISAL
+                }
+                None => {
+                    self.walk_on();
+                    1
+                }
+            };
+            most = most.saturating_sub(cost);
         }
+    }
+
+    /// The walk takes one more step.
+    fn walk_on(&mut self) {
+        let next = match self.machines.walk() {
+            Walk::Claimed(after) => match self.pods.next_owner(after.as_ref()) {
+                Some((namespace, uid)) => {
+                    let name = self.namespaces.get(namespace).map(|known| Arc::clone(&known.name));
+                    let owner = name.map(|namespace| Owner { namespace, uid: uid.clone() });
+                    // The others have their turn with those that were seen.
+                    let unseen = owner.filter(|owner| !self.machines.knows(owner));
+                    self.machines.appraise_later(unseen);
+                    Walk::Claimed(Some((namespace, uid)))
+                }
+                None => Walk::Seen(None),
+            },
+            Walk::Seen(after) => match self.machines.next_seen(after.as_ref()).cloned() {
+                Some(owner) => {
+                    self.machines.appraise_later([owner.clone()]);
+                    Walk::Seen(Some(owner))
+                }
+                None => Walk::Platform(None),
+            },
+            Walk::Platform(after) => match self.pods.next_of_platform(after.as_ref()).cloned() {
+                Some(key) => {
+                    self.reexamine(vec![key.2]);
+                    Walk::Platform(Some(key))
+                }
+                None => Walk::Ended,
+            },
+            Walk::Ended => Walk::Ended,
+        };
+        self.machines.walk_to(next);
     }
 
     /// A pod has come or changed: what the VM is charged that it names may be something else.

@@ -90,15 +90,8 @@ impl State {
         }
     }
 
-    /// How VMs are counted has changed, or what is known of KubeVirt.
-    pub(super) fn reexamine_platform(&mut self) {
-        let of_platform = self.pods.iter().filter(|(_, record)| record.platform.is_some());
-        let pods = of_platform.map(|(id, _)| id).collect();
-        self.reexamine(pods);
-    }
-
     /// Those of the pods that are charged although they are exempt, or the other way round, find their stage anew.
-    fn reexamine(&mut self, pods: Vec<PodId>) {
+    pub(super) fn reexamine(&mut self, pods: Vec<PodId>) {
         let mut wrong: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
         for id in pods {
             let Some(record) = self.pods.get(id) else { continue };

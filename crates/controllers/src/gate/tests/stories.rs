@@ -68,52 +68,53 @@ impl Story {
 
     /// Does everything that is asked for until nothing is.
     pub(super) fn run(&mut self, now: Moment) {
-        loop {
-            self.see_all(now);
-            let actions = self.state.plan(now);
-            if actions.is_empty() && self.state.next_due_ms(now) != Some(0) {
-                return;
-            }
-            for action in actions {
-                let outcome = match action {
-                    Action::Record(record) => {
-                        let answer = self.server.record(&record);
-                        Outcome::Recorded(record.quota, record.uid, answer)
-                    }
-                    Action::Release(release) => {
-                        let answer = self.server.release(&release);
-                        Outcome::Released(release.pod, release.uid, answer)
-                    }
-                    Action::ListQuotas(namespaces) => {
-                        let list =
-                            self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
-                        let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
-                        Outcome::Listed(namespaces, Answer::Done(list))
-                    }
-                    Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-                    Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
-                    Action::ReadMachine(read) => {
-                        let found =
-                            self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
-                        let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
-                        Outcome::MachineRead(read, answer)
-                    }
-                    Action::CatchUp => {
-                        self.see_all(now);
-                        Outcome::CaughtUp
-                    }
-                    Action::Answer(ticket, judgement) => {
-                        self.answered.push((ticket, judgement));
-                        continue;
-                    }
-                    Action::WriteEvent(tell) => {
-                        self.told.push(tell.clone());
-                        Outcome::EventWritten(tell, true)
-                    }
-                };
-                self.state.on_outcome(outcome, now);
-            }
+        while self.run_once(now) {}
+    }
+
+    /// Does what is asked for now. False if that is nothing, and will be.
+    pub(super) fn run_once(&mut self, now: Moment) -> bool {
+        self.see_all(now);
+        let actions = self.state.plan(now);
+        let is_something = !actions.is_empty() || self.state.next_due_ms(now) == Some(0);
+        for action in actions {
+            let outcome = match action {
+                Action::Record(record) => {
+                    let answer = self.server.record(&record);
+                    Outcome::Recorded(record.quota, record.uid, answer)
+                }
+                Action::Release(release) => {
+                    let answer = self.server.release(&release);
+                    Outcome::Released(release.pod, release.uid, answer)
+                }
+                Action::ListQuotas(namespaces) => {
+                    let list =
+                        self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
+                    let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
+                    Outcome::Listed(namespaces, Answer::Done(list))
+                }
+                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
+                Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
+                Action::ReadMachine(read) => {
+                    let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
+                    let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
+                    Outcome::MachineRead(read, answer)
+                }
+                Action::CatchUp => {
+                    self.see_all(now);
+                    Outcome::CaughtUp
+                }
+                Action::Answer(ticket, judgement) => {
+                    self.answered.push((ticket, judgement));
+                    continue;
+                }
+                Action::WriteEvent(tell) => {
+                    self.told.push(tell.clone());
+                    Outcome::EventWritten(tell, true)
+                }
+            };
+            self.state.on_outcome(outcome, now);
         }
+        is_something
     }
 
     pub(super) fn gated(&self) -> Vec<&str> {

@@ -1,5 +1,6 @@
 //! Pods that controllers of the platform create beside those of tenants: what is kept of one to tell whether it is exempt.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,6 +28,9 @@ pub struct PodReference {
     pub uid: Uid,
 }
 
+/// The place of a pod of the platform in their order: its namespace, the pod that controls it, and its handle.
+pub type PlatformKey = (NamespaceId, Option<Uid>, PodId);
+
 impl PlatformPod {
     /// Reads it from the metadata of a pod; `None` if that has no stamp.
     #[must_use]
@@ -41,22 +45,30 @@ impl PlatformPod {
 }
 
 impl Pods {
-    /// Whether any pod of the platform names another as its controller.
+    /// Whether any pod of the platform may name another as its controller: if there is none, none does.
     #[must_use]
     pub fn have_attached(&self) -> bool {
-        !self.attached.is_empty()
+        !self.of_platform.is_empty()
     }
 
     /// The pods of the platform that name this pod of their namespace as their controller.
     #[must_use]
     pub fn attached_to(&self, namespace: NamespaceId, pod: &Uid) -> Vec<PodId> {
-        let key = |id| (namespace, pod.clone(), PodId(id));
-        self.attached.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
+        let key = |id| (namespace, Some(pod.clone()), PodId(id));
+        self.of_platform.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
     }
 
-    pub(super) fn attached_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
+    /// The first pod of the platform; with `after`, the one after that.
+    #[must_use]
+    pub fn next_of_platform(&self, after: Option<&PlatformKey>) -> Option<&PlatformKey> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.of_platform.range((after, Bound::Unbounded)).next()
+    }
+
+    pub(super) fn platform_key(&self, id: PodId) -> Option<PlatformKey> {
         let record = self.get(id)?;
-        Some((record.namespace, record.platform.as_ref()?.controller.as_ref()?.uid.clone(), id))
+        let controller = record.platform.as_ref()?.controller.as_ref();
+        Some((record.namespace, controller.map(|controller| controller.uid.clone()), id))
     }
 
     /// Replaces the creator's name by an equal one that is there already.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hash};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -12,7 +13,7 @@ use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use super::facts::PodFacts;
 use super::ownership::Ownership;
-use super::platform::PlatformPod;
+use super::platform::{PlatformKey, PlatformPod};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::store::ListNumber;
 use crate::version::Version;
@@ -101,8 +102,8 @@ pub struct Pods {
     overdue: BTreeSet<(i64, PodId)>,
     /// Of those that have an owner.
     by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
-    /// Of those of the platform that another pod controls: by that.
-    pub(super) attached: BTreeSet<(NamespaceId, Uid, PodId)>,
+    /// Of those of the platform: by the pod that controls each.
+    pub(super) of_platform: BTreeSet<PlatformKey>,
     pub(super) creators: HashSet<Arc<str>>,
     list: ListNumber,
     shared_since_sweep: usize,
@@ -144,6 +145,15 @@ impl Pods {
     pub fn of_owner(&self, namespace: NamespaceId, owner: &Uid) -> Vec<PodId> {
         let key = |id| (namespace, owner.clone(), PodId(id));
         self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
+    }
+
+    /// The first VirtualMachineInstance that pods name as their owner; with `after`, the one after that.
+    #[must_use]
+    pub fn next_owner(&self, after: Option<&(NamespaceId, Uid)>) -> Option<(NamespaceId, Uid)> {
+        let last = |(namespace, owner): &(NamespaceId, Uid)| (*namespace, owner.clone(), PodId(u32::MAX));
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(last(after)));
+        let (namespace, owner, _) = self.by_owner.range((after, Bound::Unbounded)).next()?;
+        Some((*namespace, owner.clone()))
     }
 
     /// A list of pods begins.
@@ -323,16 +333,16 @@ impl Pods {
     fn join_owner(&mut self, id: PodId) {
         let key = self.owner_key(id);
         self.by_owner.extend(key);
-        let key = self.attached_key(id);
-        self.attached.extend(key);
+        let key = self.platform_key(id);
+        self.of_platform.extend(key);
     }
 
     fn leave_owner(&mut self, id: PodId) {
         if let Some(key) = self.owner_key(id) {
             self.by_owner.remove(&key);
         }
-        if let Some(key) = self.attached_key(id) {
-            self.attached.remove(&key);
+        if let Some(key) = self.platform_key(id) {
+            self.of_platform.remove(&key);
         }
     }
 
