@@ -1,12 +1,14 @@
 //! Who owns a pod and who has created it, as the pod has it.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
-use sluice_engine::{Charge, Uid};
+use sluice_engine::{Charge, PodId, Uid};
 
 use super::records::Pods;
+use crate::kinds::namespace::NamespaceId;
 
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
@@ -42,6 +44,27 @@ pub(super) fn creator(meta: &ObjectMeta) -> Option<Arc<str>> {
 }
 
 impl Pods {
+    /// The pods of a namespace that name this VirtualMachineInstance as their owner.
+    #[must_use]
+    pub fn of_owner(&self, namespace: NamespaceId, owner: &Uid) -> Vec<PodId> {
+        let key = |id| (namespace, owner.clone(), PodId(id));
+        self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
+    }
+
+    /// The first VirtualMachineInstance that pods name as their owner; with `after`, the one after that.
+    #[must_use]
+    pub fn next_owner(&self, after: Option<&(NamespaceId, Uid)>) -> Option<(NamespaceId, Uid)> {
+        let last = |(namespace, owner): &(NamespaceId, Uid)| (*namespace, owner.clone(), PodId(u32::MAX));
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(last(after)));
+        let (namespace, owner, _) = self.by_owner.range((after, Bound::Unbounded)).next()?;
+        Some((*namespace, owner.clone()))
+    }
+
+    pub(super) fn owner_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
+        let record = self.get(id)?;
+        Some((record.namespace, record.ownership.as_ref()?.machine.clone(), id))
+    }
+
     /// Replaces the creator's name by an equal one that is there already.
     pub(super) fn share_ownership(&mut self, ownership: Option<Ownership>) -> Option<Box<Ownership>> {
         let mut ownership = ownership?;

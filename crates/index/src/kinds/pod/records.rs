@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hash};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -101,7 +100,7 @@ pub struct Pods {
     scope_facts: HashSet<Arc<ScopeFacts>>,
     overdue: BTreeSet<(i64, PodId)>,
     /// Of those that have an owner.
-    by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
+    pub(super) by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
     /// Of those of the platform: by the pod that controls each.
     pub(super) of_platform: BTreeSet<PlatformKey>,
     pub(super) creators: HashSet<Arc<str>>,
@@ -138,22 +137,6 @@ impl Pods {
     /// All pods with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &PodRecord)> {
         self.by_name.iter().filter_map(|id| self.get(*id).map(|record| (*id, record)))
-    }
-
-    /// The pods of a namespace that name this VirtualMachineInstance as their owner.
-    #[must_use]
-    pub fn of_owner(&self, namespace: NamespaceId, owner: &Uid) -> Vec<PodId> {
-        let key = |id| (namespace, owner.clone(), PodId(id));
-        self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
-    }
-
-    /// The first VirtualMachineInstance that pods name as their owner; with `after`, the one after that.
-    #[must_use]
-    pub fn next_owner(&self, after: Option<&(NamespaceId, Uid)>) -> Option<(NamespaceId, Uid)> {
-        let last = |(namespace, owner): &(NamespaceId, Uid)| (*namespace, owner.clone(), PodId(u32::MAX));
-        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(last(after)));
-        let (namespace, owner, _) = self.by_owner.range((after, Bound::Unbounded)).next()?;
-        Some((*namespace, owner.clone()))
     }
 
     /// A list of pods begins.
@@ -323,11 +306,6 @@ impl Pods {
                 .map_or(0, |record| hash_of(hasher, record.namespace, &record.name))
         });
         id
-    }
-
-    fn owner_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
-        let record = self.get(id)?;
-        Some((record.namespace, record.ownership.as_ref()?.machine.clone(), id))
     }
 
     fn join_owner(&mut self, id: PodId) {
