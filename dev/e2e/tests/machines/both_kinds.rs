@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::json;
 use sluice_e2e::audit::AuditTrail;
 use sluice_e2e::tenant::{hard, spec_hard, used};
+use sluice_testbed::kubevirt::{MigrationPhase, MigrationScript};
 
 use crate::context::{Counting, VMI, assert_always_used};
 
@@ -22,8 +23,14 @@ async fn a_vm_migrates_where_both_its_quotas_are_full() {
     // For exactly one launcher more.
     team.tenant.vmmrq("grant", json!(spec_hard(&native))).await;
     let watch = team.watch().await;
-    for _ in 0..2 {
+    for round in ["1Ti", "2Ti"] {
+        vm.follow(MigrationScript::Hold).await.unwrap();
         let migration = vm.migrate().await.unwrap();
+        migration.until(MigrationPhase::Running).await.unwrap();
+        let both = |quota: &ResourceQuota| used(quota)["pods"].0 == "2" && hard(quota) == hard(&native);
+        team.tenant.until_quota("rq", "to count both launchers", both).await;
+        team.until_written("vms", round).await;
+        vm.release().await.unwrap();
         migration.until_succeeded().await.unwrap();
         vm.until_alone().await.unwrap();
         assert!(!migration.rejected().await.unwrap());

@@ -5,9 +5,10 @@ use serde_json::json;
 use sluice_api::{ApplicationAwareClusterResourceQuota as Acrq, QuotaAmounts, names};
 use sluice_e2e::history::History;
 use sluice_e2e::objects::from_json;
+use sluice_testbed::kubevirt::MigrationScript;
 use sluice_testbed::wait;
 
-use crate::context::{Counting, SOON, VMI};
+use crate::context::{Counting, SOON, VMI, until_migrated_once, until_under_way};
 
 const OWNER: (&str, &str) = ("example.com/owner", "vms");
 const FULL: [&str; 3] = ["2", "2", "512Mi"];
@@ -48,6 +49,14 @@ async fn vms_of_two_namespaces_share_a_full_quota_and_migrate_in_it() {
     let shared = [(one.tenant.name(), one_vm), (other.tenant.name(), one_vm)];
     let (first, second) = (one.tenant.vm("first").await, other.tenant.vm("second").await);
     until_used(FULL, &shared).await;
+
+    let watch = History::of(acrqs.clone()).await;
+    let vms = [first, second];
+    for vm in &vms {
+        vm.follow(MigrationScript::Hold).await.unwrap();
+        vm.migrate().await.unwrap();
+    }
+    until_under_way(&vms).await;
     let third = one.tenant.kubevirt.vm(one.tenant.name(), "third").create().await.unwrap();
     let held = one.until_held("third").await;
     assert_eq!(
@@ -56,17 +65,16 @@ async fn vms_of_two_namespaces_share_a_full_quota_and_migrate_in_it() {
          used: requests.cpu/vmi=2,requests.instances/vmi=2,requests.memory/vmi=512Mi, \
          limited: requests.cpu/vmi=2,requests.instances/vmi=2,requests.memory/vmi=512Mi"
     );
-
-    let watch = History::of(acrqs.clone()).await;
-    for vm in [&first, &second] {
-        vm.migrate().await.unwrap().until_succeeded().await.unwrap();
-        vm.until_alone().await.unwrap();
+    for vm in &vms {
+        vm.release().await.unwrap();
+        until_migrated_once(vm).await;
     }
     for version in watch.end().await.versions("vms") {
         assert!(is_used(version, FULL, &shared), "{version:#?}");
     }
     assert_eq!(one.until_held("third").await.metadata.uid, held.metadata.uid, "it waits still");
 
+    let [_, second] = vms;
     second.delete().await.unwrap();
     third.until_running().await.unwrap();
     until_used(FULL, &[(one.tenant.name(), FULL), (other.tenant.name(), ["0"; 3])]).await;

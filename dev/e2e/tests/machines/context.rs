@@ -14,7 +14,7 @@ use sluice_e2e::history::History;
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::tenant::{Tenant, own_shared};
 use sluice_e2e::{Running, Setup};
-use sluice_testbed::kubevirt::{KubeVirt, Migration, Vm};
+use sluice_testbed::kubevirt::{KubeVirt, MigrationPhase, Vm};
 use sluice_testbed::wait;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
@@ -131,6 +131,18 @@ impl Team {
         History::of(self.arqs.clone()).await
     }
 
+    /// Has the status of a quota written, by another limit of something of which guests take nothing: a watch sees what is used
+    /// now, however short that lasts.
+    pub async fn until_written(&self, quota: &str, limit: &str) {
+        let key = "requests.ephemeral-storage";
+        self.set_hard(quota, key, limit).await;
+        let says = |quota: Option<&Arq>| {
+            let status = quota.and_then(|quota| quota.status.as_ref());
+            status.and_then(|status| status.hard.get(key)).is_some_and(|hard| hard.0 == limit)
+        };
+        wait::wait_for(&self.arqs, quota, SOON, "the status to be written", says).await.unwrap();
+    }
+
     /// Waits until a pod of the VM is held; returns it.
     pub async fn until_held(&self, vm: &str) -> Pod {
         let held = || async {
@@ -175,12 +187,19 @@ pub async fn assert_always_used(watch: History<Arq>, quota: &str, used: &[(&str,
     }
 }
 
+/// Waits until the guests, which follow `MigrationScript::Hold`, are being transferred: each has two launchers that run.
+pub async fn until_under_way(vms: &[Vm]) {
+    for vm in vms {
+        let migration = vm.until_migration(&[]).await.unwrap();
+        migration.until(MigrationPhase::Running).await.unwrap();
+    }
+}
+
 /// Waits until the VM has migrated as KubeVirt's controller has asked for, once.
-pub async fn until_migrated_once(vm: &Vm) -> Migration {
+pub async fn until_migrated_once(vm: &Vm) {
     let migration = vm.until_migration(&[]).await.unwrap();
     migration.until_succeeded().await.unwrap();
     vm.until_alone().await.unwrap();
     assert_eq!(vm.migrations().await.unwrap().len(), 1, "{}", vm.name());
     assert!(!migration.rejected().await.unwrap(), "{}", vm.name());
-    migration
 }

@@ -4,8 +4,9 @@ use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::json;
 use sluice_engine::{Amount, Quantity};
+use sluice_testbed::kubevirt::{MigrationScript, Vm};
 
-use crate::context::{Counting, assert_always_used, until_migrated_once};
+use crate::context::{Counting, assert_always_used, until_migrated_once, until_under_way};
 
 fn guest(launcher: &Pod) -> &Container {
     let containers = &launcher.spec.as_ref().unwrap().containers;
@@ -28,13 +29,16 @@ async fn vms_migrate_into_larger_launchers_in_quotas_that_just_fit_them() {
     let vms = teams
         .iter()
         .flat_map(|team| ["a", "b"].map(|name| team.tenant.kubevirt.vm(team.tenant.name(), name)));
-    let vms = try_join_all(vms.map(|vm| vm.start())).await.unwrap();
+    let vms = try_join_all(vms.map(|vm| vm.script(MigrationScript::Hold).start())).await.unwrap();
     join_all(teams.iter().map(|team| team.until_used("vms", &full))).await;
     let before = try_join_all(vms.iter().map(|vm| vm.pod())).await.unwrap();
 
     let watches = join_all(teams.iter().map(|team| team.watch())).await;
     counting.configure(json!({ "additionalGuestMemoryOverheadRatio": "2.0" })).await;
     counting.running.bed.upgrade_kubevirt("next-launcher").unwrap();
+    until_under_way(&vms).await;
+    join_all(teams.iter().map(|team| team.until_written("vms", "1Ti"))).await;
+    try_join_all(vms.iter().map(Vm::release)).await.unwrap();
     join_all(vms.iter().map(until_migrated_once)).await;
     for (vm, before) in vms.iter().zip(&before) {
         let after = vm.pod().await.unwrap();
