@@ -148,7 +148,8 @@ proptest! {
                 }
                 continue;
             }
-            // A minute later nothing of a predecessor is in flight.
+            // A minute after it has begun, nothing of a predecessor is in flight.
+            world.story.run(at(world.now));
             world.now += 60_000;
             let used = world.story.used_after(world.now);
             prop_assert_eq!(world.story.held(), Vec::<&str>::new(), "{:?}", step);
