@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sluice_engine::vm::{
     Calculator, CpuAndMemory, CpuTopology, Feature, KubeVirtFacts, Launcher, OverheadFacts, OverheadRatio,
-    Sizing, VmError, VmFacts, memory_overhead, vm_charge,
+    VmError, VmFacts, memory_overhead, vm_charge,
 };
 use sluice_engine::{Amount, Charge, Quantity, Resource};
 
@@ -109,8 +109,8 @@ fn any_charge() -> impl Strategy<Value = Charge> {
     prop::collection::btree_map(prop::sample::select(keys), any_amount(), 0..7).prop_map(Charge::from_pairs)
 }
 
-fn charge(calculator: Calculator, vm: &VmFacts, sizing: Sizing) -> Result<Option<Charge>, VmError> {
-    vm_charge(calculator, vm, sizing, [], None)
+fn charge(calculator: Calculator, vm: &VmFacts) -> Result<Option<Charge>, VmError> {
+    vm_charge(calculator, vm, [], None)
 }
 
 proptest! {
@@ -122,14 +122,12 @@ proptest! {
         vm in any_vm(), kubevirt in prop::option::of(any_kubevirt()), pods in prop::collection::vec((any_charge(), any_charge()), 0..3)
     ) {
         for calculator in ALL {
-            for sizing in [Sizing::Current, Sizing::Growing] {
-                let launchers = || pods.iter().map(|(whole, compute)| Launcher { whole, compute });
-                let charge = vm_charge(calculator, &vm, sizing, launchers(), kubevirt.as_ref());
-                let Ok(Some(charge)) = charge else { continue };
-                prop_assert!(!charge.is_empty() || pods.iter().any(|(whole, compute)| whole.is_empty() || compute.is_empty()));
-                if !calculator.is_of_pods() {
-                    prop_assert!(!charge.is_negative(), "{charge:?}");
-                }
+            let launchers = || pods.iter().map(|(whole, compute)| Launcher { whole, compute });
+            let charge = vm_charge(calculator, &vm, launchers(), kubevirt.as_ref());
+            let Ok(Some(charge)) = charge else { continue };
+            prop_assert!(!charge.is_empty() || pods.iter().any(|(whole, compute)| whole.is_empty() || compute.is_empty()));
+            if !calculator.is_of_pods() {
+                prop_assert!(!charge.is_negative(), "{charge:?}");
             }
         }
         if let Some(kubevirt) = &kubevirt {
@@ -137,20 +135,22 @@ proptest! {
         }
     }
 
-    /// While there may be growth, no less is charged than without it; and where status and specification say the same, the same.
+    /// A VM is charged what it has and what it is to have, and where both are the same no more than that.
     #[test]
-    fn growth_costs_no_less(vm in any_vm()) {
+    fn what_a_vm_is_to_have_is_charged_beside_what_it_has(vm in any_vm()) {
         for calculator in [Calculator::VirtualResources, Calculator::DedicatedVirtualResources] {
-            if let (Ok(Some(grown)), Ok(Some(current))) = (charge(calculator, &vm, Sizing::Growing), charge(calculator, &vm, Sizing::Current)) {
-                prop_assert!(grown.covers(&current));
-            }
+            let Ok(Some(both)) = charge(calculator, &vm) else { continue };
+            let mut planned = vm.clone();
+            planned.requested_memory = None;
+            planned.current_topology = None;
+            prop_assert!(both.covers(&charge(calculator, &planned).unwrap().unwrap()));
             let mut settled = vm.clone();
-            settled.requested_memory = settled.guest_memory.or(settled.requests.memory).or(settled.limits.memory);
-            settled.current_topology = settled.topology;
-            let (grown, current) = (charge(calculator, &settled, Sizing::Growing), charge(calculator, &settled, Sizing::Current));
-            prop_assert_eq!(grown.is_ok(), current.is_ok());
-            if let (Ok(grown), Ok(current)) = (grown, current) {
-                prop_assert_eq!(grown, current);
+            settled.guest_memory = vm.requested_memory.filter(|amount| !amount.is_zero()).or(vm.guest_memory);
+            settled.topology = vm.current_topology.or(vm.topology);
+            let settled = charge(calculator, &settled).unwrap().unwrap();
+            prop_assert!(both.covers(&settled));
+            if vm.requested_memory.is_none() && vm.current_topology.is_none() {
+                prop_assert_eq!(both, settled);
             }
         }
     }
@@ -160,8 +160,8 @@ proptest! {
     fn a_larger_guest_costs_no_less(cores in 1..64_u32, sockets in 1..64_u32, more in 0..64_u32, memory in 1..1_u64 << 40, more_memory in 0..1_u64 << 40) {
         let vm = |sockets, memory| VmFacts { topology: cpus(cores, sockets, 1), guest_memory: Some(bytes(memory)), ..VmFacts::default() };
         for calculator in [Calculator::VirtualResources, Calculator::DedicatedVirtualResources] {
-            let small = charge(calculator, &vm(sockets, memory), Sizing::Growing).unwrap().unwrap();
-            let large = charge(calculator, &vm(sockets + more, memory + more_memory), Sizing::Growing).unwrap().unwrap();
+            let small = charge(calculator, &vm(sockets, memory)).unwrap().unwrap();
+            let large = charge(calculator, &vm(sockets + more, memory + more_memory)).unwrap().unwrap();
             prop_assert!(large.covers(&small));
         }
     }
@@ -172,7 +172,7 @@ proptest! {
         for calculator in [Calculator::VmiPodUsage, Calculator::GuestEffectiveResources] {
             let of = |pods: &[&Charge]| {
                 let pods = pods.iter().map(|pod| Launcher { whole: pod, compute: pod });
-                vm_charge(calculator, &vm, Sizing::Growing, pods, Some(&kubevirt))
+                vm_charge(calculator, &vm, pods, Some(&kubevirt))
             };
             let (Ok(one), Ok(two)) = (of(&[&first]), of(&[&first, &second])) else { continue };
             prop_assert!(two.unwrap().covers(&one.clone().unwrap()));
@@ -186,7 +186,7 @@ fn without_pods_nothing_is_charged_for_the_vm_by_what_pods_take() {
     for calculator in
         [Calculator::VmiPodUsage, Calculator::GuestEffectiveResources, Calculator::IgnoreVmiCalculator]
     {
-        assert_eq!(charge(calculator, &VmFacts::default(), Sizing::Growing), Ok(None));
+        assert_eq!(charge(calculator, &VmFacts::default()), Ok(None));
     }
 }
 
@@ -196,9 +196,8 @@ fn a_vm_that_cannot_be_counted_says_why() {
     let huge = VmFacts { topology: cpus(65_536, 65_536, 1), guest_memory, ..VmFacts::default() };
     let plugged = VmFacts { topology: None, current_topology: huge.topology, ..huge.clone() };
     let negative = VmFacts { guest_memory: Some(amount("-1Gi")), ..VmFacts::default() };
-    let messages = [&VmFacts::default(), &huge, &plugged, &negative].map(|vm| {
-        charge(Calculator::DedicatedVirtualResources, vm, Sizing::Growing).unwrap_err().to_string()
-    });
+    let messages = [&VmFacts::default(), &huge, &plugged, &negative]
+        .map(|vm| charge(Calculator::DedicatedVirtualResources, vm).unwrap_err().to_string());
     assert_eq!(
         messages,
         [
@@ -209,7 +208,7 @@ fn a_vm_that_cannot_be_counted_says_why() {
         ]
     );
     let most = VmFacts { topology: cpus(u32::MAX, 0, 0), guest_memory, ..VmFacts::default() };
-    let charge = charge(Calculator::VirtualResources, &most, Sizing::Current).unwrap().unwrap();
+    let charge = charge(Calculator::VirtualResources, &most).unwrap().unwrap();
     assert_eq!(charge.get(&Resource::Cpu), Some(amount("4294967295")));
 }
 

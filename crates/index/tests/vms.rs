@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, memory_overhead, vm_charge};
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, memory_overhead, vm_charge};
 use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
 use sluice_index::{
     KubeVirtWire, KubeVirts, PodFacts, PodWire, VmiError, VmiRecord, VmiWire, Vmis, Watched as _,
@@ -40,70 +40,64 @@ fn charge_of(list: &Value) -> Charge {
 
 /// What the guest takes, by what it has and by what it may grow to.
 #[rstest]
-#[case::limits(json!({ "resources": { "limits": { "cpu": "2", "memory": "2Gi" } } }), json!({}), ["2", "2Gi"], ["2", "2Gi"])]
-#[case::requests(json!({ "resources": { "requests": { "cpu": "2", "memory": "2Gi" } } }), json!({}), ["2", "2Gi"], ["2", "2Gi"])]
+#[case::limits(json!({ "resources": { "limits": { "cpu": "2", "memory": "2Gi" } } }), json!({}), ["2", "2Gi"])]
+#[case::requests(json!({ "resources": { "requests": { "cpu": "2", "memory": "2Gi" } } }), json!({}), ["2", "2Gi"])]
 #[case::requests_before_limits(
     json!({ "resources": { "requests": { "cpu": "2", "memory": "2Gi" }, "limits": { "cpu": "4", "memory": "4Gi" } } }),
-    json!({}), ["2", "2Gi"], ["2", "2Gi"]
+    json!({}), ["2", "2Gi"]
 )]
-#[case::part_of_a_cpu(json!({ "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }), json!({}), ["500m", "1Gi"], ["500m", "1Gi"])]
+#[case::part_of_a_cpu(json!({ "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }), json!({}), ["500m", "1Gi"])]
 #[case::the_guest_before_both(
     json!({
         "resources": { "requests": { "cpu": "2", "memory": "2Gi" }, "limits": { "cpu": "4", "memory": "4Gi" } },
         "memory": { "guest": "5Gi", "maxGuest": "20Gi" }, "cpu": { "cores": 2, "sockets": 2, "threads": 2, "maxSockets": 16 },
     }),
-    json!({}), ["8", "5Gi"], ["8", "5Gi"]
+    json!({}), ["8", "5Gi"]
 )]
 #[case::fields_that_are_zero_do_not_multiply(
-    json!({ "memory": { "guest": "1Gi" }, "cpu": { "cores": 0, "sockets": 3, "threads": 2 } }), json!({}), ["6", "1Gi"], ["6", "1Gi"]
+    json!({ "memory": { "guest": "1Gi" }, "cpu": { "cores": 0, "sockets": 3, "threads": 2 } }), json!({}), ["6", "1Gi"]
 )]
-#[case::one_cpu_if_none_is_stated(json!({ "memory": { "guest": "1Gi" } }), json!({}), ["1", "1Gi"], ["1", "1Gi"])]
+#[case::one_cpu_if_none_is_stated(json!({ "memory": { "guest": "1Gi" } }), json!({}), ["1", "1Gi"])]
 #[case::less_is_plugged_than_there_is(
     json!({ "memory": { "guest": "2Gi" }, "cpu": { "cores": 1, "sockets": 1, "threads": 1 } }),
     json!({ "memory": { "guestRequested": "5Gi", "guestCurrent": "5Gi" }, "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 } }),
-    ["8", "5Gi"], ["8", "5Gi"]
+    ["8", "5Gi"]
 )]
 #[case::more_is_plugged_than_there_is(
     json!({ "memory": { "guest": "5Gi" }, "cpu": { "cores": 2, "sockets": 2, "threads": 2 } }),
     json!({ "memory": { "guestRequested": "2Gi", "guestCurrent": "2Gi" }, "currentCPUTopology": { "cores": 1, "sockets": 1, "threads": 1 } }),
-    ["1", "2Gi"], ["8", "5Gi"]
+    ["8", "5Gi"]
 )]
 #[case::the_pod_has_it_and_the_guest_not_yet(
     json!({ "memory": { "guest": "2Gi" }, "cpu": { "cores": 1, "sockets": 1, "threads": 1 } }),
     json!({ "memory": { "guestRequested": "5Gi", "guestCurrent": "2Gi" }, "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 } }),
-    ["8", "5Gi"], ["8", "5Gi"]
+    ["8", "5Gi"]
 )]
 #[case::one_grows_and_the_other_shrinks(
     json!({ "memory": { "guest": "1Gi" }, "cpu": { "sockets": 4 } }),
     json!({ "memory": { "guestRequested": "2Gi" }, "currentCPUTopology": { "sockets": 2 } }),
-    ["2", "2Gi"], ["4", "2Gi"]
+    ["4", "2Gi"]
 )]
 #[case::a_guest_that_says_only_what_it_has_now(
     json!({ "resources": { "requests": { "memory": "2Gi" } }, "cpu": { "cores": 1 } }),
-    json!({ "memory": { "guestCurrent": "1Gi" } }), ["1", "2Gi"], ["1", "2Gi"]
+    json!({ "memory": { "guestCurrent": "1Gi" } }), ["1", "2Gi"]
 )]
 #[case::numbers_as_texts_and_nulls(
     json!({ "memory": { "guest": 1_073_741_824 }, "cpu": { "cores": "2", "sockets": null }, "resources": { "limits": null } }),
-    json!({ "memory": null, "currentCPUTopology": null, "conditions": null }), ["2", "1Gi"], ["2", "1Gi"]
+    json!({ "memory": null, "currentCPUTopology": null, "conditions": null }), ["2", "1Gi"]
 )]
-fn guests_are_as_large_as_they_say(
-    #[case] domain: Value,
-    #[case] status: Value,
-    #[case] current: [&str; 2],
-    #[case] growing: [&str; 2],
-) {
+fn guests_are_as_large_as_they_say(#[case] domain: Value, #[case] status: Value, #[case] guest: [&str; 2]) {
     let vm = size(&json!({ "domain": domain }), &status).unwrap();
-    for (sizing, [cpu, memory]) in [(Sizing::Current, current), (Sizing::Growing, growing)] {
-        let of = |calculator| printed(&vm_charge(calculator, &vm, sizing, [], None).unwrap().unwrap());
-        let as_pod = json!({
-            "pods": "1", "count/pods": "1", "cpu": cpu, "limits.cpu": cpu, "memory": memory, "limits.memory": memory,
-        });
-        assert_eq!(of(Calculator::VirtualResources), amounts(&as_pod));
-        let as_vm = json!({ "instances/vmi": "1", "cpu/vmi": cpu, "memory/vmi": memory });
-        assert_eq!(of(Calculator::DedicatedVirtualResources), amounts(&as_vm));
-        let ignored = vm_charge(Calculator::IgnoreVmiCalculator, &vm, sizing, [], None);
-        assert_eq!(ignored, Ok(None));
-    }
+    let [cpu, memory] = guest;
+    let of = |calculator| printed(&vm_charge(calculator, &vm, [], None).unwrap().unwrap());
+    let as_pod = json!({
+        "pods": "1", "count/pods": "1", "cpu": cpu, "limits.cpu": cpu, "memory": memory, "limits.memory": memory,
+    });
+    assert_eq!(of(Calculator::VirtualResources), amounts(&as_pod));
+    let as_vm = json!({ "instances/vmi": "1", "cpu/vmi": cpu, "memory/vmi": memory });
+    assert_eq!(of(Calculator::DedicatedVirtualResources), amounts(&as_vm));
+    let ignored = vm_charge(Calculator::IgnoreVmiCalculator, &vm, [], None);
+    assert_eq!(ignored, Ok(None));
 }
 
 /// A launcher with a second container, and its target by a KubeVirt that adds more.
@@ -123,7 +117,7 @@ fn pods_of_a_vm_take_what_the_largest_does() {
         let source = Launcher { whole: &whole, compute: &compute };
         let target = with_target.then_some(Launcher { whole: &target, compute: &target });
         let launchers = [source].into_iter().chain(target);
-        printed(&vm_charge(calculator, &vm, Sizing::Growing, launchers, kubevirt).unwrap().unwrap())
+        printed(&vm_charge(calculator, &vm, launchers, kubevirt).unwrap().unwrap())
     };
     assert_eq!(of(Calculator::VmiPodUsage, None, false), printed(&whole));
     let both = json!({ "pods": "1", "count/pods": "1", "cpu": "3", "memory": "4Gi", "limits.memory": "4Gi", "ephemeral-storage": "50M" });
@@ -136,7 +130,7 @@ fn pods_of_a_vm_take_what_the_largest_does() {
     assert_eq!(of(Calculator::GuestEffectiveResources, Some(&kubevirt), false), amounts(&off));
     let small = charge_of(&json!({ "memory": "1Mi", "limits.cpu": "1" }));
     let small = [Launcher { whole: &small, compute: &small }];
-    let none = vm_charge(Calculator::GuestEffectiveResources, &vm, Sizing::Current, small, Some(&kubevirt));
+    let none = vm_charge(Calculator::GuestEffectiveResources, &vm, small, Some(&kubevirt));
     assert_eq!(printed(&none.unwrap().unwrap()), amounts(&json!({ "memory": "0", "limits.cpu": "1" })));
 }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, memory_overhead, vm_charge};
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, memory_overhead, vm_charge};
 use sluice_engine::{Amount, Charge, ChargeRules};
 use sluice_index::{PodFacts, PodWire, VmiWire, Vmis, Watched as _};
 
@@ -60,8 +60,6 @@ fn launcher(cpus: u32) -> PodFacts {
 
 /// What is charged for the VM while it has these launchers.
 fn charged(calculator: Calculator, vm: &VmFacts, launchers: &[PodFacts]) -> Charge {
-    // A further pod may give the VM what its specification says.
-    let sizing = if launchers.len() > 1 { Sizing::Growing } else { Sizing::Current };
     let all = launchers.iter().map(|pod| {
         let compute = &pod.ownership.as_ref().unwrap().compute;
         Launcher { whole: &pod.charge, compute }
@@ -74,9 +72,7 @@ fn charged(calculator: Calculator, vm: &VmFacts, launchers: &[PodFacts]) -> Char
         }
         Charge::from_pairs(sums)
     };
-    vm_charge(calculator, vm, sizing, all, Some(&KubeVirtFacts::default()))
-        .unwrap()
-        .unwrap_or_else(each_for_itself)
+    vm_charge(calculator, vm, all, Some(&KubeVirtFacts::default())).unwrap().unwrap_or_else(each_for_itself)
 }
 
 /// As the table says it: memory in whole Mi, or in Gi.

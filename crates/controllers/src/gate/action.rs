@@ -21,7 +21,7 @@ pub enum Action {
     ListQuotas(Vec<(NamespaceId, Arc<str>)>),
     /// Read the cluster quotas as they are now.
     ListClusterQuotas,
-    /// Read the VirtualMachineInstance of a pod as it is now.
+    /// Read a VirtualMachineInstance as it is now.
     ReadMachine(MachineRead),
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
     CatchUp,
@@ -125,11 +125,9 @@ pub struct Release {
 /// See [`Action::ReadMachine`].
 #[derive(Clone, Debug)]
 pub struct MachineRead {
-    /// The pod that is decided on.
-    pub pod: PodId,
-    /// The namespace of both.
+    /// Its namespace.
     pub namespace: Arc<str>,
-    /// The name of the VirtualMachineInstance.
+    /// Its name.
     pub name: Arc<str>,
     /// Its identity.
     pub uid: Uid,

@@ -7,8 +7,7 @@
 //! (`k8s.io/apiserver/pkg/storage/etcd3/store.go`, `GuaranteedUpdate`), so of many requests about one version one is
 //! committed at most. It ends when a later version of the pod is seen.
 
-use sluice_index::PodFacts;
-use sluice_index::PodWire;
+use sluice_index::{PodFacts, PodWire, VmiRecord, VmiWire};
 
 use super::config::{GateConfig, Moment};
 
@@ -33,7 +32,26 @@ impl Change {
     }
 }
 
-/// Whether a [`Change`] may go on.
+/// An update of a VirtualMachineInstance that is being admitted.
+#[derive(Clone, Debug)]
+pub struct MachineChange {
+    /// The VM as it is stored, if the request is to commit.
+    pub before: VmiRecord,
+    /// The VM as it is to be.
+    pub after: VmiRecord,
+    /// Nothing is going to be changed: nothing is charged.
+    pub dry_run: bool,
+}
+
+impl MachineChange {
+    /// Reads the two VMs of a review.
+    #[must_use]
+    pub fn read(before: &VmiWire, after: &VmiWire, dry_run: bool) -> Self {
+        Self { before: VmiRecord::read(before), after: VmiRecord::read(after), dry_run }
+    }
+}
+
+/// Whether a [`Change`] or a [`MachineChange`] may go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// It is charged, or takes nothing more.
@@ -57,6 +75,6 @@ pub enum Asked {
 }
 
 /// The watch has to come that far first.
-pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version of the pod was not seen yet");
+pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version was not seen yet");
 
-pub(super) const CHANGED: Judgement = Judgement::Undecided("the pod or a quota has changed meanwhile");
+pub(super) const CHANGED: Judgement = Judgement::Undecided("the object or a quota has changed meanwhile");

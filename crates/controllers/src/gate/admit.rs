@@ -1,40 +1,61 @@
-//! Judges updates of pods for the webhook, which waits for the answer.
+//! Judges updates of pods and VMs for the webhook, which waits for the answer.
 
 use std::time::Duration;
 
-use sluice_index::PodWire;
+use sluice_index::{PodWire, VmiWire};
+use sluice_runtime::watch::WatchHealth;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::admission::{Asked, Change, Judgement, Ticket, UNSEEN};
+use super::admission::{Asked, Change, Judgement, MachineChange, Ticket, UNSEEN};
+use super::config::Moment;
 use super::handle::Gate;
 use super::metrics::Work;
+use super::state::State;
 
-/// So long an update of a pod waits for its charge to be recorded.
+/// So long an update waits for its charge to be recorded.
 const RECORDED_IN: Duration = Duration::from_millis(2_500);
 
-/// So long an update of a pod waits for the watch to have come to the version that it is about.
+/// So long an update waits for the watch to have come to the version that it is about.
 const SEEN_IN: Duration = Duration::from_secs(1);
 
 impl Gate {
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
     pub async fn admit(&self, before: &PodWire, after: &PodWire, dry_run: bool) -> Judgement {
         let change = Change::read(before, after, dry_run, &self.config.read(), self.now());
-        let judgement = self.admit_as_seen(&change).await;
+        let version = before.metadata.resource_version.as_deref();
+        self.admit_when_seen(version, &self.watches.pods, |state, now| state.ask(&change, now)).await
+    }
+
+    /// As [`Self::admit`], an update of a VirtualMachineInstance.
+    pub async fn admit_machine(&self, before: &VmiWire, after: &VmiWire, dry_run: bool) -> Judgement {
+        let change = MachineChange::read(before, after, dry_run);
+        let version = before.metadata.resource_version.as_deref();
+        let ask = |state: &mut State, now| state.ask_about_machine(&change, now);
+        self.admit_when_seen(version, &self.watches.machines, ask).await
+    }
+
+    /// Asks, and if the version was not seen yet once more when the watch has come to it.
+    async fn admit_when_seen(
+        &self,
+        version: Option<&str>,
+        watch: &WatchHealth,
+        ask: impl Fn(&mut State, Moment) -> Asked,
+    ) -> Judgement {
+        let judgement = self.admit_as_seen(&ask).await;
         if judgement != UNSEEN {
             return judgement;
         }
-        let version = before.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-        match version {
-            Some(version) if timeout(SEEN_IN, self.watches.pods.reached(version)).await.is_ok() => {
-                self.admit_as_seen(&change).await
+        match version.and_then(|version| version.parse().ok()) {
+            Some(version) if timeout(SEEN_IN, watch.reached(version)).await.is_ok() => {
+                self.admit_as_seen(&ask).await
             }
             _ => judgement,
         }
     }
 
-    async fn admit_as_seen(&self, change: &Change) -> Judgement {
-        let asked = self.locked(Work::Admit, |state, now| match state.ask(change, now) {
+    async fn admit_as_seen(&self, ask: impl Fn(&mut State, Moment) -> Asked) -> Judgement {
+        let asked = self.locked(Work::Admit, |state, now| match ask(state, now) {
             Asked::Judged(judgement) => Err(judgement),
             Asked::Recording(ticket) => {
                 let (sender, answer) = oneshot::channel();

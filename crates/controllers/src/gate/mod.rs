@@ -32,7 +32,7 @@ mod tests;
 pub use action::{
     Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,
 };
-pub use admission::{Asked, Change, Judgement, Ticket};
+pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
 pub use apply::{Apply, Concurrency};
 pub use config::{GateConfig, Moment};
 pub use handle::{Gate, GateWatches};

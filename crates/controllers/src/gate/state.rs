@@ -14,7 +14,7 @@ mod decisions;
 mod events;
 mod foreign_charges;
 mod growth;
-mod machine_reads;
+mod machine_growth;
 mod machines;
 mod managed;
 mod namespaces;
@@ -42,6 +42,7 @@ use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::machine_growth::MachineGrowth;
 use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::pod_stages::PodStages;
@@ -69,6 +70,7 @@ pub struct State {
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
+    machine_growth: MachineGrowth,
     reclassification: Reclassification,
     foreign_charges: ForeignCharges,
     // What is to be done, in flight or to be repeated.
@@ -98,6 +100,7 @@ impl State {
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
+            machine_growth: MachineGrowth::default(),
             reclassification: Reclassification::default(),
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
@@ -153,6 +156,7 @@ impl State {
         actions.extend(self.plan_checks(now));
         actions.extend(self.plan_catching_up());
         actions.extend(self.plan_reads(now).into_iter().map(Action::Read));
+        actions.extend(self.plan_machine_reads(now).into_iter().map(Action::ReadMachine));
         let answers = self.admissions.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         actions.extend(self.plan_events(now).into_iter().map(Action::WriteEvent));
@@ -188,6 +192,7 @@ impl State {
             self.foreign_charges.next_due_ms(),
             self.releases.next_due_ms(),
             self.admissions.next_due_ms(),
+            self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
             overdue,
@@ -209,6 +214,7 @@ impl State {
             self.retry_release(id, now);
         }
         self.admissions.pass_time(now);
+        self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{KubeVirtFacts, Sizing, VmError, VmFacts, memory_overhead};
+use super::{KubeVirtFacts, VmError, VmFacts, memory_overhead};
 use crate::charge::{Amount, Charge};
 use crate::resource::Resource;
 
@@ -52,21 +52,20 @@ pub struct Launcher<'c> {
 pub fn vm_charge<'c>(
     calculator: Calculator,
     vm: &VmFacts,
-    sizing: Sizing,
     launchers: impl IntoIterator<Item = Launcher<'c>>,
     kubevirt: Option<&KubeVirtFacts>,
 ) -> Result<Option<Charge>, VmError> {
     match calculator {
         Calculator::IgnoreVmiCalculator => Ok(None),
         Calculator::VirtualResources => {
-            let size = vm.size(sizing)?;
+            let size = vm.size()?;
             let pod = [(Resource::Pods, Amount::ONE), (Resource::CountPods, Amount::ONE)];
             let cpu = [Resource::Cpu, Resource::LimitsCpu].map(|resource| (resource, size.cpu));
             let memory = [Resource::Memory, Resource::LimitsMemory].map(|resource| (resource, size.memory));
             Ok(Some(Charge::from_pairs(pod.into_iter().chain(cpu).chain(memory))))
         }
         Calculator::DedicatedVirtualResources => {
-            let size = vm.size(sizing)?;
+            let size = vm.size()?;
             let [instances, cpu, memory] = DEDICATED.clone();
             Ok(Some(Charge::from_pairs([(instances, Amount::ONE), (cpu, size.cpu), (memory, size.memory)])))
         }

@@ -58,15 +58,6 @@ impl fmt::Display for Side {
     }
 }
 
-/// Which size of a VM counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sizing {
-    /// What it has ([`Side::Status`]): no pod can give it anything else.
-    Current,
-    /// The larger of what it has and what it is to have: there is a pod that may give it that.
-    Growing,
-}
-
 /// CPUs and memory of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSize {
@@ -85,16 +76,12 @@ impl GuestSize {
 }
 
 impl VmFacts {
-    /// The size that counts.
+    /// The larger of what it has and what it is to have: KubeVirt gives it the latter without asking again.
     ///
     /// # Errors
     /// See [`VmError`].
-    pub fn size(&self, sizing: Sizing) -> Result<GuestSize, VmError> {
-        let current = self.size_in(Side::Status)?;
-        match sizing {
-            Sizing::Current => Ok(current),
-            Sizing::Growing => Ok(current.max(self.size_in(Side::Spec)?)),
-        }
+    pub fn size(&self) -> Result<GuestSize, VmError> {
+        Ok(self.size_in(Side::Status)?.max(self.size_in(Side::Spec)?))
     }
 
     fn size_in(&self, side: Side) -> Result<GuestSize, VmError> {

@@ -118,7 +118,7 @@ mod tests {
     use crate::charge::{Amount, Charge};
     use crate::quantity::Quantity;
     use crate::quota_spec::{RawQuotaSpec, compile};
-    use crate::vm::{KubeVirtFacts, Launcher, Sizing, VmFacts, vm_charge};
+    use crate::vm::{KubeVirtFacts, Launcher, VmFacts, vm_charge};
 
     /// What pods may take.
     const OF_PODS: [&str; 11] = [
@@ -159,7 +159,7 @@ mod tests {
         for calculator in Calculator::ALL {
             let launcher = Launcher { whole: &pod, compute: &pod };
             let kubevirt = KubeVirtFacts::default();
-            let charge = vm_charge(calculator, &vm, Sizing::Current, [launcher], Some(&kubevirt)).unwrap();
+            let charge = vm_charge(calculator, &vm, [launcher], Some(&kubevirt)).unwrap();
             // Nothing for the VM: each pod for itself.
             let charge = charge.unwrap_or_else(|| pod.clone());
             for key in OF_PODS.into_iter().chain(OTHERS) {

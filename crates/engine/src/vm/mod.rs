@@ -8,7 +8,7 @@ mod kubevirt_versions;
 mod overhead;
 
 pub use calculator::{Calculator, Launcher, vm_charge};
-pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side, Sizing};
+pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side};
 pub use overhead::{Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRatio, memory_overhead};
 
 pub(crate) use keys::not_taken;

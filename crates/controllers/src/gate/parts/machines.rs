@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use sluice_engine::Uid;
-use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, Sizing, VmFacts, vm_charge};
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
+use sluice_engine::{Charge, Uid};
 use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Version, VmiError, VmiRecord};
 
-use super::owners::{Owner, OwnerCharge};
+use super::owners::Owner;
 
 /// An installation of KubeVirt.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +95,11 @@ impl Machines {
         self.calculator.is_of_pods()
     }
 
+    /// Whether they are charged by their size alone, whatever their pods take.
+    pub fn are_charged_by_size(&self) -> bool {
+        self.are_charged() && !self.depend_on_pods()
+    }
+
     /// Whether this account creates the pods of VMs.
     pub fn is_controller(&self, account: &str) -> bool {
         self.kubevirt.as_ref().is_some_and(|kubevirt| *kubevirt.controller == *account)
@@ -127,23 +132,23 @@ impl Machines {
         self.list.begin();
     }
 
-    /// A VM was seen. Returns who it is if that is news.
-    pub fn see(&mut self, record: &VmiRecord) -> Option<Owner> {
+    /// A VM was seen. Returns whether its size is news.
+    pub fn see(&mut self, record: &VmiRecord) -> bool {
         let owner = Owner { namespace: Arc::clone(&record.namespace), uid: record.uid.clone() };
         let (version, size, list) = (record.version, record.size.clone(), self.list);
         if let Some(known) = self.known.get_mut(&owner) {
             known.list = list;
             if version.is_older_than(known.version) {
-                return None;
+                return false;
             }
             known.version = version;
             if known.size == size {
-                return None;
+                return false;
             }
         }
         let name = Arc::clone(&record.name);
-        self.known.insert(owner.clone(), Machine { name, version, size, list });
-        Some(owner)
+        self.known.insert(owner, Machine { name, version, size, list });
+        true
     }
 
     /// A VM is gone. Returns whether it was known.
@@ -167,6 +172,11 @@ impl Machines {
         self.known.get(owner).map(|machine| &machine.name)
     }
 
+    /// The version of the VM that was seen last.
+    pub fn version(&self, owner: &Owner) -> Option<Version> {
+        self.known.get(owner).map(|machine| machine.version)
+    }
+
     /// The first VM that was seen; with `after`, the one after that.
     pub fn next_seen(&self, after: Option<&Owner>) -> Option<&Owner> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -177,21 +187,30 @@ impl Machines {
     pub fn charge<'c>(
         &self,
         owner: &Owner,
-        launchers: impl Iterator<Item = Launcher<'c>> + Clone,
-    ) -> Result<Option<OwnerCharge>, Unknown> {
+        launchers: impl Iterator<Item = Launcher<'c>>,
+    ) -> Result<Option<Charge>, Unknown> {
         if !self.are_charged() {
             return Ok(None);
         }
         let machine = self.known.get(owner).ok_or(Unknown::Unseen)?;
+        self.charge_of(&machine.size, launchers)
+    }
+
+    /// What a VM of this size is charged where its pods do not matter.
+    pub fn charge_by_size(&self, size: &Result<VmFacts, VmiError>) -> Result<Option<Charge>, Unknown> {
+        self.charge_of(size, std::iter::empty())
+    }
+
+    fn charge_of<'c>(
+        &self,
+        size: &Result<VmFacts, VmiError>,
+        launchers: impl Iterator<Item = Launcher<'c>>,
+    ) -> Result<Option<Charge>, Unknown> {
         let unreadable = |error: String| Unknown::Unreadable(error.into());
-        let vm = machine.size.as_ref().map_err(|error| unreadable(error.to_string()))?;
+        let vm = size.as_ref().map_err(|error| unreadable(error.to_string()))?;
         let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
-        let charge = |sizing| {
-            let charge = vm_charge(self.calculator, vm, sizing, launchers.clone(), kubevirt);
-            charge.map_err(|error| unreadable(error.to_string()))
-        };
-        let (running, further) = (charge(Sizing::Current)?, charge(Sizing::Growing)?);
-        Ok(running.zip(further).map(|(running, further)| OwnerCharge::new(running, &further)))
+        let charge = vm_charge(self.calculator, vm, launchers, kubevirt);
+        charge.map_err(|error| unreadable(error.to_string()))
     }
 
     /// These are to be appraised anew.

@@ -6,6 +6,7 @@ pub mod confirmations;
 pub mod contests;
 pub mod events;
 pub mod foreign_charges;
+pub mod machine_growth;
 pub mod machines;
 pub mod managed_statuses;
 pub mod owners;

@@ -27,41 +27,11 @@ impl Payer {
     }
 }
 
-/// What an owner is charged, as long as any of its pods is counted or assumed.
-///
-/// A VM that is to have more than it has needs another pod for that: what it has is charged until such a pod goes, and from then
-/// on what that pod may give it, until that pod ends or the VM is known to have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerCharge {
-    /// With the pods that run.
-    pub running: Arc<Charge>,
-    /// With a further one. Nothing of it is less.
-    pub further: Arc<Charge>,
-}
-
-impl OwnerCharge {
-    /// Of an owner that is charged `running`, and up to `further` with another pod.
-    pub fn new(running: Charge, further: &Charge) -> Self {
-        let further = Arc::new(further.max(&running));
-        let running = if *further == running { Arc::clone(&further) } else { Arc::new(running) };
-        Self { running, further }
-    }
-
-    /// What is charged now for a pod that runs and was charged `before`.
-    pub fn of_running(&self, before: &Arc<Charge>) -> Arc<Charge> {
-        let charge = before.clamp(&self.running, &self.further);
-        [before, &self.further, &self.running]
-            .into_iter()
-            .find(|known| ***known == charge)
-            .map_or_else(|| Arc::new(charge.clone()), Arc::clone)
-    }
-}
-
 #[derive(Debug)]
 struct Account {
     owner: Arc<Owner>,
     /// None: it is not charged any more, and each of its pods is about to be charged for itself.
-    charge: Option<OwnerCharge>,
+    charge: Option<Arc<Charge>>,
     pods: Vec<PodId>,
 }
 
@@ -87,13 +57,13 @@ impl Owners {
     }
 
     /// The owner by the copy that is kept, and its charge; `None` if it is not charged.
-    pub fn charged(&self, owner: &Owner) -> Option<(Arc<Owner>, OwnerCharge)> {
+    pub fn charged(&self, owner: &Owner) -> Option<(Arc<Owner>, Arc<Charge>)> {
         let account = self.accounts.get(owner)?;
         Some((Arc::clone(&account.owner), account.charge.clone()?))
     }
 
     /// From now on the owner is charged this, or nothing.
-    pub fn set_charge(&mut self, owner: &Arc<Owner>, charge: Option<OwnerCharge>) {
+    pub fn set_charge(&mut self, owner: &Arc<Owner>, charge: Option<Arc<Charge>>) {
         let account = self.accounts.entry(Arc::clone(owner)).or_insert_with(|| Account {
             owner: Arc::clone(owner),
             charge: None,

@@ -147,10 +147,8 @@ impl PodStages {
             Some(owner) => {
                 // It has waited for what is missing of the owner's charge. Where it has waited for more, that is given back,
                 // or kept: as what ends.
-                let whole = self
-                    .owners
-                    .charged(&owner)
-                    .map_or_else(|| Arc::clone(&charge), |(_, whole)| whole.further);
+                let whole = self.owners.charged(&owner);
+                let whole = whole.map_or_else(|| Arc::clone(&charge), |(_, whole)| whole);
                 let stage = Stage::Assumed { charge: whole, quotas, awaited, serial };
                 self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End, queue);
             }

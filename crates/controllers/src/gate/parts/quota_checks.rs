@@ -1,9 +1,9 @@
-//! What is read before pods go, for what a watch may not have shown yet.
+//! Lists of quotas that are read before pods go.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use sluice_engine::{PodId, Uid};
+use sluice_engine::Uid;
 use sluice_index::NamespaceId;
 
 use super::confirmations::{Decision, Decisions};
@@ -17,8 +17,6 @@ pub enum Listed {
     Namespace(NamespaceId),
     /// Those of the cluster.
     Cluster,
-    /// The VirtualMachineInstance of a pod.
-    Machine(PodId),
 }
 
 #[derive(Debug, Default)]

@@ -44,6 +44,7 @@ impl State {
     /// The quotas of the namespace are changing: only what was allowed is still to be held. Returns the pods to
     /// [`State::hold_anew`] of.
     pub(super) fn revert_admissions(&mut self, namespace: NamespaceId) -> Vec<PodId> {
+        self.revert_growth_of(namespace);
         let pods = &self.pods;
         self.admissions.revert_all(|id| pods.get(id).is_some_and(|pod| pod.namespace == namespace))
     }
@@ -51,6 +52,7 @@ impl State {
     /// The webhook does not wait for the answer to this question any more.
     pub(in crate::gate) fn abandon(&mut self, ticket: Ticket) {
         self.admissions.abandon(ticket);
+        self.machine_growth.abandon(ticket);
     }
 
     pub(super) fn plan_reads(&mut self, now: Moment) -> Vec<Release> {

@@ -77,7 +77,7 @@ impl State {
     fn is_stage_right(&mut self, id: PodId) -> bool {
         let Some(record) = self.pods.get(id) else { return true };
         let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
-        let (gates, payer) = (record.gates, self.payer(id, record));
+        let (gates, payer) = (record.gates, self.payer(record));
         let matching = self.matching_quotas(namespace, &facts);
         match self.stages.get(id) {
             Stage::Counted { charge: counted, quotas } => {

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 
 use super::State;
 use crate::gate::config::Moment;
-use crate::gate::parts::owners::Payer;
 use crate::gate::stage::{Stage, Stuck};
 
 /// What becomes of a claim that ends before the pod claims anew.
@@ -39,26 +38,16 @@ impl State {
         }
     }
 
-    /// Ends the pod's claim and finds its stage. What its owner was charged for it, which may be more than is known of the owner
-    /// now, is kept.
+    /// Ends the pod's claim and finds its stage.
     pub(super) fn claim_anew(&mut self, id: PodId, record: &PodRecord, end: ClaimEnd, now: Moment) {
-        let is_counted = record.gates == Gates::None && matches!(self.stages.get(id), Stage::Counted { .. });
-        let payer = is_counted.then(|| self.payer(id, record)).filter(|payer| payer.owner.is_some());
         match end {
             ClaimEnd::MakesRoom => self.end_claim(id, record),
             ClaimEnd::IsReverted => self.revert_claim(id, record),
         }
-        match payer {
-            Some(payer) => self.classify_counted(id, record, payer, now),
-            None => self.classify(id, now),
-        }
+        self.classify(id, now);
     }
 
     fn classify_ungated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
-        self.classify_counted(id, record, self.payer(id, record), now);
-    }
-
-    fn classify_counted(&mut self, id: PodId, record: &PodRecord, payer: Payer, now: Moment) {
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         match (record.unreadable.is_some() && !quotas.is_empty(), self.leading) {
             (true, true) => self.events.news(id, now),
@@ -68,7 +57,7 @@ impl State {
         self.releases.end_retries(id);
         self.stages.end_hold(id);
         self.writes.mark_all(&quotas);
-        self.stages.count(id, payer, quotas, &mut self.queue);
+        self.stages.count(id, self.payer(record), quotas, &mut self.queue);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
@@ -76,7 +65,7 @@ impl State {
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
-                self.stages.wait(id, record, self.payer(id, record), quotas, &mut self.queue);
+                self.stages.wait(id, record, self.payer(record), quotas, &mut self.queue);
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {

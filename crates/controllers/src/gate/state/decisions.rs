@@ -7,6 +7,7 @@ use sluice_engine::{Decision, Patience, PodId};
 use sluice_index::NamespaceId;
 
 use super::State;
+use crate::gate::admission::Judgement;
 use crate::gate::config::Moment;
 use crate::gate::parts::pod_stages::Recorded;
 
@@ -20,7 +21,7 @@ impl State {
         for decision in self.queue.decide(patience, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } => {
-                    let lists = self.lists_to_await(pod, &quotas);
+                    let lists = self.lists_to_await(&quotas);
                     let many = u32::try_from(lists.len()).unwrap_or(u32::MAX);
                     let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), many, &mut self.queue);
                     for quota in quotas.iter() {
@@ -41,13 +42,20 @@ impl State {
             match self.stages.recorded(pod, serial) {
                 Recorded::ByAll => self.releases.enqueue(pod),
                 Recorded::BySome => {}
-                Recorded::Unrelated => self.admissions.recorded(pod, serial),
+                Recorded::Unrelated => {
+                    self.admissions.recorded(pod, serial);
+                    let tickets = self.machine_growth.recorded(serial);
+                    self.admissions.answer(tickets, &Judgement::Allowed);
+                }
             }
         }
     }
 
     /// Reverts decisions that are not recorded by all their quotas.
     pub(super) fn revert_decisions(&mut self, decisions: &[(PodId, u64)], now: Moment) {
+        for (_, serial) in decisions {
+            self.revert_growth(*serial, now);
+        }
         if decisions.len() > self.config.reclassified_pods {
             return self.revert_decisions_later(decisions, now);
         }

@@ -63,6 +63,7 @@ impl State {
     /// What this process has claimed of the quota and not recorded.
     fn unrecorded_charges(&mut self, id: QuotaId) -> Vec<Arc<Charge>> {
         let (mut unrecorded, mut ungranted) = (Vec::new(), BTreeSet::new());
+        let mut grown = BTreeSet::new();
         let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
         for (pod, decision) in self.writes.unrecorded(id) {
             match self.stages.get(pod) {
@@ -70,6 +71,11 @@ impl State {
                     match self.stages.owners().owner_of(pod) {
                         Some(owner) => owned.entry(Arc::clone(owner)).or_default().push(pod),
                         None => unrecorded.push(Arc::clone(charge)),
+                    }
+                }
+                _ if let Some((owner, more)) = self.machine_growth.ungranted(decision) => {
+                    if grown.insert(owner.clone()) {
+                        unrecorded.push(Arc::new(more));
                     }
                 }
                 _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),

@@ -124,7 +124,7 @@ impl State {
 
     /// What is charged whatever the pod itself takes: the charge of its owner.
     fn owned_charge(&self, id: PodId) -> Option<Arc<Charge>> {
-        let payer = self.payer(id, self.pods.get(id)?);
+        let payer = self.payer(self.pods.get(id)?);
         payer.owner.map(|_| payer.charge)
     }
 
@@ -152,7 +152,7 @@ impl State {
         Some(parts)
     }
 
-    fn refusal(&self, namespace: NamespaceId, reason: &Reason) -> Judgement {
+    pub(super) fn refusal(&self, namespace: NamespaceId, reason: &Reason) -> Judgement {
         let quota = self.quotas.get(reason.quota);
         let message = quota.and_then(|quota| {
             let ahead = reason.behind.and_then(|pod| self.pods.get(pod));

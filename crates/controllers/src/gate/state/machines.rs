@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, Launcher};
-use sluice_engine::{PodId, Uid};
+use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, VmiRecord, VmiWire};
 
 use super::State;
+use crate::gate::admission::{CHANGED, Judgement};
 use crate::gate::config::Moment;
 use crate::gate::parts::machines::{KubeVirt, Unknown, Walk};
 use crate::gate::parts::owners::Owner;
@@ -23,6 +24,7 @@ impl State {
     /// From now on VMs are counted so. No pod is decided on until all are.
     pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
         if self.machines.set_calculator(calculator) {
+            self.end_all_growth();
             self.restate_quotas();
             self.machines.walk_from(Walk::Claimed(None));
             self.go_on_appraising(now);
@@ -32,6 +34,7 @@ impl State {
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
         if self.machines.set_kubevirt(kubevirt) {
+            self.end_all_growth();
             self.restate_quotas();
             let are_charged = self.machines.are_charged();
             self.machines.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
@@ -47,13 +50,21 @@ impl State {
     /// The list of VirtualMachineInstances is complete.
     pub fn end_machines(&mut self, now: Moment) {
         for owner in self.machines.end_list() {
+            let tickets = self.machine_growth.end(&owner);
+            self.end_growth(tickets, &CHANGED);
             self.appraise(&owner, now);
         }
     }
 
     /// A VirtualMachineInstance was added or modified.
     pub fn apply_machine(&mut self, wire: &VmiWire, now: Moment) {
-        if let Some(owner) = self.machines.see(&VmiRecord::read(wire)) {
+        let record = VmiRecord::read(wire);
+        let is_news = self.machines.see(&record);
+        let owner = Owner { namespace: record.namespace, uid: record.uid };
+        let tickets = self.machine_growth.end_before(&owner, record.version);
+        // A request that was not answered yet cannot commit any more: the API server will ask again.
+        let has_ended = self.end_growth(tickets, &Judgement::Allowed);
+        if is_news || has_ended {
             self.appraise(&owner, now);
         }
     }
@@ -65,6 +76,8 @@ impl State {
     }
 
     pub(super) fn forget_machine(&mut self, owner: &Owner, now: Moment) {
+        let tickets = self.machine_growth.end(owner);
+        self.end_growth(tickets, &CHANGED);
         if self.machines.forget(owner) {
             self.appraise(owner, now);
         }
@@ -144,13 +157,14 @@ impl State {
     }
 
     /// Finds what the VM is charged.
-    fn appraise(&mut self, owner: &Owner, now: Moment) {
+    pub(super) fn appraise(&mut self, owner: &Owner, now: Moment) {
         let launchers: Vec<PodRecord> = self.launchers(owner);
         let launchers = launchers.iter().filter_map(|record| {
             let compute = &record.ownership.as_ref()?.compute;
             Some(Launcher { whole: &record.charge, compute })
         });
         let charge = self.machines.charge(owner, launchers);
+        let charge = charge.map(|charge| Some(self.with_growth(owner, charge?)));
         let is_unknown = charge.is_err();
         let is_running =
             |id: &PodId| matches!(self.stages.get(*id), Stage::Counted { .. } | Stage::Assumed { .. });
@@ -168,13 +182,22 @@ impl State {
         }
     }
 
+    /// What the VM is charged that takes this, with what it is to have by updates that were admitted.
+    fn with_growth(&self, owner: &Owner, charge: Charge) -> Arc<Charge> {
+        match self.machine_growth.wanted(owner) {
+            Some(wanted) if wanted.covers(&charge) => Arc::clone(wanted),
+            Some(wanted) => Arc::new(charge.max(wanted)),
+            None => Arc::new(charge),
+        }
+    }
+
     /// Whether the pod claims on account of an owner if it should.
     fn is_paid_by_its_payer(&self, id: PodId) -> bool {
         let Some(record) = self.pods.get(id) else { return true };
         let is_owned = self.stages.owners().owner_of(id).is_some();
         match self.stages.get(id) {
             Stage::Waiting(_) | Stage::Counted { .. } | Stage::Assumed { .. } => {
-                self.payer(id, record).owner.is_some() == is_owned
+                self.payer(record).owner.is_some() == is_owned
             }
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => true,
         }
@@ -184,11 +207,6 @@ impl State {
     pub(super) fn machine_obstacle(&self, record: &PodRecord) -> Option<Unknown> {
         let owner = self.claimed_owner(record).filter(|_| self.is_launcher(record))?;
         self.machines.charge(&owner, without_launchers()).err()
-    }
-
-    /// Whether it is known what the VM takes.
-    pub(super) fn is_known(&self, owner: &Owner) -> bool {
-        self.machines.charge(owner, without_launchers()).is_ok()
     }
 
     /// Whether the pod is one of a VM, and not only claims to be: KubeVirt's controller has created it. Of those that were

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, PodRecord};
+use sluice_engine::{Charge, PodId, Uid};
+use sluice_index::PodRecord;
 
 use super::State;
-use super::machines::age;
 use crate::gate::config::Moment;
-use crate::gate::parts::owners::{Owner, OwnerCharge, Payer};
+use crate::gate::parts::owners::{Owner, Payer};
 use crate::gate::stage::Stage;
 
 impl State {
     /// The pods of a namespace that name this owner, and that KubeVirt has created, are charged together from now on: this, as
-    /// long as any of them has no gates or is being released. With `None` each is charged for itself. What is more than before is charged, whether there
-    /// is room or not; of decisions that it was not charged for, those are reverted that can be.
-    pub fn recharge(&mut self, namespace: &str, owner: Uid, charge: Option<OwnerCharge>, now: Moment) {
+    /// long as any of them has no gates or is being released. With `None` each is charged for itself. What is more than before is
+    /// charged, whether there is room or not; of decisions that it was not charged for, those are reverted that can be.
+    pub fn recharge(&mut self, namespace: &str, owner: Uid, charge: Option<Arc<Charge>>, now: Moment) {
         let owner = Arc::new(Owner { namespace: namespace.into(), uid: owner });
         if self.stages.owners().charged(&owner).map(|(_, known)| known) == charge {
             return;
@@ -42,28 +41,26 @@ impl State {
     }
 
     /// Whether nothing has to be changed about a pod so that its owner is charged this.
-    fn is_charged_by(&self, id: PodId, owner: &Owner, charge: Option<&OwnerCharge>) -> bool {
+    fn is_charged_by(&self, id: PodId, owner: &Owner, charge: Option<&Arc<Charge>>) -> bool {
         let is_owned = self.stages.owners().owner_of(id).is_some_and(|known| **known == *owner);
         match (self.stages.get(id), charge) {
             (Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_), _) => true,
             (Stage::Waiting(_) | Stage::Counted { .. }, Some(_)) => is_owned,
             // The larger charge stays until it is seen released.
-            (Stage::Assumed { charge: assumed, .. }, Some(charge)) => {
-                is_owned && assumed.covers(&charge.further)
-            }
+            (Stage::Assumed { charge: assumed, .. }, Some(charge)) => is_owned && assumed.covers(charge),
             (_, None) => false,
         }
     }
 
     /// What is charged for the pod.
-    pub(super) fn payer(&self, id: PodId, record: &PodRecord) -> Payer {
+    pub(super) fn payer(&self, record: &PodRecord) -> Payer {
         if self.is_exempt(record) {
             return Payer::pod(Arc::default());
         }
-        self.paying_owner(id, record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
+        self.paying_owner(record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
     }
 
-    fn paying_owner(&self, id: PodId, record: &PodRecord) -> Option<Payer> {
+    fn paying_owner(&self, record: &PodRecord) -> Option<Payer> {
         let owners = self.stages.owners();
         // A pod that is over is charged for its place as an object alone, and not through its VM.
         let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
@@ -72,25 +69,6 @@ impl State {
         }
         let namespace = Arc::clone(&self.namespaces.get(record.namespace)?.name);
         let (owner, charge) = owners.charged(&Owner { namespace, uid: ownership.machine.clone() })?;
-        let charge = match self.stages.get(id) {
-            Stage::Counted { charge: before, .. } => charge.of_running(before),
-            // What it was charged before is not known: the oldest one is the one that has not given its owner anything yet.
-            _ if record.gates == Gates::None && self.is_oldest(id, record, &owner) => charge.running,
-            _ => charge.further,
-        };
         Some(Payer { charge, owner: Some(owner) })
-    }
-
-    /// Whether there is no older pod of the owner that runs.
-    fn is_oldest(&self, id: PodId, record: &PodRecord, owner: &Owner) -> bool {
-        let others =
-            self.pods.of_owner(record.namespace, &owner.uid).into_iter().filter(|other| *other != id);
-        let mut others = others.filter_map(|other| self.pods.get(other));
-        !others.any(|other| {
-            other.gates == Gates::None
-                && !other.is_over()
-                && self.is_launcher(other)
-                && age(other) < age(record)
-        })
     }
 }

@@ -120,7 +120,7 @@ impl State {
         self.note_release(id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let is_same = charge == self.payer(id, record).charge;
+        let is_same = charge == self.payer(record).charge;
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }
@@ -132,7 +132,7 @@ impl State {
         // Or this process released it, before there was a quota.
         let is_ours = self.releases.may_be_done(id, now);
         self.end_claim(id, record);
-        let payer = self.payer(id, record);
+        let payer = self.payer(record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !is_ours {
             self.on_gate_removed(record, &quotas, now);

@@ -24,7 +24,7 @@ const QUOTAS_PER_LIST: usize = 4;
 
 impl State {
     /// The lists that have to confirm that a pod that is charged to these quotas is not to be charged to others.
-    pub(super) fn lists_to_await(&self, pod: PodId, quotas: &QuotaSet) -> SmallVec<[Listed; 3]> {
+    pub(super) fn lists_to_await(&self, quotas: &QuotaSet) -> SmallVec<[Listed; 2]> {
         let is_of_namespace =
             |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.namespace().is_some());
         let mut lists = SmallVec::new();
@@ -34,7 +34,6 @@ impl State {
         if self.quotas.are_cluster_quotas_allowed() {
             lists.push(Listed::Cluster);
         }
-        lists.extend(self.is_charged_for_a_machine(pod).then_some(Listed::Machine(pod)));
         lists
     }
 
@@ -63,10 +62,6 @@ impl State {
         for listed in self.checks.begin_wanted(now, is_put_off) {
             match listed {
                 Listed::Cluster => actions.push(Action::ListClusterQuotas),
-                Listed::Machine(pod) => match self.read_of_machine(pod) {
-                    Some(machine) => actions.push(Action::ReadMachine(machine)),
-                    None => self.checks.forget(listed),
-                },
                 Listed::Namespace(id) => match self.namespaces.get(id) {
                     Some(namespace) => namespaces.push((id, Arc::clone(&namespace.name))),
                     None => self.checks.forget(listed),
@@ -111,7 +106,7 @@ impl State {
         }
     }
 
-    pub(super) fn take_list<T>(&mut self, lists: &[Listed], answer: Answer<T>, now: Moment) -> Option<T> {
+    fn take_list<T>(&mut self, lists: &[Listed], answer: Answer<T>, now: Moment) -> Option<T> {
         let after = match answer {
             Answer::Done(quotas) => return Some(quotas),
             Answer::Busy(after) => after,

@@ -89,7 +89,7 @@ impl State {
     fn assume_in_flight(&mut self, id: PodId, record: &PodRecord, charge: Arc<Charge>, serial: u64) {
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.writes.mark_all(&quotas);
-        let payer = match self.payer(id, record) {
+        let payer = match self.payer(record) {
             // Whatever of both it will be.
             Payer { charge: whole, owner: owner @ Some(_) } => {
                 Payer { charge: Arc::new(charge.max(&whole)), owner }

@@ -90,7 +90,7 @@ impl State {
     /// it that is no more.
     fn is_decided_as(&mut self, id: PodId, record: &PodRecord) -> bool {
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let payer = self.payer(id, record);
+        let payer = self.payer(record);
         match self.stages.get(id) {
             Stage::Assumed { charge, quotas, .. } => {
                 // The quotas may have changed instead.

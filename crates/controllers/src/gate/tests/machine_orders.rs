@@ -1,5 +1,5 @@
-//! VMs that start, are plugged in and migrate, with their watch as late as can be: in every order no pod is let go for room that
-//! is not free.
+//! VMs that start, are plugged in and migrate, with their watch as late as can be: in every order no more is let go or admitted
+//! than fits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,21 +7,27 @@ use proptest::prelude::*;
 use sluice_engine::vm::Calculator;
 use sluice_index::VmiWire;
 
+use super::machine_growth::of_version;
 use super::machines::sized_of;
 use super::stories::{Story, at};
+use crate::gate::{Asked, Judgement, MachineChange, Ticket};
 
 const VMS: u8 = 5;
 /// CPUs of the quota.
 const HARD: u64 = 5;
+/// An API server works on a request that changes something for so long at most.
+const REQUEST_MS: u64 = 34_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// The VM is to have so many CPUs; the first time it comes into being.
+    /// The VM is to have so many CPUs: it comes into being, or the gate is asked.
     Want(u8, u32),
+    /// A request that was allowed is done, or made again if the VM has changed meanwhile.
+    Commit(u8),
     /// KubeVirt's controller makes a pod of it.
     Pod(u8),
-    /// It runs in its newest pod.
-    Arrive(u8),
+    /// It has what it is to have.
+    Settle(u8),
     /// Its oldest pod ends.
     End(u8),
     /// It is gone, with all its pods.
@@ -34,32 +40,36 @@ enum Move {
 
 fn moves() -> impl Strategy<Value = Move> {
     prop_oneof![
-        3 => (0..VMS, 1..4u32).prop_map(|(vm, wanted)| Move::Want(vm, wanted)),
+        5 => (0..VMS, 1..4u32).prop_map(|(vm, wanted)| Move::Want(vm, wanted)),
+        4 => any::<u8>().prop_map(Move::Commit),
         4 => (0..VMS).prop_map(Move::Pod),
-        3 => (0..VMS).prop_map(Move::Arrive),
+        3 => (0..VMS).prop_map(Move::Settle),
         2 => (0..VMS).prop_map(Move::End),
         1 => (0..VMS).prop_map(Move::Delete),
-        3 => (1..4u8).prop_map(Move::See),
-        4 => Just(Move::Run),
+        4 => (1..4u8).prop_map(Move::See),
+        5 => Just(Move::Run),
     ]
 }
 
 /// A VM as it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Truth {
     has: u32,
     wanted: u32,
+    version: u64,
     /// Oldest first.
-    pods: VecDeque<Launcher>,
+    pods: VecDeque<String>,
 }
 
+/// An update that the API server works on.
 #[derive(Debug)]
-struct Launcher {
-    name: String,
-    /// What the VM was to have at the least since this was made for it. What is plugged in later comes with a later pod here.
-    /// KubeVirt may give by this one what was taken off and plugged in again; that is charged when the VM's status says so.
-    gives: u32,
-    has_arrived: bool,
+struct Update {
+    vm: u8,
+    version: u64,
+    wanted: u32,
+    begun_ms: u64,
+    /// The question that is open; none if it was allowed.
+    ticket: Option<Ticket>,
 }
 
 struct World {
@@ -67,9 +77,10 @@ struct World {
     vms: BTreeMap<u8, Truth>,
     /// Another VM has another uid.
     gone: BTreeSet<u8>,
-    /// Changes that the watch has not shown yet; `None`: the VM is gone.
+    /// Changes that the watch has not shown yet, and whether the VM is there then.
     unseen: VecDeque<(VmiWire, bool)>,
-    made: u32,
+    updates: Vec<Update>,
+    made: u64,
     now: u64,
 }
 
@@ -77,53 +88,44 @@ impl World {
     fn new() -> Self {
         let mut story = Story::counting(Calculator::VirtualResources, HARD * 1000);
         story.run(at(0));
-        Self { story, vms: BTreeMap::new(), gone: BTreeSet::new(), unseen: VecDeque::new(), made: 0, now: 0 }
+        let (vms, gone, unseen, updates) = Default::default();
+        Self { story, vms, gone, unseen, updates, made: 0, now: 0 }
     }
 
     fn step(&mut self, step: Move) {
         match step {
             Move::Want(vm, _) if self.gone.contains(&vm) => {}
+            Move::Want(vm, wanted) if self.vms.contains_key(&vm) => self.ask(vm, wanted, self.now),
             Move::Want(vm, wanted) => {
-                let truth = self.vms.entry(vm).or_default();
-                truth.has = if truth.has == 0 { wanted } else { truth.has };
-                truth.wanted = wanted;
-                truth.pods.iter_mut().for_each(|pod| pod.gives = pod.gives.min(wanted));
+                let truth = Truth { has: wanted, wanted, version: 0, pods: VecDeque::new() };
+                self.vms.insert(vm, truth);
                 self.changed(vm);
             }
+            Move::Commit(choice) => self.commit(usize::from(choice)),
             Move::Pod(vm) => {
                 self.made += 1;
                 let Some(truth) = self.vms.get_mut(&vm).filter(|truth| truth.pods.len() < 3) else { return };
                 let name = format!("v{vm}-p{}", self.made);
-                truth.pods.push_back(Launcher {
-                    name: name.clone(),
-                    gives: truth.wanted,
-                    has_arrived: false,
-                });
+                truth.pods.push_back(name.clone());
                 self.story.server.create_pod(&name, 100, 0);
             }
-            Move::Arrive(vm) => {
+            Move::Settle(vm) => {
                 let Some(truth) = self.vms.get_mut(&vm) else { return };
-                let Some(pod) = truth.pods.back_mut() else { return };
-                if self.story.server.pods[&pod.name].gated {
-                    return;
-                }
-                (truth.has, pod.has_arrived) = (pod.gives, true);
+                truth.has = truth.wanted;
                 self.changed(vm);
             }
             Move::End(vm) => {
-                let Some(truth) = self.vms.get_mut(&vm).filter(|truth| truth.pods.len() > 1) else { return };
-                // That it has left.
-                if truth.pods.back().is_some_and(|pod| pod.has_arrived)
-                    && let Some(pod) = truth.pods.pop_front()
-                {
-                    self.story.server.delete_pod(&pod.name);
+                let truth = self.vms.get_mut(&vm).filter(|truth| truth.pods.len() > 1);
+                if let Some(pod) = truth.and_then(|truth| truth.pods.pop_front()) {
+                    self.story.server.delete_pod(&pod);
                 }
             }
             Move::Delete(vm) => {
                 let Some(truth) = self.vms.remove(&vm) else { return };
                 self.gone.insert(vm);
-                truth.pods.iter().for_each(|pod| self.story.server.delete_pod(&pod.name));
-                let gone = sized_of(&format!("v{vm}"), truth.has, truth.wanted);
+                truth.pods.iter().for_each(|pod| self.story.server.delete_pod(pod));
+                self.made += 1;
+                let gone = of_version(sized_of(&format!("v{vm}"), truth.has, truth.wanted), self.made);
                 self.story.machines.get_or_insert_default().remove(&format!("v{vm}"));
                 self.unseen.push_back((gone, false));
             }
@@ -144,33 +146,60 @@ impl World {
     }
 
     fn changed(&mut self, vm: u8) {
-        let truth = &self.vms[&vm];
-        let mut vmi = sized_of(&format!("v{vm}"), truth.has, truth.wanted);
         self.made += 1;
-        vmi.metadata.resource_version = Some(self.made.to_string());
+        let Some(truth) = self.vms.get_mut(&vm) else { return };
+        truth.version = self.made;
+        let vmi = of_version(sized_of(&format!("v{vm}"), truth.has, truth.wanted), self.made);
         self.story.change_machine(&vmi);
         self.unseen.push_back((vmi, true));
     }
 
-    /// The VMs that run.
-    fn running(&self) -> impl Iterator<Item = &Truth> {
-        let pods = &self.story.server.pods;
-        self.vms.values().filter(|truth| truth.pods.iter().any(|pod| !pods[&pod.name].gated))
+    /// What is refused, or not decided, ends here.
+    fn ask(&mut self, vm: u8, wanted: u32, begun_ms: u64) {
+        let truth = &self.vms[&vm];
+        let of = |wanted| of_version(sized_of(&format!("v{vm}"), truth.has, wanted), truth.version);
+        let change = MachineChange::read(&of(truth.wanted), &of(wanted), false);
+        let version = truth.version;
+        let ticket = match self.story.state.ask_about_machine(&change, at(self.now)) {
+            Asked::Judged(Judgement::Allowed) => None,
+            Asked::Recording(ticket) => Some(ticket),
+            Asked::Judged(_) => return,
+        };
+        self.updates.push(Update { vm, version, wanted, begun_ms, ticket });
     }
 
-    /// What they may be charged at most: what they have or are to have, each once.
-    fn most(&self) -> u64 {
-        self.running().map(|truth| u64::from(truth.has.max(truth.wanted))).sum()
+    fn commit(&mut self, choice: usize) {
+        let (now, answered) = (self.now, std::mem::take(&mut self.story.answered));
+        for (ticket, judgement) in answered {
+            let Some(at) = self.updates.iter().position(|update| update.ticket == Some(ticket)) else {
+                continue;
+            };
+            if judgement == Judgement::Allowed {
+                self.updates[at].ticket = None;
+            } else {
+                self.updates.remove(at);
+            }
+        }
+        self.updates.retain(|update| now <= update.begun_ms + REQUEST_MS);
+        let allowed = self.updates.iter().enumerate().filter(|(_, update)| update.ticket.is_none());
+        let allowed: Vec<usize> = allowed.map(|(at, _)| at).collect();
+        if allowed.is_empty() {
+            return;
+        }
+        let update = self.updates.remove(allowed[choice % allowed.len()]);
+        let Some(truth) = self.vms.get_mut(&update.vm) else { return };
+        if truth.version != update.version {
+            return self.ask(update.vm, update.wanted, update.begun_ms);
+        }
+        truth.wanted = update.wanted;
+        self.changed(update.vm);
     }
 
-    /// What they take: what they have, or what a pod that was let go may give them.
+    /// What the VMs that run take: what they have, and what they are to have.
     fn taken(&self) -> u64 {
         let pods = &self.story.server.pods;
-        let of = |truth: &Truth| {
-            let gone = truth.pods.iter().filter(|pod| !pods[&pod.name].gated);
-            gone.map(|pod| u64::from(pod.gives.max(truth.has))).max().unwrap_or_default()
-        };
-        self.running().map(of).sum()
+        let runs = |truth: &&Truth| truth.pods.iter().any(|pod| !pods[pod].gated);
+        self.vms.values().filter(runs).map(|truth| u64::from(truth.has.max(truth.wanted))).sum()
     }
 }
 
@@ -178,20 +207,24 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_vms_take_stays_within_the_limit_in_every_order(steps in prop::collection::vec(moves(), 1..60)) {
+    fn what_vms_take_stays_within_the_limit_in_every_order(steps in prop::collection::vec(moves(), 1..80)) {
         let mut world = World::new();
         for step in steps {
             world.step(step);
             prop_assert!(world.taken() <= HARD, "{} CPUs after {step:?}: {:#?}", world.taken(), world.vms);
         }
-        // What is not a charge is written a little later.
-        for step in [Move::See(u8::MAX), Move::Run, Move::Run, Move::Run] {
-            world.step(step);
+        world.updates.clear();
+        world.step(Move::See(u8::MAX));
+        // Updates that were never done cannot be any more, and what is not a charge is written a little later.
+        for wait_ms in [0, 2 * REQUEST_MS, 0, 0] {
+            world.now += wait_ms;
+            world.step(Move::Run);
         }
-        prop_assert!(world.taken() <= HARD);
+        let taken = world.taken();
+        prop_assert!(taken <= HARD);
         let status = world.story.server.quota.as_ref().and_then(|quota| quota.status.clone());
         let used = status.unwrap().1.parse::<u64>().unwrap();
-        prop_assert!(used >= world.taken(), "{used}: none goes for nothing: {:#?}", world.vms);
-        prop_assert!(used <= world.most(), "{used}: none is charged twice: {:#?}", world.vms);
+        prop_assert_eq!(used, taken, "each is charged once, and none goes for nothing: {:#?}", world.vms);
+        prop_assert!(world.story.is_audited(world.now));
     }
 }

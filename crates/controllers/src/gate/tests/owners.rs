@@ -1,6 +1,7 @@
 //! VMs that are charged in place of their pods: charged once, from the first pod that goes to the end of the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use super::server::{NAMESPACE, Pod};
 use super::step::{Fault, Step, Trouble, Watch};
 use super::world::World;
 use crate::gate::parts::machines::KubeVirt;
-use crate::gate::parts::owners::OwnerCharge;
 use crate::gate::{Moment, State};
 
 /// What each VM is charged, in thousandths of a CPU: known to all processes at once. A VM without a charge is none: its pods
@@ -50,16 +50,16 @@ impl Machines {
 
     pub fn tell(&self, state: &mut State, now: Moment) {
         for (machine, charge) in &self.charges {
-            recharge(state, machine, Some((*charge, *charge)), now);
+            recharge(state, machine, Some(*charge), now);
         }
     }
 }
 
-/// A VM is charged `running`, and with a further pod `further`.
-pub fn recharge(state: &mut State, machine: &str, charge: Option<(u64, u64)>, now: Moment) {
+/// A VM is charged so many thousandths of a CPU.
+pub fn recharge(state: &mut State, machine: &str, charge: Option<u64>, now: Moment) {
     let milli = |charge: u64| Amount::from_nanos(i128::from(charge) * 1_000_000);
     let cpu = |charge| Charge::from_pairs([(Resource::Cpu, milli(charge))]);
-    let charge = charge.map(|(running, further)| OwnerCharge::new(cpu(running), &cpu(further)));
+    let charge = charge.map(|charge| Arc::new(cpu(charge)));
     state.set_kubevirt(Some(kubevirt()), now);
     state.recharge(NAMESPACE, Uid::parse(machine), charge, now);
 }
@@ -221,7 +221,7 @@ impl World {
         }
         let now = self.moment();
         for replica in &mut self.replicas {
-            recharge(&mut replica.state, machine, charge.map(|charge| (charge, charge)), now);
+            recharge(&mut replica.state, machine, charge, now);
         }
         let machines = &mut self.server.machines;
         match charge {

@@ -21,12 +21,7 @@ impl Story {
     }
 
     fn charge_machine(&mut self, charge: Option<u64>) {
-        recharge(&mut self.state, VM, charge.map(|charge| (charge, charge)), at(0));
-    }
-
-    /// The VM has so much, and would have `further` by another pod.
-    fn plug(&mut self, running: u64, further: u64) {
-        recharge(&mut self.state, VM, Some((running, further)), at(0));
+        recharge(&mut self.state, VM, charge, at(0));
     }
 
     fn is_gated(&self, name: &str) -> bool {
@@ -110,74 +105,6 @@ fn a_decision_on_a_smaller_charge_is_made_again() {
     story.charge_machine(Some(1200));
     assert_eq!(story.used_at(300), "0", "what was asked for is not answered");
     assert!(story.is_gated(TARGET));
-}
-
-/// A running VM that is to have more, and a further pod that may give it that.
-fn plugged() -> Story {
-    let mut story = Story::with_machine(400);
-    story.server.create_pod("plain", 300, 0);
-    story.run(at(100));
-    story.plug(400, 900);
-    assert_eq!(story.used_at(200), "700m", "no pod gives it more yet");
-    story.server.create_pod(TARGET, 100, 0);
-    assert_eq!(story.used_at(300), "700m");
-    assert!(story.is_gated(TARGET), "there is no room for what it grows by");
-    story.server.delete_pod("plain");
-    assert_eq!(story.used_at(400), "900m");
-    assert!(!story.is_gated(TARGET));
-    story
-}
-
-#[test]
-fn growth_is_charged_with_the_pod_that_brings_it() {
-    let mut story = plugged();
-    story.server.finish_pod(SOURCE);
-    assert_eq!(story.used_at(500), "900m", "although the VM is not known to have it yet");
-    story.plug(900, 900);
-    assert_eq!(story.used_at(600), "900m");
-    story.plug(900, 1000);
-    assert_eq!(story.used_at(700), "900m", "the next growth again needs a pod");
-    story.plug(300, 300);
-    assert_eq!(story.used_at(800), "300m");
-}
-
-#[test]
-fn growth_ends_with_the_pod_that_would_have_brought_it() {
-    let mut story = plugged();
-    story.server.finish_pod(TARGET);
-    assert_eq!(story.used_at(500), "400m");
-    story.plug(400, 400);
-    assert_eq!(story.used_at(600), "400m");
-}
-
-#[test]
-fn growth_that_is_taken_back_is_not_charged() {
-    let mut story = plugged();
-    story.plug(400, 600);
-    assert_eq!(story.used_at(500), "600m");
-    story.plug(400, 400);
-    assert_eq!(story.used_at(600), "400m");
-    story.server.finish_pod(SOURCE);
-    assert_eq!(story.used_at(700), "400m");
-}
-
-/// Which of its pods has brought what is not recorded, but that there are two is seen.
-#[test]
-fn a_process_that_begins_charges_growth_if_there_is_a_pod_that_may_bring_it() {
-    for (is_migrating, used) in [(false, "400m"), (true, "900m")] {
-        let mut story = Story::begin();
-        story.server.set_hard(1000);
-        story.plug(400, 900);
-        for pod in [SOURCE, TARGET].into_iter().take(if is_migrating { 2 } else { 1 }) {
-            story.server.create_pod(pod, 100, 0);
-            story.server.ungate_pod(pod);
-        }
-        story.see_all(at(0));
-        story.state.lead(at(0));
-        assert_eq!(story.used_at(0), used);
-        story.server.finish_pod(TARGET);
-        assert_eq!(story.used_at(100), "400m");
-    }
 }
 
 /// Nothing of a further pod is recorded beside what the VM takes already.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sluice_engine::{Charge, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, Taken};
 
 use super::PodStages;
-use crate::gate::parts::owners::{Owner, OwnerCharge};
+use crate::gate::parts::owners::Owner;
 use crate::gate::stage::Stage;
 
 impl PodStages {
@@ -22,16 +22,15 @@ impl PodStages {
     pub fn recharge(
         &mut self,
         owner: &Arc<Owner>,
-        charge: Option<&OwnerCharge>,
+        charge: Option<&Arc<Charge>>,
         queue: &mut ReleaseQueue,
     ) -> BTreeSet<QuotaId> {
         self.owners.set_charge(owner, charge.cloned());
         let Some(charge) = charge else { return BTreeSet::new() };
         let pods = self.owners.pods(owner).iter();
         let counted = pods.filter_map(|pod| match self.get(*pod) {
-            Stage::Counted { charge: before, quotas } => {
-                let charge = charge.of_running(before);
-                Some((*pod, Stage::Counted { charge, quotas: Arc::clone(quotas) }))
+            Stage::Counted { quotas, .. } => {
+                Some((*pod, Stage::Counted { charge: Arc::clone(charge), quotas: Arc::clone(quotas) }))
             }
             _ => None,
         });
@@ -181,7 +180,7 @@ impl PodStages {
             let Stage::Waiting(old) = self.get(pod) else { continue };
             let Some(class) = queue.class(*old) else { continue };
             let quotas = Arc::clone(class.quotas());
-            let need = self.need(owner, &charge.further, &quotas, queue);
+            let need = self.need(owner, &charge, &quotas, queue);
             let Some(key) = self.owners.wait_key(pod).filter(|_| **class.charge() != need) else { continue };
             // If it waits no more, it was just decided on.
             if queue.leave(*old, key) {

@@ -1,0 +1,197 @@
+//! Judges updates of VMs, and charges those that give a VM more (`docs/protocols.md`, *Charged at admission*).
+//!
+//! What a VM is charged does not wait for a pod: from the answer on it is the larger of what is known of the VM and what the
+//! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then.
+
+use std::sync::Arc;
+
+use sluice_engine::{Charge, Patience, PodId, QuotaId, Uid};
+use sluice_index::{NamespaceId, Version, VmiWire};
+
+use super::State;
+use crate::gate::action::{Answer, MachineRead};
+use crate::gate::admission::{Asked, CHANGED, Judgement, MachineChange, Ticket, UNSEEN};
+use crate::gate::config::Moment;
+use crate::gate::parts::machine_growth::Want;
+use crate::gate::parts::machines::Unknown;
+use crate::gate::parts::owners::Owner;
+use crate::gate::stage::Stage;
+
+const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
+
+impl State {
+    /// Judges an update of a VM, and charges it if the VM is to take more.
+    pub fn ask_about_machine(&mut self, change: &MachineChange, now: Moment) -> Asked {
+        self.judge_machine(change, now).unwrap_or_else(Asked::Judged)
+    }
+
+    fn judge_machine(&mut self, change: &MachineChange, now: Moment) -> Result<Asked, Judgement> {
+        let Some((owner, namespace)) = self.concerns_machine(change)? else { return Ok(ALLOWED) };
+        let known = self.stages.owners().charged(&owner).map(|(_, charge)| charge).unwrap_or_default();
+        let asked = match self.machines.charge_by_size(&change.after.size) {
+            Ok(asked) => asked.unwrap_or_default(),
+            // Nor could it be counted before.
+            Err(_) if change.before.size.is_err() => return Ok(ALLOWED),
+            Err(unknown) => return Err(Judgement::Refused(uncountable(&unknown))),
+        };
+        if known.covers(&asked) && self.machine_growth.wanted(&owner).is_none() {
+            return Ok(ALLOWED);
+        }
+        let wanted = Arc::new(known.max(&asked));
+        let more = self.missing(&owner, &wanted);
+        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| !known.covers(&asked)) {
+            return Err(Judgement::Refused(self.invalid_message(invalid)));
+        }
+        if more.iter().any(|(quota, _, _)| self.queue.rests(*quota)) {
+            return Err(CHANGED);
+        }
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
+        let charges: Vec<_> = more.iter().map(|(quota, charge, _)| (*quota, charge.clone())).collect();
+        let fits = self.queue.can_grow(&charges, patience);
+        fits.map_err(|reason| self.refusal(namespace, &reason))?;
+        if change.dry_run {
+            return Ok(ALLOWED);
+        }
+        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        let want = Want { version: change.before.version, until_ms, wanted, known };
+        let serial = self.stages.next_serial();
+        let is_awaited = self.machine_growth.want(&owner, want, serial, more.len());
+        self.appraise(&owner, now);
+        for (quota, _, pod) in more {
+            self.writes.charge(quota, pod, serial);
+        }
+        Ok(if is_awaited { Asked::Recording(serial) } else { ALLOWED })
+    }
+
+    /// The VM that is to be charged and its namespace; `None` if the update is not this controller's concern.
+    fn concerns_machine(&self, change: &MachineChange) -> Result<Option<(Owner, NamespaceId)>, Judgement> {
+        if !self.leading {
+            return Err(Judgement::Undecided("this process does not lead"));
+        }
+        if !self.machines.are_charged_by_size() {
+            return Ok(None);
+        }
+        let before = &change.before;
+        if before.version == Version::default() {
+            return Err(Judgement::Undecided("the VM has no version"));
+        }
+        let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
+        match self.namespaces.is_targeted(namespace) {
+            Some(true) => {}
+            Some(false) => return Ok(None),
+            None => return Err(UNSEEN),
+        }
+        let owner = Owner { namespace: Arc::clone(&before.namespace), uid: before.uid.clone() };
+        let Some(known) = self.machines.version(&owner) else { return Err(UNSEEN) };
+        if before.version.is_older_than(known) {
+            // Such a request cannot commit: the API server will ask again.
+            return Ok(None);
+        }
+        if known.is_older_than(before.version) {
+            return Err(UNSEEN);
+        }
+        if self.reclassification.is_paused(namespace) || !self.machines.are_appraised() {
+            return Err(CHANGED);
+        }
+        Ok(Some((owner, namespace)))
+    }
+
+    /// What quotas lack if the VM is charged this, and on account of which of its pods; nothing while none of them is charged.
+    fn missing(&self, owner: &Owner, charge: &Charge) -> Vec<(QuotaId, Charge, PodId)> {
+        let mut missing: Vec<(QuotaId, Charge, PodId)> = Vec::new();
+        for pod in self.stages.owners().pods(owner) {
+            let (Stage::Counted { quotas, .. } | Stage::Assumed { quotas, .. }) = self.stages.get(*pod)
+            else {
+                continue;
+            };
+            for quota in quotas.iter() {
+                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let more = charge.above(&self.stages.taken(owner, *quota).total());
+                let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
+                let more = Charge::from_pairs(limited);
+                if !more.is_empty() && missing.iter().all(|(other, ..)| other != quota) {
+                    missing.push((*quota, more, *pod));
+                }
+            }
+        }
+        missing
+    }
+
+    /// The VM was seen in a version, or is gone. Returns whether it was charged for an update that cannot be in flight any more.
+    pub(super) fn end_growth(&mut self, tickets: Option<Vec<Ticket>>, judgement: &Judgement) -> bool {
+        let has_ended = tickets.is_some();
+        self.admissions.answer(tickets.unwrap_or_default(), judgement);
+        has_ended
+    }
+
+    /// VMs are counted otherwise from now on: what was asked for says nothing any more.
+    pub(super) fn end_all_growth(&mut self) {
+        let tickets = self.machine_growth.end_all();
+        self.admissions.answer(tickets, &CHANGED);
+    }
+
+    /// The decision will not be recorded.
+    pub(super) fn revert_growth(&mut self, serial: u64, now: Moment) {
+        let Some((owner, tickets)) = self.machine_growth.revert(serial) else { return };
+        self.admissions.answer(tickets, &CHANGED);
+        self.appraise(&owner, now);
+        self.stats.reverted += 1;
+    }
+
+    /// The quotas of the namespace are changing: of its VMs only what was allowed is still wanted.
+    pub(super) fn revert_growth_of(&mut self, namespace: NamespaceId) {
+        let Some(known) = self.namespaces.get(namespace).filter(|_| !self.machine_growth.is_empty()) else {
+            return;
+        };
+        let (owners, tickets) = self.machine_growth.revert_all(&known.name);
+        self.machines.appraise_later(owners);
+        self.admissions.answer(tickets, &CHANGED);
+    }
+
+    pub(super) fn plan_machine_reads(&mut self, now: Moment) -> Vec<MachineRead> {
+        let mut reads = Vec::new();
+        for owner in self.machine_growth.take_reads(now) {
+            match self.machines.name(&owner).map(Arc::clone) {
+                Some(name) => reads.push(MachineRead { namespace: owner.namespace, name, uid: owner.uid }),
+                None => {
+                    self.machine_growth.end(&owner);
+                }
+            }
+        }
+        reads
+    }
+
+    /// The VM was read after the last request about it could be done.
+    pub(super) fn on_machine_read(
+        &mut self,
+        read: &MachineRead,
+        answer: Answer<Option<VmiWire>>,
+        now: Moment,
+    ) {
+        let owner = Owner { namespace: Arc::clone(&read.namespace), uid: read.uid.clone() };
+        let Answer::Done(found) = answer else { return self.machine_growth.read_later(owner, now) };
+        // The watch may have shown its end meanwhile and will not do so again.
+        if self.machines.knows(&owner) {
+            let is_it =
+                |vmi: &VmiWire| vmi.metadata.uid.as_deref().map(Uid::parse).as_ref() == Some(&owner.uid);
+            match found.filter(is_it) {
+                Some(vmi) => self.apply_machine(&vmi, now),
+                None => self.forget_machine(&owner, now),
+            }
+        }
+        // There may have been more questions meanwhile.
+        if self.machine_growth.has_expired(&owner, now) {
+            let tickets = self.machine_growth.end(&owner);
+            if self.end_growth(tickets, &CHANGED) {
+                self.appraise(&owner, now);
+            }
+        }
+    }
+}
+
+fn uncountable(unknown: &Unknown) -> String {
+    match unknown {
+        Unknown::Unseen => "the VM is not known".to_owned(),
+        Unknown::Unreadable(why) => format!("cannot be charged: {why}"),
+    }
+}
