@@ -140,6 +140,8 @@ pub enum Regarding {
     Pod(PodId),
     /// A quota.
     Quota(QuotaId),
+    /// A VirtualMachineInstance that is not to have more.
+    Machine,
     /// The configuration.
     Configuration,
 }

@@ -126,6 +126,12 @@ impl Team {
         wait::wait_for(&self.arqs, quota, SOON, &what, says).await.unwrap();
     }
 
+    /// What the status of a quota says now.
+    pub async fn used(&self, quota: &str, key: &str) -> String {
+        let status = self.arqs.get(quota).await.unwrap().status.unwrap();
+        status.used[key].0.clone()
+    }
+
     /// Watches the quotas from now on.
     pub async fn watch(&self) -> History<Arq> {
         History::of(self.arqs.clone()).await

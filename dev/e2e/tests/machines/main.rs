@@ -14,5 +14,6 @@ mod cluster_vms;
 mod context;
 mod drain;
 mod harvester;
+mod hotplug;
 mod migrations;
 mod upgrade;

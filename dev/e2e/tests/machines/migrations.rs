@@ -33,28 +33,3 @@ async fn of_three_vms_two_fit_and_migrate_in_the_full_quota() {
     third.until_running().await.unwrap();
     team.until_used("vms", &full).await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_plugged_in_waits_for_room_and_is_charged_once() {
-    let counting = Counting::by("VirtualResources").await;
-    let team = counting.team("plug").await;
-    team.quota("vms", &[("requests.memory", "768Mi")]).await;
-    let vm = team.tenant.kubevirt.vm(team.tenant.name(), "web").hotplug(4, "4Gi").start().await.unwrap();
-    team.until_used("vms", &[("requests.memory", "256Mi")]).await;
-    let migration = vm.hotplug_memory("1Gi").await.unwrap();
-    let held = team.until_held("web").await;
-    let told = team.until_told(&held).await;
-    assert_eq!(
-        told,
-        "exceeded quota: vms, requested: requests.memory=768Mi, used: requests.memory=256Mi, limited: requests.memory=768Mi"
-    );
-    team.set_hard("vms", "requests.memory", "1Gi").await;
-    migration.until_succeeded().await.unwrap();
-    vm.until_alone().await.unwrap();
-    team.until_used("vms", &[("requests.memory", "1Gi")]).await;
-    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
-    vm.until_alone().await.unwrap();
-    team.until_used("vms", &[("requests.memory", "1Gi")]).await;
-    vm.delete().await.unwrap();
-    team.until_used("vms", &[("requests.memory", "0")]).await;
-}

@@ -72,6 +72,21 @@ impl Vm {
         found.context("an instance that exists")
     }
 
+    /// Waits until its VirtualMachine satisfies the condition.
+    ///
+    /// # Errors
+    /// When it is a mere instance, or the deadline passes.
+    pub async fn until_machine(
+        &self,
+        what: &str,
+        condition: impl Fn(&DynamicObject) -> bool,
+    ) -> anyhow::Result<DynamicObject> {
+        let what = format!("VirtualMachine {} {what}", self.namespace);
+        let is_so = |machine: Option<&DynamicObject>| machine.is_some_and(&condition);
+        let found = wait::wait_for(&self.machines(), &self.name, DEADLINE, &what, is_so).await?;
+        found.context("a VirtualMachine that exists")
+    }
+
     /// Waits until it runs.
     ///
     /// # Errors
@@ -218,6 +233,15 @@ impl Vm {
     /// instance; an instance without one is changed itself.
     async fn plug(&self, change: Value) -> anyhow::Result<Migration> {
         let known = self.migrations().await?;
+        self.change(change).await?;
+        self.until_migration(&known).await
+    }
+
+    /// Changes the specification, of a VirtualMachine that of its template; returns when the API server has it.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn change(&self, change: Value) -> anyhow::Result<()> {
         if self.machines().get_opt(&self.name).await?.is_some() {
             let patch = Patch::Merge(json!({"spec": {"template": {"spec": change}}}));
             let patched = self.machines().patch(&self.name, &PatchParams::default(), &patch).await;
@@ -225,7 +249,7 @@ impl Vm {
         } else {
             self.patch(json!({"spec": change})).await?;
         }
-        self.until_migration(&known).await
+        Ok(())
     }
 
     /// Restarts a VirtualMachine, as `virtctl restart` does; returns when it runs in another pod.

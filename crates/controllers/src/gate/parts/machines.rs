@@ -9,6 +9,7 @@ use sluice_engine::{Charge, Uid};
 use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Version, VmiError, VmiRecord};
 
 use super::owners::Owner;
+use crate::gate::config::Moment;
 
 /// An installation of KubeVirt.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,12 @@ struct Machine {
     version: Version,
     size: Result<VmFacts, VmiError>,
     list: ListNumber,
+    /// Nothing is told of it before this moment (milliseconds).
+    told_until_ms: u64,
 }
+
+/// So long after an event about a VM there is no other (milliseconds).
+const TOLD_AGAIN_MS: u64 = 10_000;
 
 /// Why a VM has no charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +153,7 @@ impl Machines {
             }
         }
         let name = Arc::clone(&record.name);
-        self.known.insert(owner, Machine { name, version, size, list });
+        self.known.insert(owner, Machine { name, version, size, list, told_until_ms: 0 });
         true
     }
 
@@ -170,6 +176,12 @@ impl Machines {
     /// `metadata.name` of the VM if it was seen.
     pub fn name(&self, owner: &Owner) -> Option<&Arc<str>> {
         self.known.get(owner).map(|machine| &machine.name)
+    }
+
+    /// Whether something is to be told of the VM now: each time after a while only.
+    pub fn tell(&mut self, owner: &Owner, now: Moment) -> bool {
+        let machine = self.known.get_mut(owner).filter(|machine| machine.told_until_ms <= now.mono_ms);
+        machine.map(|machine| machine.told_until_ms = now.mono_ms + TOLD_AGAIN_MS).is_some()
     }
 
     /// The version of the VM that was seen last.

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Patience, PodId, QuotaId, Uid};
-use sluice_index::{NamespaceId, Version, VmiWire};
+use sluice_index::{NamespaceId, Version, VmiRecord, VmiWire};
 
 use super::State;
-use crate::gate::action::{Answer, MachineRead};
+use crate::gate::action::{Answer, GateEvent, MachineRead, Regarding};
 use crate::gate::admission::{Asked, CHANGED, Judgement, MachineChange, Ticket, UNSEEN};
 use crate::gate::config::Moment;
+use crate::gate::messages::reasons;
 use crate::gate::parts::machine_growth::Want;
 use crate::gate::parts::machines::Unknown;
 use crate::gate::parts::owners::Owner;
@@ -22,7 +23,13 @@ const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
 impl State {
     /// Judges an update of a VM, and charges it if the VM is to take more.
     pub fn ask_about_machine(&mut self, change: &MachineChange, now: Moment) -> Asked {
-        self.judge_machine(change, now).unwrap_or_else(Asked::Judged)
+        let judged = self.judge_machine(change, now);
+        if let Err(Judgement::Refused(words)) = &judged
+            && !change.dry_run
+        {
+            self.tell_machine(&change.before, words, now);
+        }
+        judged.unwrap_or_else(Asked::Judged)
     }
 
     fn judge_machine(&mut self, change: &MachineChange, now: Moment) -> Result<Asked, Judgement> {
@@ -61,6 +68,21 @@ impl State {
             self.writes.charge(quota, pod, serial);
         }
         Ok(if is_awaited { Asked::Recording(serial) } else { ALLOWED })
+    }
+
+    /// Who asks is KubeVirt's controller, and the VM's owner hears of it from that alone.
+    fn tell_machine(&mut self, vmi: &VmiRecord, words: &str, now: Moment) {
+        let owner = Owner { namespace: Arc::clone(&vmi.namespace), uid: vmi.uid.clone() };
+        if self.machines.tell(&owner, now) {
+            self.events.announce(GateEvent {
+                regarding: Regarding::Machine,
+                namespace: owner.namespace,
+                name: Arc::clone(&vmi.name),
+                uid: owner.uid,
+                reason: reasons::EXCEEDED,
+                message: format!("not given more CPUs or memory: {words}"),
+            });
+        }
     }
 
     /// The VM that is to be charged and its namespace; `None` if the update is not this controller's concern.

@@ -73,8 +73,12 @@ fn what_does_not_fit_is_refused_in_the_words_of_a_quota() {
     let words = "exceeded quota: compute, requested: requests.cpu=1, used: requests.cpu=2, limited: requests.cpu=2500m";
     assert_eq!(story.grow(3, 100), Judgement::Refused(words.to_owned()));
     assert_eq!(story.used_after(200), "2");
-    story.server.set_hard(3000);
+    assert!(matches!(story.grow(4, 300), Judgement::Refused(_)));
     story.run(at(300));
+    let told = format!("not given more CPUs or memory: {words}");
+    assert_eq!(story.told_of("vm"), [("ExceededQuota", told.as_str())], "once in a while");
+    story.server.set_hard(3000);
+    story.run(at(400));
     assert_eq!(story.grow(3, 400), Judgement::Allowed);
     assert_eq!(story.used_after(500), "3");
 }
