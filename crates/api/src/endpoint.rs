@@ -34,7 +34,7 @@ listed! {
         PodIdentity,
         /// Gates and stamps new pods.
         PodGate,
-        /// Charges what updates of pods take more.
+        /// Charges what updates of pods and of VMs take more.
         Growth,
         /// Makes room for the target pods of live migrations.
         Headroom,
@@ -67,7 +67,7 @@ impl Endpoint {
             Self::AcrqValidate => ("acrq_validate", SERVE, &[WebhookEntry::CLUSTER_QUOTA]),
             Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
-            Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH]),
+            Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
             Self::MtqLock => ("mtq_lock", "/validate-pods", &[]),
         }
@@ -131,8 +131,10 @@ pub enum Condition {
     AsksForSomethingNew,
     /// The creator's stamp is false or changed.
     CreatorChanged,
-    /// The update may take more of a quota, or of another one.
+    /// The update of a pod may take more of a quota, or of another one.
     MayTakeMore,
+    /// The update gives a VM other CPUs, memory or resources.
+    Resized,
 }
 
 /// Path of the webhooks known from upstream.
@@ -229,6 +231,20 @@ impl WebhookEntry {
         // A charge is taken, except in a dry run.
         side_effects: "NoneOnDryRun",
         ..VALIDATING
+    };
+
+    /// Charges what updates of VMs take more: the kind has no subresource for sizes, nor for the status. Where KubeVirt is not
+    /// installed no request matches the rule.
+    pub const VMI_GROWTH: Self = Self {
+        name: "growth.vmi.quota.sluice.dev",
+        rules: &[Rule {
+            group: "kubevirt.io",
+            operations: &["UPDATE"],
+            resources: &["virtualmachineinstances"],
+            ..NEW_PODS
+        }],
+        conditions: &[Condition::NotExempt, Condition::Resized],
+        ..Self::GROWTH
     };
 
     /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it

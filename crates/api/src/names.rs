@@ -140,7 +140,7 @@ pub const WEBHOOK_SERVICE_PORT: u16 = 443;
 pub const ADMIN_PORT: u16 = 8081;
 /// Port of metrics in both containers, over HTTPS.
 pub const METRICS_PORT: u16 = 8444;
-/// Port on which the leading controller judges what pods are to take more, over HTTPS, for the webhook alone.
+/// Port on which the leading controller judges what pods and VMs are to take more, over HTTPS, for the webhook alone.
 pub const GROWTH_PORT: u16 = 8445;
 /// Annotation of [`LEASE`]: address and port of [`GROWTH_PORT`] at its holder.
 pub const LEADER_ADDRESS_ANNOTATION: &str = "quota.sluice.dev/leader-address";

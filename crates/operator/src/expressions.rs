@@ -1,4 +1,4 @@
-//! CEL about pods, shared by webhook configurations and admission policies: one rule, one text.
+//! CEL about pods and VMs, shared by webhook configurations and admission policies: one rule, one text.
 
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
@@ -97,6 +97,13 @@ pub(crate) fn grows() -> String {
         "{ungated} || (has(request.subResource) && request.subResource == 'resize') || {}",
         differs.join(" || ")
     )
+}
+
+/// The update gives a VM other CPUs, memory or resources. KubeVirt writes its status by updates too, which change none of them.
+/// What is absent is equal to what is absent, and different from all else: optionals are compared by what they hold
+/// (`Equal` in `github.com/google/cel-go/common/types/optional.go`), so no field that is not there is an error.
+pub(crate) fn resized() -> &'static str {
+    "['cpu', 'memory', 'resources'].exists(key, object.?spec.?domain[?key] != oldObject.?spec.?domain[?key])"
 }
 
 /// The user of the request may remove the gate from a pod.

@@ -6,7 +6,8 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, gated, grows, mirror, not_exempt, removes_gates, stamp_kept, stamped_falsely, stamped_truly,
+    bound, gated, grows, mirror, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely,
+    stamped_truly,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -88,6 +89,7 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
             format!("request.operation == 'CREATE' ? {} : !{}", stamped_falsely(), stamp_kept()),
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
+        Condition::Resized => ("resized", resized().to_owned()),
     }
 }
 

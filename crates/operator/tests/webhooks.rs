@@ -23,6 +23,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "pod.identity.validator",
             "bound.pod.validator",
             "growth.quota.sluice.dev",
+            "growth.vmi.quota.sluice.dev",
             "headroom.quota.sluice.dev"
         ]
     );
@@ -33,7 +34,8 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             // Room for a migration is a service; what is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
             assert_eq!(webhook["failurePolicy"], if headroom { "Ignore" } else { "Fail" });
-            let takes = headroom || webhook["name"] == "growth.quota.sluice.dev";
+            let growth = ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"];
+            let takes = headroom || growth.iter().any(|name| webhook["name"] == *name);
             assert_eq!(webhook["sideEffects"], if takes { "NoneOnDryRun" } else { "None" });
             assert_eq!(webhook["clientConfig"]["service"]["name"], "sluice-webhook");
             assert!(webhook["clientConfig"]["caBundle"].is_null());
@@ -90,7 +92,7 @@ fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][7];
+    let headroom = &validating[0]["webhooks"][8];
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -112,4 +114,26 @@ fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
     let conditions: Vec<_> =
         growth["matchConditions"].as_array().expect("conditions").iter().map(|one| &one["name"]).collect();
     assert_eq!(conditions, ["not-exempt", "not-gated", "may-take-more"]);
+}
+
+#[test]
+fn growth_of_vms_is_asked_about_where_pods_are_gated_and_only_if_their_size_changes() {
+    let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
+    let webhooks = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"];
+    let (pods, vms) = (&webhooks[6], &webhooks[7]);
+    for field in ["clientConfig", "namespaceSelector", "failurePolicy", "sideEffects"] {
+        assert_eq!(vms[field], pods[field], "{field}");
+    }
+    let rule = json!({
+        "apiGroups": ["kubevirt.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+        "resources": ["virtualmachineinstances"], "scope": "Namespaced",
+    });
+    assert_eq!(vms["rules"], json!([rule]));
+    assert_eq!(vms["matchConditions"][0], pods["matchConditions"][0]);
+    let resized = json!({
+        "name": "resized",
+        "expression": "['cpu', 'memory', 'resources'].exists(key, \
+            object.?spec.?domain[?key] != oldObject.?spec.?domain[?key])",
+    });
+    assert_eq!((&vms["matchConditions"][1], &vms["matchConditions"][2]), (&resized, &Value::Null));
 }

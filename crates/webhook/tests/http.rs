@@ -112,6 +112,7 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
         let kind = |resource: &str| match resource {
             "pods" | "pods/resize" => "Pod",
             "gateprobes" => "GateProbe",
+            "virtualmachineinstances" => "VirtualMachineInstance",
             "aaqs" => "AAQ",
             "applicationawareclusterresourcequotas" => "ApplicationAwareClusterResourceQuota",
             "applicationawareresourcequotas" => "ApplicationAwareResourceQuota",

@@ -31,6 +31,7 @@ pub fn settings() -> Settings {
 pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Value) -> Value {
     let (group, version, resource) = match kind {
         "Pod" => ("", "v1", "pods"),
+        "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
         "ApplicationAwareClusterResourceQuota" => {
             ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
         }

@@ -1,11 +1,13 @@
-//! The policy about new VirtualMachineInstances is there before KubeVirt, and holds from the moment KubeVirt's kind is served.
+//! The policy about new VirtualMachineInstances and the webhook about their size are there before KubeVirt, and hold from the
+//! moment KubeVirt's kind is served.
 //!
 //! The kind is a stand-in without a schema; what the policy says of the real one is tested with head-room, in
 //! `headroom/forged_status.rs`.
 
+use http::Method;
 use serde_json::{Value, json};
-use sluice_api::names;
-use sluice_e2e::call::{Response, get, post};
+use sluice_api::{WebhookEntry, names};
+use sluice_e2e::call::{MERGE, Response, call, get, post};
 use sluice_testbed::wait;
 
 use crate::context::SOON;
@@ -27,14 +29,22 @@ fn kind() -> Value {
     })
 }
 
-/// What would become of this machine.
-async fn tries(team: &Team, version: &str, content: &Value) -> Response {
+fn path(team: &Team, version: &str) -> String {
+    format!("/apis/kubevirt.io/{version}/namespaces/{}/virtualmachineinstances", team.namespace)
+}
+
+fn vmi(name: &str, version: &str, content: &Value) -> Value {
     let mut vmi = content.clone();
     vmi["apiVersion"] = json!(format!("kubevirt.io/{version}"));
     vmi["kind"] = json!("VirtualMachineInstance");
-    vmi["metadata"] = json!({ "name": "vm" });
-    let path = format!("/apis/kubevirt.io/{version}/namespaces/{}", team.namespace);
-    post(&team.client, &format!("{path}/virtualmachineinstances?dryRun=All"), &vmi).await.unwrap()
+    vmi["metadata"] = json!({ "name": name });
+    vmi
+}
+
+/// What would become of this machine.
+async fn tries(team: &Team, version: &str, content: &Value) -> Response {
+    let path = format!("{}?dryRun=All", path(team, version));
+    post(&team.client, &path, &vmi("vm", version, content)).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,6 +73,42 @@ async fn the_policy_waits_for_kubevirt_and_needs_no_process_of_sluice() {
         ] {
             let answer = tries(&team, version, &json!({ "status": status })).await;
             assert_refused(&answer, &[names::VMI_STATUS_POLICY, field, "create it without status"]);
+        }
+    }
+}
+
+/// No process of Sluice is left, so an update that the webhook is called for is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_webhook_is_called_for_another_size_and_for_nothing_else() {
+    let bed = asleep().await;
+    let team = Team::on(bed, "size").await;
+    bed.apply_objects([kind()]).await.unwrap();
+    let path = path(&team, "v1");
+    let sized = json!({ "spec": { "domain": { "cpu": { "sockets": 1 }, "memory": { "guest": "1Gi" } } } });
+    for (name, content) in [("bare", json!({})), ("sized", sized)] {
+        let vmi = vmi(name, "v1", &content);
+        let created = || async { post(&team.client, &path, &vmi).await.unwrap().is_ok().then_some(()) };
+        wait::eventually(SOON, created, "the kind to be served").await.unwrap();
+        let change = async |change: &Value| {
+            call(&team.client, Method::PATCH, &format!("{path}/{name}"), MERGE, change).await.unwrap()
+        };
+        for kept in [
+            json!({ "status": { "phase": "Running", "currentCPUTopology": { "sockets": 2 } } }),
+            json!({ "metadata": { "labels": { "a": "b" } } }),
+            json!({ "spec": { "nodeSelector": { "a": "b" }, "domain": { "devices": {} } } }),
+        ] {
+            let answer = change(&kept).await;
+            assert!(answer.is_ok(), "{name}: {kept}: {answer:?}");
+        }
+        for resized in [
+            json!({ "cpu": { "sockets": 2 } }),
+            json!({ "memory": { "guest": "2Gi" } }),
+            json!({ "resources": { "requests": { "cpu": "1" } } }),
+        ] {
+            let answer = change(&json!({ "spec": { "domain": resized } })).await;
+            // Not 403, which an error in the condition would be.
+            assert_eq!(answer.code, 500, "{name}: {resized}: {answer:?}");
+            assert!(answer.message().contains(WebhookEntry::VMI_GROWTH.name), "{}", answer.message());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Updates of pods without gates that may take more of a quota: resizes, and what moves a pod under another scope
-//! (`docs/protocols.md`, *Charged at admission*).
+//! Updates that may take more of a quota (`docs/protocols.md`, *Charged at admission*): of pods without gates, which are resized
+//! or moved under another scope, and of VMs that get another size.
 //!
 //! The leading controller decides ([`GrowthLeader`]). The webhook hands it each review as it is and gives its verdict back
 //! ([`GrowthRelay`]). Whatever keeps it from deciding is a refusal that clients repeat by themselves: code 429 with a time to
@@ -13,25 +13,54 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_index::PodWire;
+use serde::Deserialize;
+use sluice_index::{PodWire, VmiWire};
 
 use super::AsyncEndpoint;
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
 use crate::settings::Settings;
 
+const POD: &str = "Pod";
+const VMI: &str = "VirtualMachineInstance";
 /// After so many seconds a client may try again.
 const RETRY_AFTER_S: u32 = 1;
 
 /// An update that may take more.
 #[derive(Debug)]
 pub struct Growth {
-    /// The pod as it is stored.
-    pub before: PodWire,
-    /// The pod as it is to be.
-    pub after: PodWire,
+    /// What is updated.
+    pub update: Update,
     /// Nothing is to be charged.
     pub dry_run: bool,
+}
+
+/// What is updated, as it is stored and as it is to be.
+#[derive(Debug)]
+pub enum Update {
+    /// A pod.
+    Pod(Box<Change<PodWire>>),
+    /// A VM that runs.
+    Machine(Box<Change<VmiWire>>),
+}
+
+/// An object before and after its update.
+#[derive(Debug)]
+pub struct Change<T> {
+    /// As it is stored.
+    pub before: T,
+    /// As it is to be.
+    pub after: T,
+}
+
+impl<T> Change<T> {
+    fn read<'a>(review: &Review<'a>, expected: &str) -> Result<Box<Self>, Verdict>
+    where
+        T: Deserialize<'a>,
+    {
+        let (before, after) = (review.read_old_object(expected)?, review.read_object(expected)?);
+        Ok(Box::new(Self { before, after }))
+    }
 }
 
 /// What is decided.
@@ -46,30 +75,32 @@ pub enum GrowthVerdict {
 }
 
 impl Growth {
-    /// What a review asks, or a verdict on what is no update of a pod.
+    /// What a review asks, or a verdict on what is no update of a pod or of a VM.
     fn read(review: &Review<'_>) -> Result<Self, Verdict> {
-        if review.kind != "Pod" || review.operation != Operation::Update {
-            return Err(Verdict::malformed(format!(
-                "expected the update of a pod: kind \"{}\", operation {:?}",
-                review.kind, review.operation
-            )));
-        }
-        Ok(Self {
-            before: review.read_old_object("a pod")?,
-            after: review.read_object("a pod")?,
-            dry_run: review.dry_run,
-        })
+        let update = match (&review.operation, &*review.kind) {
+            (Operation::Update, POD) => Update::Pod(Change::read(review, "a pod")?),
+            (Operation::Update, VMI) => Update::Machine(Change::read(review, "a VirtualMachineInstance")?),
+            (operation, kind) => {
+                return Err(Verdict::malformed(format!(
+                    "expected the update of a pod or of a VirtualMachineInstance: kind \"{kind}\", operation {operation:?}"
+                )));
+            }
+        };
+        Ok(Self { update, dry_run: review.dry_run })
     }
 }
 
-impl From<GrowthVerdict> for Verdict {
-    fn from(decided: GrowthVerdict) -> Self {
-        match decided {
-            GrowthVerdict::Allowed => Self::allow(""),
-            GrowthVerdict::Refused(words) => Self::deny(words),
-            GrowthVerdict::Undecided(why) => {
-                Self::retry(RETRY_AFTER_S, format!("could not charge the pod's quotas: {why}; try again"))
-            }
+impl GrowthVerdict {
+    /// In words, about an object of this kind.
+    fn about(self, kind: &str) -> Verdict {
+        let whose = if kind == VMI { "VM" } else { "pod" };
+        match self {
+            Self::Allowed => Verdict::allow(""),
+            Self::Refused(words) => Verdict::deny(words),
+            Self::Undecided(why) => Verdict::retry(
+                RETRY_AFTER_S,
+                format!("could not charge the {whose}'s quotas: {why}; try again"),
+            ),
         }
     }
 }
@@ -87,10 +118,10 @@ impl AsyncEndpoint for GrowthLeader {
         _settings: &Settings,
         _body: &HeldBody,
     ) -> BoxFuture<'static, Verdict> {
-        let growth = Growth::read(review);
+        let (growth, kind) = (Growth::read(review), review.kind.clone());
         async move {
             match growth {
-                Ok(growth) => self.0(growth).await.into(),
+                Ok(growth) => self.0(growth).await.about(&kind),
                 Err(malformed) => malformed,
             }
         }

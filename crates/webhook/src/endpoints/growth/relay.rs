@@ -1,4 +1,4 @@
-//! Growth of pods in a process that does not decide about it.
+//! Growth of pods and VMs in a process that does not decide about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,12 +58,12 @@ impl AsyncEndpoint for GrowthRelay {
         _settings: &Settings,
         body: &HeldBody,
     ) -> BoxFuture<'static, Verdict> {
-        let (uid, body) = (review.uid.clone(), body.clone());
+        let (uid, kind, body) = (review.uid.clone(), review.kind.clone(), body.clone());
         async move {
             let asked = self.ask(&uid, body.bytes.clone()).await;
             asked.unwrap_or_else(|why| {
-                tracing::warn!(endpoint = Endpoint::Growth.name(), uid, why, "growth of a pod not decided");
-                GrowthVerdict::Undecided(why).into()
+                tracing::warn!(endpoint = Endpoint::Growth.name(), uid, kind, why, "growth not decided");
+                GrowthVerdict::Undecided(why).about(&kind)
             })
         }
         .boxed()
@@ -93,10 +93,9 @@ mod tests {
     #[test]
     fn the_leaders_verdict_is_given_back_as_it_is() {
         let why = || "exceeded quota: q".to_owned();
-        for decided in
-            [GrowthVerdict::Allowed, GrowthVerdict::Refused(why()), GrowthVerdict::Undecided(why())]
-        {
-            let given = Verdict::from(decided);
+        let all = [GrowthVerdict::Allowed, GrowthVerdict::Refused(why()), GrowthVerdict::Undecided(why())];
+        for decided in all {
+            let given = decided.about("Pod");
             let answer = given.encode("u").unwrap();
             assert_eq!(verdict("u", &answer), Some(given));
             assert_eq!(verdict("another", &answer), None);
