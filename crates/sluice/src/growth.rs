@@ -1,4 +1,4 @@
-//! Growth of pods: served by the controllers, of which the leader decides, and asked for by the webhook.
+//! Growth of pods and VMs: served by the controllers, of which the leader decides, and asked for by the webhook.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -14,13 +14,13 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::{CertStore, secret_entry, server_config};
-use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge};
+use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge, Update};
 use sluice_webhook::{App, BodyLimits, Decision, SecretPath, Settings, WebhookMetrics, behind, router};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::bind;
 
-/// Flags about the growth of pods.
+/// Flags about the growth of pods and VMs.
 #[derive(Debug, clap::Args)]
 pub struct GrowthArgs {
     /// Where the webhook asks whether a pod may take more, over HTTPS
@@ -71,7 +71,11 @@ pub fn judge(gate: Gate, token: WriteToken) -> Judge {
     Box::new(move |growth: Growth| {
         let (gate, token) = (gate.clone(), token.clone());
         async move {
-            match gate.admit(&growth.before, &growth.after, growth.dry_run).await {
+            let judgement = match &growth.update {
+                Update::Pod(pod) => gate.admit(&pod.before, &pod.after, growth.dry_run).await,
+                Update::Machine(vm) => gate.admit_machine(&vm.before, &vm.after, growth.dry_run).await,
+            };
+            match judgement {
                 // What another leader has given away meanwhile is not known here.
                 Judgement::Allowed if !token.is_held() => {
                     GrowthVerdict::Undecided("the leader changes".to_owned())
