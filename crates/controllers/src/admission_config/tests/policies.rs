@@ -23,7 +23,14 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
             vec![
                 (GATE, vec!["/spec/matchConstraints/namespaceSelector"]),
                 (Kind::Mutating, vec!["/webhooks/0/namespaceSelector"]),
-                (Kind::Validating, vec!["/webhooks/5/namespaceSelector", "/webhooks/6/namespaceSelector"]),
+                (
+                    Kind::Validating,
+                    vec![
+                        "/webhooks/5/namespaceSelector",
+                        "/webhooks/6/namespaceSelector",
+                        "/webhooks/7/namespaceSelector",
+                    ],
+                ),
             ],
             vec![(GATED_BINDING, vec!["/spec/matchResources/namespaceSelector"])],
         ];
