@@ -66,16 +66,15 @@ impl State {
         let mut grown = BTreeSet::new();
         let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
         for (pod, decision) in self.writes.unrecorded(id) {
+            if let Some((owner, more)) = self.machine_growth.ungranted(decision) {
+                unrecorded.extend(grown.insert(owner.clone()).then(|| Arc::new(more)));
+                continue;
+            }
             match self.stages.get(pod) {
                 Stage::Assumed { charge, serial, .. } if *serial == decision => {
                     match self.stages.owners().owner_of(pod) {
                         Some(owner) => owned.entry(Arc::clone(owner)).or_default().push(pod),
                         None => unrecorded.push(Arc::clone(charge)),
-                    }
-                }
-                _ if let Some((owner, more)) = self.machine_growth.ungranted(decision) => {
-                    if grown.insert(owner.clone()) {
-                        unrecorded.push(Arc::new(more));
                     }
                 }
                 _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),
