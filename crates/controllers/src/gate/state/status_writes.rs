@@ -89,6 +89,9 @@ impl State {
             return;
         }
         let Some(InFlight { charged, overtaken }) = self.writes.answered(id) else { return };
+        // What was in this answer may be what has been seen to end since it was asked for, and will not be seen to end again.
+        let cluster = self.quotas.get(id).and_then(|quota| quota.cluster());
+        let may_be_gone = overtaken && cluster.is_some_and(|cluster| cluster.charge.is_none());
         match answer {
             Answer::Done(object) => {
                 self.writes.reset_failures(id);
@@ -98,7 +101,9 @@ impl State {
                         self.confirmations.recorded(version(&wire), charged)
                     }
                     RecordedObject::Charge(wire) => {
-                        self.quotas.upsert_charge(&wire);
+                        if !may_be_gone {
+                            self.quotas.upsert_charge(&wire);
+                        }
                         charged
                     }
                 };
@@ -113,6 +118,7 @@ impl State {
                 self.revert_decisions(&undone, now);
                 match object {
                     Some(RecordedObject::Quota(wire)) => self.apply_quota(&wire, now),
+                    Some(RecordedObject::Charge(_)) if may_be_gone => {}
                     Some(RecordedObject::Charge(wire)) => self.apply_charge(&wire, now),
                     None => self.on_record_gone(id, now),
                 }

@@ -93,6 +93,25 @@ fn when_the_record_is_deleted_no_room_is_given_before_requests_of_other_leaders_
     }
 }
 
+/// The answer says that there is what has been seen to end.
+#[test]
+fn a_record_that_ended_before_its_answer_came_is_made_anew() {
+    let mut world = world();
+    create(&mut world, 0, 0, 1000);
+    world.deliver_to(0);
+    world.plan();
+    let at = world.requests.iter().position(|request| is_record(&request.action)).unwrap();
+    world.execute(at);
+    world.delete_charge();
+    world.deliver_to(0);
+    world.plan();
+    world.answer(at, super::super::step::Fault::None);
+    world.plan();
+    run(&mut world, 60);
+    assert_eq!(gated(&world), Vec::<&str>::new());
+    world.check_end();
+}
+
 /// A leader found no record and made the object anew, and was replaced before it recorded anything.
 #[test]
 fn a_record_that_was_made_anew_and_is_empty_is_lost_as_well() {
