@@ -286,6 +286,18 @@ impl Quotas {
         Some(id)
     }
 
+    /// As [`Self::upsert_charge`], of an answer to a request. While a list is under way it does not show that the object is in it:
+    /// of one that was deleted meanwhile the list is all that tells.
+    pub fn upsert_answered_charge(&mut self, wire: &ClusterQuotaChargeWire) -> Option<QuotaId> {
+        let quota = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
+        let list = self.cluster.charges.get(&quota).map(|known| known.list);
+        let id = self.upsert_charge(wire);
+        if let (Some(list), Some(known)) = (list, self.cluster.charges.get_mut(&quota)) {
+            known.list = list;
+        }
+        id
+    }
+
     /// The object that records the charges of the quota with this uid is gone. Returns the quota if there is one.
     pub fn remove_charge(&mut self, quota: &Uid) -> Option<QuotaId> {
         self.cluster.charges.remove(quota)?;

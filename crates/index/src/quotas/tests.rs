@@ -87,6 +87,13 @@ impl World {
         let charge = json!({"metadata": {"name": "quota", "uid": object, "resourceVersion": version}, "status": status});
         self.quotas.upsert_charge(&wire(charge))
     }
+
+    fn answered_charge(&mut self, object: &str) -> Option<QuotaId> {
+        self.version += 1;
+        let version = self.version.to_string();
+        let charge = json!({"metadata": {"name": "quota", "uid": object, "resourceVersion": version}});
+        self.quotas.upsert_answered_charge(&wire(charge))
+    }
 }
 
 fn expression(operator: &str, values: &Value) -> Value {
@@ -210,6 +217,7 @@ fn charges_that_a_list_does_not_hold_are_gone() {
     world.charge("object", Some(7));
     assert_eq!(world.quotas.end_charge_list(), []);
     world.quotas.begin_charge_list();
+    assert_eq!(world.answered_charge("object"), Some(id), "an answer does not show that it is in the list");
     assert_eq!(world.quotas.end_charge_list(), [id]);
     assert_eq!(world.quotas.end_charge_list(), []);
 }

@@ -102,7 +102,7 @@ impl State {
                     }
                     RecordedObject::Charge(wire) => {
                         if !may_be_gone {
-                            self.quotas.upsert_charge(&wire);
+                            self.quotas.upsert_answered_charge(&wire);
                         }
                         charged
                     }
@@ -119,7 +119,7 @@ impl State {
                 match object {
                     Some(RecordedObject::Quota(wire)) => self.apply_quota(&wire, now),
                     Some(RecordedObject::Charge(_)) if may_be_gone => {}
-                    Some(RecordedObject::Charge(wire)) => self.apply_charge(&wire, now),
+                    Some(RecordedObject::Charge(wire)) => self.apply_answered_charge(&wire, now),
                     None => self.on_record_gone(id, now),
                 }
                 self.writes.mark(id);
