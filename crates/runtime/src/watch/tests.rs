@@ -315,7 +315,9 @@ async fn an_optional_kind_that_is_absent_counts_as_empty_until_it_is_served() {
     let paths: Vec<_> = asked.lock().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
     let (list, definition) =
         ("/api/v1/configmaps", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
-    assert_eq!(paths, [list, definition, definition, definition, list]);
+    assert_eq!(paths[..5], [list, definition, definition, definition, list]);
+    // The watch may have begun before the end was noticed.
+    assert!(paths[5..].is_empty() || paths[5..] == [list], "{paths:?}");
     assert!(asked.lock()[1].contains("fieldSelector=metadata.name%3Dconfigmaps."), "{:?}", asked.lock());
 }
 
