@@ -1,6 +1,7 @@
 //! `xtask test`: every test, and one line with the sum at the end.
 
 use std::io::{BufRead as _, BufReader};
+use std::num::NonZero;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -8,6 +9,11 @@ use anyhow::{Context as _, anyhow, ensure};
 use sluice_testbed::artifacts;
 
 use crate::shell::{cargo, run as shell_run, shown, target_directory};
+
+/// How many tests of a suite run at a time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+/// Most of its time a test waits for the control plane: with one for each core they would stand idle.
+const THREADS_PER_CORE: usize = 2;
 
 /// Tests that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +34,10 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     command.env("SLUICE_BINARY", target_directory().join("debug").join("sluice"));
     // A snapshot that differs is a failure, and nothing is written beside it.
     command.env("INSTA_UPDATE", "no");
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(TEST_THREADS, (cores * THREADS_PER_CORE).to_string());
+    }
     command.args(["test", "--locked", "--no-fail-fast"]);
     if arguments.is_empty() {
         command.arg("--workspace");
