@@ -62,9 +62,6 @@ fn word(command: &Command) -> String {
             let keys: Vec<String> = raise.keys.iter().map(|key| key.to.to_string()).collect();
             format!("Raise {} to {} +{}", raise.quota, keys.join(","), mark - OWN)
         }
-        Command::Clear(quota) => format!("Clear {}", quota.name),
-        Command::Renew(quota) => format!("Renew {}", quota.name),
-        Command::Restore(quota) => format!("Restore {}", quota.name),
         Command::Settle(mark) => format!("Settle +{}", mark - OWN),
         Command::Stop(ending) => format!("Stop {}", ending.word()),
         other => format!("{other:?}"),
@@ -93,7 +90,6 @@ fn raised(quotas: &[NativeQuota]) -> WindowSession {
 #[test]
 fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
     let full = [quota("a", [10, 10, 8])];
-    let after = [marked("a", [10, 13, 8], OWN)];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(
         &mut session,
@@ -101,11 +97,11 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
             seen(&full),
             seen(&full),
             Done::Written,
-            Done::Settled(snapshot(&after, unlimited())),
+            Done::Settled,
             Done::LetIn,
-            Done::Charged,
+            Done::Ended(Ending::Taken),
             Done::Written,
-            Done::Exists,
+            Done::Ended(Ending::Entered),
         ],
     );
     assert_eq!(
@@ -117,7 +113,7 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
             "Settle +0",
             "LetIn",
             "Await",
-            "Restore a",
+            "Restore",
             "Confirm",
             "Stop entered"
         ]
@@ -162,7 +158,7 @@ fn nothing_is_written_where_it_does_not_help() {
         stop(vec![seen(&out), seen(&out), Done::LetIn], true)[1..],
         ["Look Quotas", "LetIn", "Stop refused"]
     );
-    let unproven = Done::Unproven("no".into());
+    let unproven = Done::Ended(Ending::Unproven("no".into()));
     assert_eq!(
         stop(vec![seen(&full), unproven, Done::LetIn], true)[1..],
         ["Look Grants", "LetIn", "Stop unproven"]
@@ -218,13 +214,13 @@ fn without_the_mark_that_is_asked_for_nothing_is_settled() {
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
-    assert_eq!(asked[4..], ["Look Quotas", "Restore a"]);
+    assert_eq!(asked[4..], ["Look Quotas", "Restore"]);
     // A lost answer: the primary may have its mark, so no other quota gets the same.
     let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
     let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
-    assert_eq!(asked[3..], ["Look Quotas", "Restore b"]);
+    assert_eq!(asked[3..], ["Look Quotas", "Restore"]);
 }
 
 #[test]
@@ -248,7 +244,7 @@ fn quotas_that_change_without_end_are_given_up() {
         match session.command() {
             Command::Look(_) => session.on_done(seen(&full(8 + round % 2))),
             Command::Raise { .. } => session.on_done(Done::Conflict),
-            Command::Restore(_) => session.on_done(Done::Conflict),
+            Command::Restore => session.on_done(Done::Written),
             Command::LetIn => session.on_done(Done::LetIn),
             Command::Stop(ending) => {
                 assert_eq!(ending, Ending::Overtaken);
@@ -264,10 +260,10 @@ fn quotas_that_change_without_end_are_given_up() {
 fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::TimeUp, Done::LetIn]);
+    let asked = play(&mut session, [seen(&held), Done::Ended(Ending::Busy), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
     let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Resting, Done::LetIn]);
+    let asked = play(&mut session, [seen(&held), Done::Ended(Ending::Resting), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop resting"]);
     let full = [quota("a", [10, 10, 8])];
     let mut session = WindowSession::new(need(5), true);
@@ -276,7 +272,7 @@ fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let over = [marked("a", [10, 13, 8], NOW - 1)];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&over), Done::Written, seen(&full)]);
-    assert_eq!(asked[1..], ["Clear a", "Look Quotas", "Raise a to 13 +0"]);
+    assert_eq!(asked[1..], ["Clear", "Look Quotas", "Raise a to 13 +0"]);
     assert!(session.raised().iter().any(|quota| &*quota.name == "a"));
 }
 
@@ -287,14 +283,14 @@ fn a_refused_write_restores_what_was_raised_before() {
     let refused = Done::Refused("no".into());
     let asked =
         play(&mut session, [seen(&full), seen(&full), Done::Written, refused, Done::Written, Done::LetIn]);
-    assert_eq!(asked[4..], ["Restore a", "LetIn", "Stop forbidden"]);
+    assert_eq!(asked[4..], ["Restore", "LetIn", "Stop forbidden"]);
 }
 
 #[test]
 fn what_is_not_known_everywhere_is_taken_back_before_the_target_goes_on() {
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Done::Unproven("no".into()), Done::Written, Done::LetIn]);
-    assert_eq!(asked, ["Settle +0", "Restore a", "LetIn", "Stop unproven"]);
+    let asked = play(&mut session, [Done::Ended(Ending::Unproven("no".into())), Done::Written, Done::LetIn]);
+    assert_eq!(asked, ["Settle +0", "Restore", "LetIn", "Stop unproven"]);
 }
 
 #[test]
@@ -307,11 +303,16 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
         }],
     };
     let after = [marked("a", [10, 13, 8], OWN)];
-    let mut session = raised(&[quota("a", [10, 10, 8])]);
-    assert_eq!(play(&mut session, [Done::Settled(snapshot(&after, pool(0)))])[1..], ["LetIn"]);
-    let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Done::Settled(snapshot(&after, pool(1))), Done::Written, Done::LetIn]);
-    assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
+    let full = [quota("a", [10, 10, 8])];
+    let seen = |taken| Done::Seen(snapshot(&full, pool(taken)));
+    let later = |taken| Done::Seen(snapshot(&after, pool(taken)));
+    let mut session = WindowSession::new(need(5), true);
+    let asked = play(&mut session, [seen(0), seen(0), Done::Written, Done::Settled, later(0)]);
+    assert_eq!(asked[3..], ["Settle +0", "Look Raised", "LetIn"]);
+    let mut session = WindowSession::new(need(5), true);
+    let outcomes = [seen(0), seen(0), Done::Written, Done::Settled, later(1), Done::Written, Done::LetIn];
+    let asked = play(&mut session, outcomes);
+    assert_eq!(asked[4..], ["Look Raised", "Restore", "LetIn", "Stop not_enough"]);
     let Command::Stop(Ending::NotEnough(lacking)) = session.command() else { panic!("it gave way") };
     let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
     assert_eq!(said.collect::<Vec<_>>(), [(units(5), units(1), units(1))], "what it lacks without its raise");
@@ -319,32 +320,37 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
 
 #[test]
 fn a_lock_is_renewed_once_while_other_webhooks_think() {
-    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Done::LetIn, Done::Closing, Done::Written, Done::Closing, Done::Written],
+        [Done::Settled, Done::LetIn, Done::Closing, Done::Written, Done::Closing, Done::Written],
     );
-    assert_eq!(asked[2..], ["Await", "Renew a", "Await", "Restore a", "Stop not_seen"]);
+    assert_eq!(asked[2..], ["Await", "Renew", "Await", "Restore", "Stop not_seen"]);
     assert!(session.is_own(OWN + RENEWAL_MS) && session.is_own(OWN + 1) && !session.is_own(OWN + 2));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Done::LetIn, Done::Closing, Done::Conflict, Done::Exists, Done::Written],
+        [
+            Done::Settled,
+            Done::LetIn,
+            Done::Closing,
+            Done::Written,
+            Done::Ended(Ending::Entered),
+            Done::Written,
+        ],
     );
-    assert_eq!(asked[3..], ["Renew a", "Await", "Restore a", "Stop entered"], "the conflict was the charge");
+    assert_eq!(asked[3..], ["Renew", "Await", "Restore", "Stop entered"]);
 }
 
 #[test]
 fn a_denied_target_and_a_thief_are_told_apart() {
-    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     for (outcomes, ending) in [
-        (vec![Done::Denied, Done::Written], "Stop denied"),
-        (vec![Done::Charged, Done::Written, Done::NotSeen], "Stop taken"),
-        (vec![Done::NotSeen, Done::Failed("no".into())], "Stop not_seen"),
+        (vec![Done::Ended(Ending::Denied), Done::Written], "Stop denied"),
+        (vec![Done::Ended(Ending::Taken), Done::Written, Done::Ended(Ending::NotSeen)], "Stop taken"),
+        (vec![Done::Ended(Ending::NotSeen), Done::Written], "Stop not_seen"),
     ] {
         let mut session = raised(&[quota("a", [10, 10, 8])]);
-        let asked = play(&mut session, [settled(), Done::LetIn].into_iter().chain(outcomes));
+        let asked = play(&mut session, [Done::Settled, Done::LetIn].into_iter().chain(outcomes));
         assert_eq!(asked.last().map(String::as_str), Some(ending));
     }
 }
