@@ -31,21 +31,6 @@ enum Phase {
     Done,
 }
 
-impl Phase {
-    /// Whether what is done can come to an end that the session then comes to.
-    const fn may_end(&self) -> bool {
-        matches!(
-            self,
-            Self::Looking(_)
-                | Self::Waiting
-                | Self::Clearing
-                | Self::Settling(_)
-                | Self::Awaiting
-                | Self::Renewing
-        )
-    }
-}
-
 /// The machine. It is driven by [`Self::command`] and [`Self::on_done`] in turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSession {
@@ -165,7 +150,15 @@ impl WindowSession {
                 }
                 Phase::Done
             }
-            (phase, Done::Ended(ending)) if phase.may_end() => self.give_up(ending),
+            (
+                Phase::Looking(_)
+                | Phase::Waiting
+                | Phase::Clearing
+                | Phase::Settling(_)
+                | Phase::Awaiting
+                | Phase::Renewing,
+                Done::Ended(ending),
+            ) => self.give_up(ending),
             (phase, _) => phase,
         };
     }

@@ -79,6 +79,11 @@ fn play(session: &mut WindowSession, outcomes: impl IntoIterator<Item = Done>) -
     asked
 }
 
+/// As [`play`], of a new session.
+fn start(outcomes: impl IntoIterator<Item = Done>) -> Vec<String> {
+    play(&mut WindowSession::new(need(5), true), outcomes)
+}
+
 /// A session that has raised the quotas, all of which are full.
 fn raised(quotas: &[NativeQuota]) -> WindowSession {
     let mut session = WindowSession::new(need(5), true);
@@ -90,20 +95,16 @@ fn raised(quotas: &[NativeQuota]) -> WindowSession {
 #[test]
 fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
     let full = [quota("a", [10, 10, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(
-        &mut session,
-        [
-            seen(&full),
-            seen(&full),
-            Done::Written,
-            Done::Settled,
-            Done::LetIn,
-            Done::Ended(Ending::Taken),
-            Done::Written,
-            Done::Ended(Ending::Entered),
-        ],
-    );
+    let asked = start([
+        seen(&full),
+        seen(&full),
+        Done::Written,
+        Done::Settled,
+        Done::LetIn,
+        Done::Ended(Ending::Taken),
+        Done::Written,
+        Done::Ended(Ending::Entered),
+    ]);
     assert_eq!(
         asked,
         [
@@ -171,28 +172,24 @@ fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
     let none = || Done::Seen(snapshot(&full, Budget::default()));
     let mut session = WindowSession::new(need(5), true);
     assert_eq!(play(&mut session, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), none(), none(), Done::LetIn]);
+    let asked = start([seen(&full), none(), none(), Done::LetIn]);
     assert_eq!(asked[1..], ["Look Grants", "Look All", "LetIn", "Stop not_enough"]);
 }
 
 #[test]
 fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
     let tight = [quota("a", [20, 20, 12])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&tight), seen(&tight)]);
+    let asked = start([seen(&tight), seen(&tight)]);
     assert_eq!(asked[2], "Raise a to  +0", "a mark alone: nothing is ever below the spec");
     let both = [quota("a", [20, 20, 12]), quota("b", [10, 10, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&both), seen(&both), Done::Written]);
+    let asked = start([seen(&both), seen(&both), Done::Written]);
     assert_eq!(asked[2..], ["Raise a to  +1", "Raise b to 13 +0"]);
 }
 
 #[test]
 fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Written]);
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Written]);
     assert_eq!(asked[2..], ["Raise a to 13 +1", "Raise b to 13 +0", "Settle +0"]);
 }
 
@@ -200,11 +197,7 @@ fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
 fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_again() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [9, 9, 7])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(
-        &mut session,
-        [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written],
-    );
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written]);
     assert_eq!(asked[3..], ["Raise b to 13 +0", "Look Quotas", "Raise b to 12 +0", "Settle +0"]);
 }
 
@@ -212,14 +205,12 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
 fn without_the_mark_that_is_asked_for_nothing_is_settled() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
     assert_eq!(asked[4..], ["Look Quotas", "Restore"]);
     // A lost answer: the primary may have its mark, so no other quota gets the same.
     let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
     let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
     assert_eq!(asked[3..], ["Look Quotas", "Restore"]);
 }
 
@@ -227,11 +218,9 @@ fn without_the_mark_that_is_asked_for_nothing_is_settled() {
 fn a_write_without_an_answer_is_looked_for() {
     let full = [quota("a", [10, 10, 8])];
     let arrived = [marked("a", [10, 13, 8], OWN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&arrived)]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&arrived)]);
     assert_eq!(asked[3..], ["Look Quotas", "Settle +0"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&full)]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&full)]);
     assert_eq!(asked[3..], ["Look Quotas", "Raise a to 13 +0"]);
 }
 
@@ -259,15 +248,12 @@ fn quotas_that_change_without_end_are_given_up() {
 #[test]
 fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Ended(Ending::Busy), Done::LetIn]);
+    let asked = start([seen(&held), Done::Ended(Ending::Busy), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Ended(Ending::Resting), Done::LetIn]);
+    let asked = start([seen(&held), Done::Ended(Ending::Resting), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop resting"]);
     let full = [quota("a", [10, 10, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Free, seen(&full)]);
+    let asked = start([seen(&held), Done::Free, seen(&full)]);
     assert_eq!(asked[1..], ["WaitForOther", "Look Quotas", "Raise a to 13 +0"]);
     let over = [marked("a", [10, 13, 8], NOW - 1)];
     let mut session = WindowSession::new(need(5), true);
@@ -306,8 +292,7 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
     let full = [quota("a", [10, 10, 8])];
     let seen = |taken| Done::Seen(snapshot(&full, pool(taken)));
     let later = |taken| Done::Seen(snapshot(&after, pool(taken)));
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(0), seen(0), Done::Written, Done::Settled, later(0)]);
+    let asked = start([seen(0), seen(0), Done::Written, Done::Settled, later(0)]);
     assert_eq!(asked[3..], ["Settle +0", "Look Raised", "LetIn"]);
     let mut session = WindowSession::new(need(5), true);
     let outcomes = [seen(0), seen(0), Done::Written, Done::Settled, later(1), Done::Written, Done::LetIn];
