@@ -17,8 +17,7 @@ use sluice_controllers::gate::{
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedConfig, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, Sweep,
-    SweepMetrics, reports,
+    BlockedCollector, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, Sweep, SweepMetrics,
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::{ChargeRules, NamespacePattern};
@@ -173,10 +172,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.spawn("versions of API servers", fallible(follow));
     tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by.clone(), cancel.clone())));
     let recorder = events.clone();
-    let tell = move |tell| reports(&tell).into_iter().for_each(|report| recorder.report(report));
-    let config = BlockedConfig::default();
-    let blocked = BlockedMigrations::new(config, Arc::clone(&headroom), blocked_metrics, charged_by, tell);
-    registry.register_collector(Box::new(BlockedCollector(blocked.state())));
+    let tell = move |report| recorder.report(report);
+    let blocked = BlockedMigrations::new(Arc::clone(&headroom), blocked_metrics, charged_by, tell);
+    registry.register_collector(Box::new(BlockedCollector(blocked.summaries())));
 
     let by = (args.gating.of(&version), args.namespace.clone());
     let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
@@ -233,7 +231,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
     tasks.spawn("status of cluster quotas", fallible(showing));
-    let facts = (blocked.state(), observed);
+    let facts = (blocked.summaries(), observed);
     let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
     let waking = blocked.run((token.clone(), leadership.clone()), statuses, cancel.clone());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use sluice_engine::headroom::Raise;
 use sluice_index::{Cluster, ResourceQuotaRecord};
 use tokio::sync::oneshot;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::attempts::Attempt;
 use crate::headroom::Headroom;
 use crate::patches;
-use crate::protocol::{Command, Done, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
+use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
@@ -76,23 +77,18 @@ impl<'h> Executor<'h> {
 
     pub(crate) async fn carry_out(&mut self, session: &WindowSession, command: Command) -> Done {
         match command {
+            Command::Look(Look::Raised) => self.look_at_raised(session).await,
             Command::Look(look) => self.look(look).await,
             Command::WaitForOther => self.wait_for_other(session).await,
-            Command::Clear(quota) => {
-                let now_ms = self.headroom.server_now_ms();
-                self.end(&quota, |mark| is_over(mark, now_ms), Instant::now()).await
-            }
+            Command::Clear => self.clear(session).await,
             Command::Raise { raise, mark } => self.raise(raise, mark).await,
             Command::Settle(mark) => self.settle(session, mark).await,
             Command::LetIn => self.let_in(),
             Command::Await => self.await_target(session).await,
-            Command::Renew(quota) => self.renew(session, &quota).await,
-            Command::Restore(quota) => {
-                let until = self.lock_end.max(Instant::now() + Duration::from_millis(500));
-                self.end(&quota, |mark| session.is_own(mark), until).await
-            }
+            Command::Renew => self.renew(session).await,
+            Command::Restore => self.restore(session).await,
             Command::Confirm => self.confirm().await,
-            Command::Stop(_) => Done::NotSeen,
+            Command::Stop(ending) => Done::Ended(ending),
         }
     }
 
@@ -101,31 +97,31 @@ impl<'h> Executor<'h> {
         if look != Look::Memory
             && let Some(why) = self.headroom.unproven()
         {
-            return Done::Unproven(why);
+            return Done::Ended(Ending::Unproven(why));
         }
         let grants = match look {
-            Look::Memory => Ok(None),
+            Look::Memory | Look::Raised => Ok(None),
             Look::Grants | Look::Quotas => requests.grants(namespace, &self.grant_names()).await.map(Some),
             Look::All => requests.budget(namespace).await.map(Some),
         };
         match grants {
             Ok(Some(grants)) => self.headroom.observed.learn(namespace, &self.grant_names(), &grants),
             Ok(None) => {}
-            Err(error) => return Done::Failed(format!("reading what is granted: {error}").into()),
+            Err(error) => return failed("reading what is granted", &error),
         }
         let records = match look {
-            Look::Memory | Look::Grants => {
+            Look::Memory | Look::Grants | Look::Raised => {
                 self.headroom.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
             }
             Look::Quotas | Look::All => match self.headroom.quotas(namespace).await {
                 Ok(records) => records,
-                Err(error) => return Done::Failed(format!("reading quotas: {error}").into()),
+                Err(error) => return failed("reading quotas", &error),
             },
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
         match self.headroom.snapshot(namespace, &records, (look == Look::Memory, None)).await {
             Ok(snapshot) => Done::Seen(snapshot),
-            Err(error) => Done::Failed(format!("asking for the API server's clock: {error}").into()),
+            Err(error) => failed("asking for the API server's clock", &error),
         }
     }
 
@@ -149,9 +145,9 @@ impl<'h> Executor<'h> {
         };
         let found = self.headroom.observed.until(left, free).await;
         match found {
-            Some(()) if self.headroom.observed.is_resting(namespace) => Done::Resting,
+            Some(()) if self.headroom.observed.is_resting(namespace) => Done::Ended(Ending::Resting),
             Some(()) => Done::Free,
-            None => Done::TimeUp,
+            None => Done::Ended(Ending::Busy),
         }
     }
 
@@ -168,14 +164,19 @@ impl<'h> Executor<'h> {
         self.lock_written(written)
     }
 
-    async fn renew(&mut self, session: &WindowSession, quota: &QuotaRef) -> Done {
-        let Some(record) = self.newest(quota) else { return Done::Conflict };
-        let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else {
-            return Done::Conflict;
-        };
-        let patch = patches::renew(&record, own + RENEWAL_MS);
-        let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
-        self.lock_written(written)
+    /// A quota that has changed may have been charged for the target.
+    async fn renew(&mut self, session: &WindowSession) -> Done {
+        for quota in session.raised() {
+            let known = self.headroom.observed.read(|index| self.newest(index, quota));
+            let Some(record) = known else { continue };
+            let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else { continue };
+            let patch = patches::renew(&record, own + RENEWAL_MS);
+            let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
+            if !matches!(self.lock_written(written), Done::Written | Done::Conflict) {
+                return Done::Ended(Ending::NotSeen);
+            }
+        }
+        Done::Written
     }
 
     fn lock_written(&mut self, written: Written) -> Done {
@@ -195,52 +196,46 @@ impl<'h> Executor<'h> {
                 Done::Unanswered
             }
             Written::Refused(why) => Done::Refused(why),
-            Written::Failed(why) => Done::Failed(why),
+            Written::Failed(why) => Done::Ended(Ending::Failed(why)),
         }
     }
 
     async fn settle(&self, session: &WindowSession, mark: i64) -> Done {
-        let (headroom, namespace) = (self.headroom, self.target.namespace());
-        let shown = |index: &Cluster| {
-            let is_shown = |quota: &QuotaRef| {
-                let Some(written) = self.records.get(&quota.name).filter(|record| record.uid == quota.uid)
-                else {
-                    return true;
-                };
-                let known = index.resource_quotas.record(namespace, &quota.name);
-                known.is_none_or(|known| !known.version.is_older_than(written.version))
-            };
-            session
-                .raised()
-                .iter()
-                .all(is_shown)
-                .then(|| index.resource_quotas.records_in(namespace).to_vec())
-        };
+        let headroom = self.headroom;
         let marked: Vec<_> =
             session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
         let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
-        let (known, shown) = tokio::join!(
-            headroom.probes.know(namespace, mark, plain, SETTLE_TIME),
-            headroom.observed.until(SETTLE_TIME, shown)
-        );
+        let known = headroom.probes.know(self.target.namespace(), mark, plain, SETTLE_TIME).await;
         if let Err((peer, why)) = known {
             headroom.proofs.doubt();
-            return Done::Unproven(
-                format!("API server {} does not know of the raise: {why}", peer.name).into(),
-            );
+            return unproven(format!("API server {} does not know of the raise: {why}", peer.name));
         }
-        let Some(records) = shown else {
-            return Done::Unproven("the watch of quotas does not show the raise".into());
-        };
         if let Some(at) = self.raised_at {
             headroom.metrics.settled(at.elapsed());
         }
+        Done::Settled
+    }
+
+    /// What is known once the watch shows every raise of this session.
+    async fn look_at_raised(&self, session: &WindowSession) -> Done {
+        let (headroom, namespace) = (self.headroom, self.target.namespace());
+        let written: Vec<_> =
+            session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
+        let shown = |index: &Cluster| {
+            let is_shown = |written: &&Arc<ResourceQuotaRecord>| {
+                let known = index.resource_quotas.record(namespace, &written.name);
+                known.is_none_or(|known| !known.version.is_older_than(written.version))
+            };
+            written.iter().all(is_shown).then(|| index.resource_quotas.records_in(namespace).to_vec())
+        };
+        let Some(records) = headroom.observed.until(SETTLE_TIME, shown).await else {
+            return unproven("the watch of quotas does not show the raise".to_owned());
+        };
         // The first raise is the oldest: a later one of another namespace knows of it.
-        let first = session.raised().first().and_then(|quota| self.records.get(&quota.name));
-        let own = first.map(|record| record.version);
+        let own = written.first().map(|record| record.version);
         match headroom.snapshot(namespace, &records, (false, own)).await {
-            Ok(snapshot) => Done::Settled(snapshot),
-            Err(error) => Done::Failed(format!("asking for the API server's clock: {error}").into()),
+            Ok(snapshot) => Done::Seen(snapshot),
+            Err(error) => failed("asking for the API server's clock", &error),
         }
     }
 
@@ -261,33 +256,36 @@ impl<'h> Executor<'h> {
         let left = closing.min(hold_end).saturating_duration_since(Instant::now());
         let look = |index: &Cluster| {
             if self.is_seen(index) {
-                return Some(Done::Exists);
+                return Some(Ending::Entered);
             }
-            let quota =
-                |quota: &QuotaRef| index.quota(namespace, &quota.name).filter(|known| known.uid == quota.uid);
+            // The watch may not have shown the raise yet; without a quota it is over.
+            let quota = |quota: &QuotaRef| {
+                shown(index, namespace, quota)?;
+                Some(self.newest(index, quota)?.native())
+            };
             // Quotas that are only marked do not tell.
             let mut charged =
                 session.raised().iter().filter_map(|reference| quota(reference)?.is_charged()).peekable();
             if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
-                return Some(Done::Charged);
+                return Some(Ending::Taken);
             }
             let own = |reference: &QuotaRef| {
                 quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
             // The raise was ended by another process, or the quota is gone.
-            (!session.raised().iter().any(own)).then_some(Done::NotSeen)
+            (!session.raised().iter().any(own)).then_some(Ending::NotSeen)
         };
-        let outcome = tokio::select! {
+        let ending = tokio::select! {
             found = self.headroom.observed.until(left, look) => match found {
-                Some(outcome) => outcome,
+                Some(ending) => ending,
                 None if closing < hold_end => return Done::Closing,
-                None => Done::NotSeen,
+                None => Ending::NotSeen,
             },
-            () = self.attempt.failed() => Done::Denied,
+            () = self.attempt.failed() => Ending::Denied,
         };
         // The raise is about to end: later attempts need one of their own.
         self.attempt.close();
-        outcome
+        Done::Ended(ending)
     }
 
     async fn confirm(&self) -> Done {
@@ -296,48 +294,72 @@ impl<'h> Executor<'h> {
             found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
             () = self.attempt.failed() => None,
         };
-        found.map_or(Done::NotSeen, |()| Done::Exists)
+        Done::Ended(found.map_or(Ending::NotSeen, |()| Ending::Entered))
     }
 
     fn is_seen(&self, index: &Cluster) -> bool {
         self.attempt.pods().iter().any(|pod| index.targets.seen(pod))
     }
 
-    async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Done {
-        let known = self.newest(quota);
+    async fn clear(&self, session: &WindowSession) -> Done {
+        let now_ms = self.headroom.server_now_ms();
+        for record in self.records.values() {
+            if record.native().mark().is_none_or(|mark| session.is_own(mark)) {
+                continue;
+            }
+            let quota = QuotaRef { name: Arc::clone(&record.name), uid: record.uid.clone() };
+            match self.end(&quota, |mark| is_over(mark, now_ms), Instant::now()).await {
+                Written::Done(..) | Written::Conflict => {}
+                Written::Refused(why) => return Done::Ended(Ending::Forbidden(why)),
+                Written::Failed(why) | Written::Unanswered(why) => return Done::Ended(Ending::Failed(why)),
+            }
+        }
+        Done::Written
+    }
+
+    async fn restore(&self, session: &WindowSession) -> Done {
+        let until = self.lock_end.max(Instant::now() + Duration::from_millis(500));
+        let each = session.raised().iter().map(async |quota| {
+            let written = self.end(quota, |mark| session.is_own(mark), until).await;
+            if !matches!(written, Written::Done(..) | Written::Conflict) {
+                self.headroom.metrics.left();
+                let (namespace, quota) = (self.target.namespace(), &quota.name);
+                tracing::warn!(%namespace, %quota, ?written, "quota left raised until its lock ends");
+            }
+        });
+        join_all(each).await;
+        Done::Written
+    }
+
+    async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Written {
         let headroom = self.headroom;
+        let known = headroom.observed.read(|index| self.newest(index, quota));
         let (requests, writer) = (&headroom.requests, &headroom.writer);
         let restorer = Restorer { requests, writer, namespace: self.target.namespace() };
         let time = until.saturating_duration_since(Instant::now()) + Duration::from_secs(4);
         let written = timeout(time, restorer.end(quota, known, is_own, until)).await;
-        match written {
-            Ok(Written::Done(..)) => Done::Written,
-            Ok(Written::Conflict) => Done::Conflict,
-            Ok(Written::Refused(why)) => self.left(quota, Done::Refused(why)),
-            Ok(Written::Failed(why)) => self.left(quota, Done::Failed(why)),
-            Ok(Written::Unanswered(_)) | Err(_) => self.left(quota, Done::Unanswered),
-        }
-    }
-
-    fn left(&self, quota: &QuotaRef, outcome: Done) -> Done {
-        self.headroom.metrics.left();
-        let (namespace, quota) = (self.target.namespace(), &quota.name);
-        tracing::warn!(%namespace, %quota, ?outcome, "quota left raised until its lock ends");
-        outcome
+        written.unwrap_or_else(|_| Written::Unanswered("no answer in time".into()))
     }
 
     /// The quota as it was written or shown last.
-    fn newest(&self, quota: &QuotaRef) -> Option<Arc<ResourceQuotaRecord>> {
-        let is_it = |record: &&Arc<ResourceQuotaRecord>| record.uid == quota.uid;
-        let written = self.records.get(&quota.name).filter(is_it).cloned();
-        let namespace = self.target.namespace();
-        let shown = self
-            .headroom
-            .observed
-            .read(|index| index.resource_quotas.record(namespace, &quota.name).filter(is_it).cloned());
-        match (written, shown) {
+    fn newest(&self, index: &Cluster, quota: &QuotaRef) -> Option<Arc<ResourceQuotaRecord>> {
+        let written = self.records.get(&quota.name).filter(|record| record.uid == quota.uid);
+        match (written, shown(index, self.target.namespace(), quota)) {
             (Some(written), Some(shown)) if shown.version.is_older_than(written.version) => Some(written),
             (written, shown) => shown.or(written),
         }
+        .cloned()
     }
+}
+
+fn shown<'i>(index: &'i Cluster, namespace: &str, quota: &QuotaRef) -> Option<&'i Arc<ResourceQuotaRecord>> {
+    index.resource_quotas.record(namespace, &quota.name).filter(|record| record.uid == quota.uid)
+}
+
+fn failed(what: &str, error: &kube::Error) -> Done {
+    Done::Ended(Ending::Failed(format!("{what}: {error}").into()))
+}
+
+fn unproven(why: String) -> Done {
+    Done::Ended(Ending::Unproven(why.into()))
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_engine::headroom::NUDGE_KEY;
 use sluice_index::{ResourceQuotaRecord, Version};
-use sluice_runtime::backoff::{Backoff, Retry, process_seed};
+use sluice_runtime::backoff::process_seed;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use crate::patches;
 use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, forgetting};
+use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
@@ -34,10 +34,6 @@ use crate::target::{Outcome, Target};
 
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
-
-/// Waits after a write that was refused. The first are short: an API server that has just started refuses
-/// what it allows a moment later.
-const FORBIDDEN: Retry = forgetting(Backoff::exact(Duration::from_millis(500), Duration::from_secs(300)));
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
@@ -71,9 +67,6 @@ pub struct Headroom {
     listed: Mutex<HashMap<Arc<str>, u64>>,
     precedence: Precedence,
     lacking: Lacking,
-    /// Until when nothing is written, by namespace.
-    forbidden: Mutex<HashMap<Arc<str>, Retry>>,
-    started: Instant,
     told: Box<dyn Fn(Outcome) + Send + Sync>,
     tasks: TaskTracker,
 }
@@ -104,8 +97,6 @@ impl Headroom {
             listed: Mutex::default(),
             precedence: Precedence::default(),
             lacking: Lacking::default(),
-            forbidden: Mutex::default(),
-            started: Instant::now(),
             told: Box::new(told),
             tasks: TaskTracker::new(),
         })
@@ -151,9 +142,6 @@ impl Headroom {
         }
         if self.observed.is_resting(target.namespace()) {
             return self.leave("resting");
-        }
-        if self.is_forbidden(target.namespace()) {
-            return self.leave("forbidden");
         }
         let (admit, admitted) = oneshot::channel();
         let this = Arc::clone(self);
@@ -222,16 +210,13 @@ impl Headroom {
                 let situation = self.observed.situation(target.namespace());
                 self.listed.lock().insert(Arc::clone(target.namespace()), situation);
             }
-            Ending::Forbidden(_) => self.forbid(target.namespace()),
+            Ending::Forbidden(_) => self.observed.refused(target.namespace()),
             Ending::Resting => {}
             Ending::Taken => self.observed.taken(target.namespace()),
             Ending::Behind => self.precedence.gave_way(target.namespace(), &target.migration.uid),
             _ => {
                 self.listed.lock().remove(target.namespace());
                 self.precedence.entered(target.namespace());
-                if !raises.is_empty() {
-                    self.forbidden.lock().remove(target.namespace());
-                }
             }
         }
         let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));
@@ -254,23 +239,6 @@ impl Headroom {
         if is_told {
             (self.told)(outcome);
         }
-    }
-
-    fn is_forbidden(&self, namespace: &Arc<str>) -> bool {
-        self.forbidden.lock().get(namespace).is_some_and(|backoff| backoff.is_waiting(self.now_ms()))
-    }
-
-    fn forbid(&self, namespace: &Arc<str>) {
-        let now = self.now_ms();
-        let mut forbidden = self.forbidden.lock();
-        let backoff = forbidden.entry(Arc::clone(namespace)).or_insert(FORBIDDEN);
-        if !backoff.is_waiting(now) {
-            backoff.failed(now);
-        }
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// What a plan takes: these quotas, the budget as it is known, the API server's clock and a mark of its own.

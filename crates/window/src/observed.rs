@@ -138,6 +138,11 @@ impl Observed {
         self.read(|index| situation(index, namespace))
     }
 
+    /// Nothing could be raised in the namespace: writing is refused.
+    pub fn refused(&self, namespace: &Arc<str>) {
+        self.rests.lock().refused(namespace, self.now_ms());
+    }
+
     /// A pod that room was not made for has taken it.
     pub fn taken(&self, namespace: &Arc<str>) {
         let situation = self.situation(namespace);

@@ -1,6 +1,6 @@
 //! Finds the API servers: they publish their own addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join;
@@ -20,11 +20,11 @@ const TLS_NAME: &str = "kubernetes.default.svc";
 /// Keeps `servers` told of all API servers until `cancel`.
 pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
     let (tell, mut told) = signal::channel(Vec::new());
-    let mut slices = Slices::default();
+    let mut slices = Known::default();
     let sink = move |event| {
-        if slices.note(event) {
+        if slices.note(event, addresses) {
             tell.send_if_modified(|known| {
-                let now = slices.servers();
+                let now = all(&slices);
                 let changed = *known != now;
                 *known = now;
                 changed
@@ -48,24 +48,11 @@ pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: Cance
 /// Keeps `servers` told of the Leases with which API servers announce themselves until `cancel`
 /// (`pkg/controlplane/apiserver/server.go`).
 pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
-    let mut listed: Option<BTreeSet<String>> = None;
-    // A set: each Lease is renewed every few seconds, for as long as this process runs.
-    let mut known: BTreeSet<String> = BTreeSet::new();
-    let sink = move |event: Event<Lease>| match event {
-        Event::Init => listed = Some(BTreeSet::new()),
-        Event::InitDone => {
-            let now = listed.take().unwrap_or_default();
-            known.difference(&now).for_each(|name| servers.announced(name, None));
-            known = now;
-        }
-        Event::InitApply(lease) | Event::Apply(lease) => {
-            let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
-            servers.announced(&lease.name_any(), renewed);
-            listed.as_mut().unwrap_or(&mut known).insert(lease.name_any());
-        }
-        Event::Delete(lease) => {
-            servers.announced(&lease.name_any(), None);
-            known.remove(&lease.name_any());
+    let mut leases = Known::default();
+    let sink = move |event: Event<Lease>| {
+        let renewed = |lease: &Lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0);
+        if leases.note(event, renewed) {
+            servers.announced(leases.now.values().copied().flatten().collect());
         }
     };
     let options = WatchOptions::default().labels("apiserver.kubernetes.io/identity=kube-apiserver");
@@ -73,47 +60,42 @@ pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: Ca
     watch(Api::<Lease>::namespaced(client, "kube-system"), options, sink, health, cancel).await;
 }
 
-/// Addresses by slice.
-#[derive(Debug, Default)]
-struct Slices {
-    known: BTreeMap<String, Vec<Server>>,
-    listing: Option<BTreeMap<String, Vec<Server>>>,
+/// What a watch tells of a few objects, by name.
+struct Known<T> {
+    now: BTreeMap<String, T>,
+    listing: Option<BTreeMap<String, T>>,
 }
 
-impl Slices {
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { now: BTreeMap::new(), listing: None }
+    }
+}
+
+impl<T> Known<T> {
     /// Returns whether what is known is complete.
-    fn note(&mut self, event: Event<EndpointSlice>) -> bool {
+    fn note<K: kube::Resource>(&mut self, event: Event<K>, read: impl Fn(&K) -> T) -> bool {
         match event {
             Event::Init => self.listing = Some(BTreeMap::new()),
-            Event::InitApply(slice) => {
-                let listing = self.listing.get_or_insert_default();
-                listing.insert(slice.name_any(), servers(&slice));
+            Event::InitApply(object) => {
+                self.listing.get_or_insert_default().insert(object.name_any(), read(&object));
             }
-            Event::InitDone => {
-                self.known = self.listing.take().unwrap_or_default();
-                return true;
-            }
-            Event::Apply(slice) => {
-                self.known.insert(slice.name_any(), servers(&slice));
-                return true;
-            }
-            Event::Delete(slice) => {
-                self.known.remove(&slice.name_any());
-                return true;
-            }
+            Event::InitDone => self.now = self.listing.take().unwrap_or_default(),
+            Event::Apply(object) => _ = self.now.insert(object.name_any(), read(&object)),
+            Event::Delete(object) => _ = self.now.remove(&object.name_any()),
         }
-        false
-    }
-
-    fn servers(&self) -> Vec<Server> {
-        let mut servers: Vec<Server> = self.known.values().flatten().cloned().collect();
-        servers.sort_by_key(|server| server.url.to_string());
-        servers.dedup();
-        servers
+        self.listing.is_none()
     }
 }
 
-fn servers(slice: &EndpointSlice) -> Vec<Server> {
+fn all(slices: &Known<Vec<Server>>) -> Vec<Server> {
+    let mut servers: Vec<Server> = slices.now.values().flatten().cloned().collect();
+    servers.sort_by_key(|server| server.url.to_string());
+    servers.dedup();
+    servers
+}
+
+fn addresses(slice: &EndpointSlice) -> Vec<Server> {
     let ports = slice.ports.iter().flatten().filter(|port| port.name.as_deref() == Some("https"));
     let ports: Vec<i32> = ports.filter_map(|port| port.port).collect();
     let ready = |endpoint: &&Endpoint| {
@@ -145,21 +127,21 @@ mod tests {
         .unwrap()
     }
 
-    fn urls(slices: &Slices) -> Vec<String> {
-        slices.servers().iter().map(|server| server.url.to_string()).collect()
+    fn urls(slices: &Known<Vec<Server>>) -> Vec<String> {
+        all(slices).iter().map(|server| server.url.to_string()).collect()
     }
 
     #[test]
     fn every_ready_address_is_a_server() {
-        let mut slices = Slices::default();
-        assert!(!slices.note(Event::Init));
-        assert!(!slices.note(Event::InitApply(slice("a", &["10.0.0.2", "10.0.0.1"], true))));
-        assert!(!slices.note(Event::InitApply(slice("b", &["10.0.0.3"], false))));
+        let mut slices = Known::default();
+        assert!(!slices.note(Event::Init, addresses));
+        assert!(!slices.note(Event::InitApply(slice("a", &["10.0.0.2", "10.0.0.1"], true)), addresses));
+        assert!(!slices.note(Event::InitApply(slice("b", &["10.0.0.3"], false)), addresses));
         assert_eq!(urls(&slices), Vec::<String>::new(), "half a list");
-        assert!(slices.note(Event::InitDone));
+        assert!(slices.note(Event::InitDone, addresses));
         assert_eq!(urls(&slices), ["https://10.0.0.1:6443/", "https://10.0.0.2:6443/"]);
-        assert!(slices.note(Event::Apply(slice("b", &["fd00::1"], true))));
-        assert!(slices.note(Event::Delete(slice("a", &[], true))));
+        assert!(slices.note(Event::Apply(slice("b", &["fd00::1"], true)), addresses));
+        assert!(slices.note(Event::Delete(slice("a", &[], true)), addresses));
         assert_eq!(urls(&slices), ["https://[fd00::1]:6443/"]);
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! A mark that one API server knows says nothing of another one, so each is asked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use parking_lot::Mutex;
 use sluice_runtime::client::{ClientError, ClientOptions, Server, connect};
 use tokio::sync::watch as signal;
 
@@ -37,8 +35,8 @@ pub struct Servers {
     options: ClientOptions,
     any: Peer,
     known: ArcSwap<(Vec<Server>, Vec<Peer>)>,
-    /// By name of the Lease with which an API server announces itself, when it was renewed.
-    renewed: Mutex<BTreeMap<String, Timestamp>>,
+    /// When the Leases were renewed with which API servers announce themselves.
+    renewed: ArcSwap<Vec<Timestamp>>,
     /// Each address is asked so often; more than once where it is that of a balancer.
     proofs: u32,
     changed: signal::Sender<u64>,
@@ -53,7 +51,7 @@ impl Servers {
             options,
             any,
             known: ArcSwap::default(),
-            renewed: Mutex::default(),
+            renewed: ArcSwap::default(),
             proofs: 0,
             changed: signal::Sender::new(0),
         }
@@ -78,21 +76,17 @@ impl Servers {
         self.changed.subscribe()
     }
 
-    /// An API server has renewed its Lease, or its Lease is gone.
-    pub fn announced(&self, lease: &str, renewed: Option<Timestamp>) {
-        let mut known = self.renewed.lock();
-        match renewed {
-            Some(at) => known.insert(lease.to_owned(), at),
-            None => known.remove(lease),
-        };
+    /// These are the times at which API servers have renewed their Leases.
+    pub fn announced(&self, renewed: Vec<Timestamp>) {
+        self.renewed.store(Arc::new(renewed));
     }
 
     /// If there are more API servers than addresses, and that was not declared to be fine: what is wrong. `now` is the API
     /// servers' clock.
     #[must_use]
     pub fn hidden(&self, now: Timestamp) -> Option<String> {
-        let (addresses, known) = (self.each().len(), self.renewed.lock());
-        let alive = known.values().filter(|at| now.duration_since(**at) < LEASE_TIME).count();
+        let (addresses, known) = (self.each().len(), self.renewed.load());
+        let alive = known.iter().filter(|at| now.duration_since(**at) < LEASE_TIME).count();
         (self.proofs == 0 && alive > addresses).then(|| {
             format!(
                 "{alive} API servers have a current Lease in kube-system, but only {addresses} can be addressed: \
@@ -150,13 +144,12 @@ mod tests {
         let client = sluice_runtime::client::client_from(config, &options).unwrap();
         let servers = Servers::new(client, options);
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        servers.announced("a", Some(now));
-        servers.announced("gone", "2026-01-01T00:08:00Z".parse().ok());
+        let gone: Timestamp = "2026-01-01T00:08:00Z".parse().unwrap();
+        servers.announced(vec![now, gone]);
         assert_eq!(servers.hidden(now), None);
-        servers.announced("b", Some(now));
+        servers.announced(vec![now, gone, now]);
         assert!(servers.hidden(now).unwrap().starts_with("2 API servers"));
         let servers = servers.trusting_balancers(5);
         assert_eq!((servers.hidden(now), servers.proofs()), (None, 5));
-        servers.announced("b", None);
     }
 }

@@ -7,56 +7,62 @@ use sluice_engine::Amount;
 use sluice_runtime::events::{EventType, Report};
 
 use sluice_engine::headroom::{Raise, sentence};
+use sluice_window::protocol::QuotaRef;
 use sluice_window::{Ending, MigrationRef, Outcome};
 
-use super::blocked_migrations::{BlockedEvent, QuotaName};
-
 /// The reason that managed-tenant-quota's users look for.
-pub const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
+const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
 /// A migration lacks head-room.
-pub const NOT_ENOUGH: &str = "NotEnoughHeadroom";
+const NOT_ENOUGH: &str = "NotEnoughHeadroom";
 /// Head-room cannot help a migration.
-pub const NO_HEADROOM: &str = "NoHeadroom";
+const NO_HEADROOM: &str = "NoHeadroom";
 /// Writing the status of a quota is refused.
-pub const FORBIDDEN: &str = "HeadroomForbidden";
+const FORBIDDEN: &str = "HeadroomForbidden";
 
 /// A target was let in beside a full quota.
-pub const GRANTED: &str = "HeadroomGranted";
+const GRANTED: &str = "HeadroomGranted";
 /// Another pod took the room that was made for a target.
-pub const TAKEN: &str = "HeadroomTaken";
+const TAKEN: &str = "HeadroomTaken";
 
 const ACTION: &str = "MakeRoom";
 
-/// The events that tell of it.
-#[must_use]
-pub fn reports(tell: &BlockedEvent) -> Vec<Report> {
-    match tell {
-        BlockedEvent::NotEnough { blocked, sentence } => {
-            let legacy = format!(
-                "head-room of namespace {} is not enough to release blocked migration {}: {sentence}",
-                blocked.namespace, blocked.name
-            );
-            let mut reports = about(blocked, NOT_ENOUGH, sentence);
-            // About a pod that was never created: without a name, as managed-tenant-quota reported it.
-            reports.push(warning(reference("v1", "Pod", &blocked.namespace, None), LEGACY_REASON, &legacy));
-            reports
-        }
-        BlockedEvent::Refused { blocked, sentence } => {
-            let note =
-                format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
-            about(blocked, NO_HEADROOM, &note)
-        }
-        BlockedEvent::Forbidden { quota, blocked, said } => {
-            let mut reports = vec![forbidden(quota, said)];
-            let note = format!("no head-room: the status of quota {} cannot be written: {said}", quota.name);
-            reports.extend(blocked.iter().flat_map(|blocked| about(blocked, FORBIDDEN, &note)));
-            reports
-        }
-    }
+/// The budget is not enough for a blocked migration.
+pub(super) fn not_enough(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
+    let legacy = format!(
+        "head-room of namespace {} is not enough to release blocked migration {}: {sentence}",
+        blocked.namespace, blocked.name
+    );
+    let mut reports = about(blocked, NOT_ENOUGH, sentence);
+    // About a pod that was never created: without a name, as managed-tenant-quota reported it.
+    reports.push(warning(reference("v1", "Pod", &blocked.namespace, None), LEGACY_REASON, &legacy));
+    reports
+}
+
+/// Head-room cannot help a blocked migration.
+pub(super) fn refused(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
+    let note = format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
+    about(blocked, NO_HEADROOM, &note)
+}
+
+/// Writing the status of a quota is refused; `blocked` wait for it.
+pub(super) fn forbidden<'m>(
+    namespace: &str,
+    quota: &QuotaRef,
+    blocked: impl Iterator<Item = &'m MigrationRef>,
+    said: &str,
+) -> Vec<Report> {
+    let named = Some((quota.name.to_string(), quota.uid.to_string()));
+    let note = format!(
+        "the status of quota {} cannot be written, so no live migration gets head-room in it: {said}",
+        quota.name
+    );
+    let first = warning(reference("v1", "ResourceQuota", namespace, named), FORBIDDEN, &note);
+    let note = format!("no head-room: the status of quota {} cannot be written: {said}", quota.name);
+    std::iter::once(first).chain(blocked.flat_map(|blocked| about(blocked, FORBIDDEN, &note))).collect()
 }
 
 /// The events that tell of a session that raised something, or could not. What a target lacks is told of the target itself;
-/// [`reports`] go by the pod that the machine has. The same words are one event.
+/// [`not_enough`] goes by the pod that the machine has. The same words are one event.
 #[must_use]
 pub fn granted(outcome: &Outcome) -> Vec<Report> {
     let Outcome { target, ending, raises, raised_for } = outcome;
@@ -96,20 +102,6 @@ fn room(raise: &Raise) -> String {
         (more > Amount::ZERO).then(|| format!("{} +{}", raised.key, more.quantity(raised.from.format())))
     });
     format!("quota {}: {}", raise.quota, keys.collect::<Vec<_>>().join(", "))
-}
-
-fn forbidden(quota: &QuotaName, said: &str) -> Report {
-    let reference = reference(
-        "v1",
-        "ResourceQuota",
-        &quota.namespace,
-        Some((quota.name.to_string(), quota.uid.to_string())),
-    );
-    let note = format!(
-        "the status of quota {} cannot be written, so no live migration gets head-room in it: {said}",
-        quota.name
-    );
-    warning(reference, FORBIDDEN, &note)
 }
 
 /// Events on the migration and on its virtual machine.

@@ -1,8 +1,5 @@
 //! Metrics of the sweep and of blocked migrations.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -11,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::blocked_migrations::{State, Stats};
+use super::blocked_migrations::Summaries;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Why {
@@ -59,21 +56,33 @@ impl BlockedMetrics {
         ours.register("forbidden", "Writes of a quota's status that are refused", self.forbidden.clone());
     }
 
-    pub(super) fn observe(&self, stats: Stats) {
-        self.rejected.inc_by(stats.rejected);
-        self.not_enough.inc_by(stats.not_enough);
-        self.nudges.inc_by(stats.nudges);
-        self.forbidden.inc_by(stats.forbidden);
+    /// So many migrations are rejected that were not before, and so many were told that they lack something.
+    pub(super) fn looked(&self, [rejected, not_enough]: [u64; 2]) {
+        self.rejected.inc_by(rejected);
+        self.not_enough.inc_by(not_enough);
+    }
+
+    pub(super) fn nudge(&self) {
+        self.nudges.inc();
+    }
+
+    pub(super) fn forbidden(&self) {
+        self.forbidden.inc();
     }
 }
 
 /// Reports which migrations wait, from the state at the moment of the scrape.
 #[derive(Debug)]
-pub struct BlockedCollector(pub Arc<Mutex<State>>);
+pub struct BlockedCollector(pub Summaries);
 
 impl Collector for BlockedCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let [blocked, lacking, forbidden] = self.0.lock().counts();
+        let (mut blocked, mut lacking, mut forbidden) = (0, 0, 0);
+        for summary in self.0.lock().values() {
+            blocked += summary.blocked;
+            lacking += summary.not_enough.as_ref().map_or(0, |(_, count)| *count);
+            forbidden += usize::from(summary.forbidden.is_some());
+        }
         for (name, help, value) in [
             ("sluice_headroom_blocked_migrations", "Migrations that a quota rejected and that wait", blocked),
             ("sluice_headroom_lacking_migrations", "Migrations that wait for more head-room", lacking),

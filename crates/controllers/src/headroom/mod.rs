@@ -13,8 +13,8 @@ mod status_patches;
 mod status_writer;
 mod sweep;
 
-pub use blocked_migrations::{BlockedConfig, BlockedMigrations};
-pub use events::{LEGACY_REASON, granted, reports};
+pub use blocked_migrations::BlockedMigrations;
+pub use events::granted;
 pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
 pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;

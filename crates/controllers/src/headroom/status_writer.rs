@@ -1,6 +1,6 @@
 //! Keeps the status of what grants head-room up to date: one write at a time, and only of what changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request;
 use sluice_runtime::retry::{Failure, classify};
-use sluice_window::Observed;
+use sluice_window::{Dirty, Observed};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::blocked_migrations::State;
+use super::blocked_migrations::Summaries;
 use super::status_patches::{Covered, policy_patch, vmmrq_patch};
 use crate::status_write::patch_status;
 
@@ -32,14 +32,8 @@ const COLLECT_TIME: Duration = Duration::from_secs(1);
 /// Takes notes of what changed; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct HeadroomStatusWriter {
-    pending: Arc<Mutex<Pending>>,
+    pending: Arc<Mutex<Dirty>>,
     news: Arc<Notify>,
-}
-
-#[derive(Debug, Default)]
-struct Pending {
-    namespaces: BTreeSet<Arc<str>>,
-    all: bool,
 }
 
 impl HeadroomStatusWriter {
@@ -62,13 +56,13 @@ impl HeadroomStatusWriter {
     /// Writes until `cancel`, while `token` is held.
     pub async fn run(
         self,
-        (state, observed): (Arc<Mutex<State>>, Arc<Observed>),
+        (summaries, observed): (Summaries, Arc<Observed>),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let mut planner = StatusPlanner { state, observed, views: HashMap::new(), written: HashMap::new() };
+        let mut planner = StatusPlanner { summaries, observed, views: HashMap::new() };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
@@ -80,11 +74,10 @@ impl HeadroomStatusWriter {
                     if !token.is_held() {
                         continue;
                     }
-                    let version = write.version.clone();
                     let object = (write.plural, &write.kind, &*key.name);
                     match patch_status(&client, &writes, object, &write.patch).await {
-                        Ok(()) => _ = planner.written.insert((write.plural, key), version),
-                        // A watch tells of the version that is there now.
+                        Ok(()) => {}
+                        // A watch tells of the version that is there now, be it of our own last write.
                         Err(error) if matches!(classify(&error), Failure::Conflict | Failure::NotFound) => {}
                         Err(error) => {
                             tracing::warn!(path = %write.kind.url_path, name = %key.name, %error, "status not written");
@@ -112,16 +105,13 @@ struct Write {
     plural: &'static str,
     /// Requests about the objects of its kind.
     kind: Request,
-    version: Option<String>,
     patch: Value,
 }
 
 struct StatusPlanner {
-    state: Arc<Mutex<State>>,
+    summaries: Summaries,
     observed: Arc<Observed>,
     views: HashMap<Arc<str>, View>,
-    /// The versions that were already answered with a write: what comes of it is on its way.
-    written: HashMap<(&'static str, Key), Option<String>>,
 }
 
 /// What a policy covers, by namespace.
@@ -132,20 +122,13 @@ struct View {
 }
 
 impl StatusPlanner {
-    fn plan(&mut self, pending: &Pending) -> Vec<(Key, Write)> {
+    fn plan(&mut self, pending: &Dirty) -> Vec<(Key, Write)> {
         let mut writes = self.plan_vmmrqs(pending);
         writes.extend(self.plan_policies(pending));
-        let observed = &self.observed;
-        self.written.retain(|(plural, key), version| {
-            observed.read(|index| current(index, plural, key)) == Some(version.clone())
-        });
-        writes.retain(|(key, write)| {
-            self.written.get(&(write.plural, key.clone())).is_none_or(|version| *version != write.version)
-        });
         writes
     }
 
-    fn plan_vmmrqs(&self, pending: &Pending) -> Vec<(Key, Write)> {
+    fn plan_vmmrqs(&self, pending: &Dirty) -> Vec<(Key, Write)> {
         let objects: Vec<_> = self.observed.read(|index| {
             if pending.all {
                 index.vmmrqs.iter().cloned().collect()
@@ -158,16 +141,16 @@ impl StatusPlanner {
         let mut writes = Vec::new();
         for object in objects {
             let Some(stated) = &object.stated else { continue };
-            let summary = self.state.lock().summary(&object.namespace);
+            let mut summary = self.summaries.lock().get(&object.namespace).cloned().unwrap_or_default();
+            summary.opted_out |= self.observed.read(|index| index.opted_out(&object.namespace));
             let Some(patch) = vmmrq_patch(stated, &object.errors, &summary, now) else { continue };
             let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&object.namespace));
-            let version = stated.resource_version.clone();
-            writes.push((object.key(), Write { plural: names::VMMRQS, kind, version, patch }));
+            writes.push((object.key(), Write { plural: names::VMMRQS, kind, patch }));
         }
         writes
     }
 
-    fn plan_policies(&mut self, pending: &Pending) -> Vec<(Key, Write)> {
+    fn plan_policies(&mut self, pending: &Dirty) -> Vec<(Key, Write)> {
         let objects = self.observed.read(|index| index.policies.all().to_vec());
         self.views.retain(|name, _| objects.iter().any(|object| object.name == *name));
         let now = Timestamp::now();
@@ -177,14 +160,13 @@ impl StatusPlanner {
             let Some(covered) = self.covered(&object.name, pending) else { continue };
             let Some(patch) = policy_patch(stated, &covered, now) else { continue };
             let kind = request::objects::<HeadroomPolicy>(None);
-            let version = stated.resource_version.clone();
-            writes.push((object.key(), Write { plural: names::HEADROOM_POLICIES, kind, version, patch }));
+            writes.push((object.key(), Write { plural: names::HEADROOM_POLICIES, kind, patch }));
         }
         writes
     }
 
     /// What the policy covers. Namespaces in which nothing changed are not looked at again.
-    fn covered(&mut self, name: &Arc<str>, pending: &Pending) -> Option<Covered> {
+    fn covered(&mut self, name: &Arc<str>, pending: &Dirty) -> Option<Covered> {
         let view = self.views.entry(Arc::clone(name)).or_default();
         let policy = self.observed.read(|index| index.policies.get(name).cloned())?;
         let version = policy.version.to_string();
@@ -201,20 +183,10 @@ impl StatusPlanner {
             self.observed.read(|index| view.look(index, &policy, namespace));
         }
         let mut covered = view.covered(&policy);
-        let state = self.state.lock();
-        covered.forbidden = view.over.keys().find_map(|namespace| state.summary(namespace).forbidden);
+        let summaries = self.summaries.lock();
+        let mut of_covered = summaries.iter().filter(|(namespace, _)| view.over.contains_key(*namespace));
+        covered.forbidden = of_covered.find_map(|(_, summary)| summary.forbidden.clone());
         Some(covered)
-    }
-}
-
-/// The version that is known of the object whose status is written.
-fn current(index: &Cluster, plural: &str, key: &Key) -> Option<Option<String>> {
-    if plural == names::VMMRQS {
-        let stated = index.vmmrqs.get(&key.namespace, &key.name)?.stated.as_ref()?;
-        Some(stated.resource_version.clone())
-    } else {
-        let stated = index.policies.get(&key.name)?.stated.as_ref()?;
-        Some(stated.resource_version.clone())
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Look {
     Quotas,
     /// Quotas, and everything that could grant something, are read from the API server.
     All,
+    /// What the watches have shown, once that of quotas has shown the raises, and so every earlier one.
+    Raised,
 }
 
 /// The next thing to do.
@@ -34,8 +36,8 @@ pub enum Command {
     Look(Look),
     /// Wait until no quota of the namespace has a live mark of another session.
     WaitForOther,
-    /// End the raise of a quota whose mark is over.
-    Clear(QuotaRef),
+    /// End the raises of other sessions whose marks are over.
+    Clear,
     /// Write the exact fit and the mark to one quota, if it is still as it was seen. The last one, the primary, carries the
     /// amount that API servers are asked for.
     Raise {
@@ -45,16 +47,16 @@ pub enum Command {
         mark: i64,
     },
     /// Ask each API server until it knows of this mark: then it keeps other pods away, and its quota admission knows of the
-    /// raises. And wait until the watch of quotas has shown the raises, and so every earlier one.
+    /// raises.
     Settle(i64),
     /// Let the target's creation go on.
     LetIn,
     /// Wait until the raised quotas are charged, the target exists, or its creation failed.
     Await,
-    /// Set the mark of a quota anew: the API server may still be waiting for another webhook.
-    Renew(QuotaRef),
-    /// End the raise of a quota.
-    Restore(QuotaRef),
+    /// Set the marks of [`super::WindowSession::raised`] anew: the API server may still be waiting for another webhook.
+    Renew,
+    /// End the raises of [`super::WindowSession::raised`]. What cannot be ended is left to the sweep.
+    Restore,
     /// The raised quotas were charged: wait until the target exists.
     Confirm,
     /// It is over.
@@ -81,11 +83,7 @@ pub enum Done {
     Seen(Snapshot),
     /// No live mark of another session is left.
     Free,
-    /// There is no more time to wait.
-    TimeUp,
-    /// What was waited for has ended, and nothing is to be raised in the namespace for a while.
-    Resting,
-    /// The write was done.
+    /// It was written, as far as it can be.
     Written,
     /// The quota is not as it was seen, or does not exist any more; nothing was written.
     Conflict,
@@ -93,24 +91,14 @@ pub enum Done {
     Unanswered,
     /// The write was refused.
     Refused(Arc<str>),
-    /// Every API server knows. What the watches have shown by then.
-    Settled(Snapshot),
-    /// An API server does not enforce the policies, or cannot be asked.
-    Unproven(Arc<str>),
+    /// Every API server knows.
+    Settled,
     /// The target's creation goes on.
     LetIn,
-    /// The raised keys are used up to what is enforced.
-    Charged,
-    /// The target exists.
-    Exists,
-    /// The target's creation failed: KubeVirt's controller has tried again.
-    Denied,
     /// The mark ends soon.
     Closing,
-    /// The target did not come in time.
-    NotSeen,
-    /// It could not be done. The text says what was tried.
-    Failed(Arc<str>),
+    /// It comes to this: nothing more is to be waited for, or it could not be done.
+    Ended(Ending),
 }
 
 /// How a session ended.
@@ -132,11 +120,11 @@ pub enum Ending {
     Resting,
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
-    /// Another admission step refused the target.
+    /// Another admission step refused the target: KubeVirt's controller has tried again.
     Denied,
     /// The target did not come.
     NotSeen,
-    /// Another pod of the same size took the room.
+    /// The raised keys are used up to what is enforced, but not by the target: another pod of the same size took the room.
     Taken,
     /// The quotas changed faster than they could be raised.
     Overtaken,

@@ -14,6 +14,5 @@ mod tests;
 
 pub use messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
 pub use rest::Rests;
-pub(crate) use rest::forgetting;
 pub use session::{RENEWAL_MS, WindowSession, is_over};
 pub use sweep::{Left, sweep};

@@ -22,17 +22,13 @@ const REST_FACTOR: u64 = 10;
 /// A lock that was held for so long in vain was left by a process that died, or held for a webhook that does not answer:
 /// neither is a tenant's doing, so only the waits double.
 const LEFT_MS: u64 = 9_000;
-/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute.
-const REST: Retry = forgetting(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)));
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
+/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute.
+const REST: Retry = Retry::new(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)))
+    .forgetting_after(FORGOTTEN_MS);
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.
 const MANY: usize = 1024;
-
-/// A wait of which the replicas know the same; ten minutes without a failure end it.
-pub(crate) const fn forgetting(backoff: Backoff) -> Retry {
-    Retry::new(backoff).forgetting_after(FORGOTTEN_MS)
-}
 
 /// What is remembered of the locks of namespaces. Times are in milliseconds, of a clock that is not set back.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +49,8 @@ struct Rest {
     /// The migrations that had not ended when they were last looked at.
     unfinished: Vec<Uid>,
     in_vain: Retry,
+    /// Writing was refused since the last lock.
+    refused: Retry,
     /// As it was before the last lock that seemed to help.
     previous: Retry,
     /// What the outcome depends on, as it was when it did not help.
@@ -69,6 +67,7 @@ impl Default for Rest {
             helpful: VecDeque::new(),
             unfinished: Vec::new(),
             in_vain: REST,
+            refused: REST,
             previous: REST,
             situation: 0,
         }
@@ -100,7 +99,8 @@ impl Rest {
 
     fn is_idle(&self, now_ms: u64) -> bool {
         let is_settled = self.locked.is_none() && self.helpful.is_empty();
-        is_settled && self.debt(now_ms) == 0 && !self.in_vain.is_waiting(now_ms)
+        let waits = self.in_vain.is_waiting(now_ms) || self.refused.is_waiting(now_ms);
+        is_settled && self.debt(now_ms) == 0 && !waits
     }
 }
 
@@ -112,7 +112,10 @@ impl Rests {
         if let Some(usage) = usage {
             match rest.locked {
                 Some((_, before)) => rest.charged |= before != usage,
-                None => (rest.locked, rest.charged) = (Some((now_ms, usage)), false),
+                None => {
+                    (rest.locked, rest.charged) = (Some((now_ms, usage)), false);
+                    rest.refused = REST;
+                }
             }
         } else if let Some((since, _)) = rest.locked.take() {
             rest.situation = situation;
@@ -155,6 +158,11 @@ impl Rests {
         }
     }
 
+    /// Nothing could be raised: writing is refused.
+    pub fn refused(&mut self, namespace: &Arc<str>, now_ms: u64) {
+        self.namespaces.entry(Arc::clone(namespace)).or_default().refused.failed(now_ms);
+    }
+
     /// The room was taken by a pod that it was not made for.
     pub fn taken(&mut self, namespace: &Arc<str>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
@@ -168,7 +176,7 @@ impl Rests {
     pub fn is_resting(&self, namespace: &str, situation: u64, now_ms: u64) -> bool {
         self.namespaces.get(namespace).is_some_and(|rest| {
             let in_vain = rest.in_vain.is_waiting(now_ms) && rest.situation == situation;
-            in_vain || rest.debt(now_ms) > BURST_MS
+            in_vain || rest.refused.is_waiting(now_ms) || rest.debt(now_ms) > BURST_MS
         })
     }
 

@@ -18,13 +18,13 @@ pub const RENEWAL_MS: i64 = 7_000;
 enum Phase {
     Looking(Look),
     Waiting,
-    Clearing(VecDeque<QuotaRef>),
+    Clearing,
     Raising(VecDeque<Raise>),
     Settling(i64),
     LettingIn,
     Awaiting,
-    Renewing(VecDeque<QuotaRef>),
-    Restoring(VecDeque<QuotaRef>),
+    Renewing,
+    Restoring,
     /// The target's creation may still wait for its answer.
     Leaving,
     Confirming,
@@ -39,6 +39,8 @@ pub struct WindowSession {
     may_list: bool,
     /// How many targets come before this one.
     ahead: usize,
+    /// What is granted is shared with other namespaces.
+    shares: bool,
     phase: Phase,
     /// The mark of this session, once a raise was sent.
     mark: Option<i64>,
@@ -60,6 +62,7 @@ impl WindowSession {
             need,
             may_list,
             ahead: 0,
+            shares: false,
             phase: Phase::Looking(Look::Memory),
             mark: None,
             raised: Vec::new(),
@@ -83,15 +86,13 @@ impl WindowSession {
         match &self.phase {
             Phase::Looking(look) => Command::Look(*look),
             Phase::Waiting => Command::WaitForOther,
-            Phase::Clearing(quotas) => {
-                quotas.front().cloned().map_or(Command::Look(Look::Quotas), Command::Clear)
-            }
+            Phase::Clearing => Command::Clear,
             Phase::Raising(raises) => self.raise(raises),
             Phase::Settling(mark) => Command::Settle(*mark),
             Phase::LettingIn => Command::LetIn,
             Phase::Awaiting => Command::Await,
-            Phase::Renewing(quotas) => quotas.front().cloned().map_or(Command::Await, Command::Renew),
-            Phase::Restoring(quotas) => quotas.front().cloned().map_or(Command::LetIn, Command::Restore),
+            Phase::Renewing => Command::Renew,
+            Phase::Restoring => Command::Restore,
             Phase::Leaving => Command::LetIn,
             Phase::Confirming => Command::Confirm,
             Phase::Done => Command::Stop(self.ending.clone()),
@@ -122,47 +123,48 @@ impl WindowSession {
     pub fn on_done(&mut self, outcome: Done) {
         let phase = std::mem::replace(&mut self.phase, Phase::Done);
         self.phase = match (phase, outcome) {
+            (Phase::Looking(Look::Raised), Done::Seen(snapshot)) => self.shared(&snapshot),
             (Phase::Looking(look), Done::Seen(snapshot)) => self.seen(look, &snapshot),
-            (Phase::Looking(_), Done::Unproven(why)) => self.give_up(Ending::Unproven(why)),
-            (Phase::Looking(_) | Phase::Waiting | Phase::Clearing(_), Done::Failed(why)) => {
-                self.give_up(Ending::Failed(why))
-            }
-            (Phase::Waiting, Done::Free) => Phase::Looking(Look::Quotas),
-            (Phase::Waiting, Done::TimeUp) => self.give_up(Ending::Busy),
-            (Phase::Waiting, Done::Resting) => self.give_up(Ending::Resting),
-            (Phase::Clearing(quotas), outcome) => self.cleared(quotas, outcome),
+            (Phase::Waiting, Done::Free) | (Phase::Clearing, Done::Written) => Phase::Looking(Look::Quotas),
             (Phase::Raising(raises), outcome) => self.written(raises, outcome),
-            (Phase::Settling(_), Done::Settled(snapshot)) => self.settled(&snapshot),
-            (Phase::Settling(_), Done::Unproven(why)) => self.give_up(Ending::Unproven(why)),
-            (Phase::Settling(_), Done::Failed(why)) => self.give_up(Ending::Failed(why)),
+            (Phase::Settling(_), Done::Settled) if self.shares => Phase::Looking(Look::Raised),
+            (Phase::Settling(_), Done::Settled) => Phase::LettingIn,
             (Phase::LettingIn, Done::LetIn) => {
                 self.let_in = true;
                 Phase::Awaiting
             }
-            (Phase::Awaiting | Phase::Renewing(_), Done::Exists) => self.give_up(Ending::Entered),
-            (Phase::Awaiting | Phase::Renewing(_), Done::Charged) => self.give_up(Ending::Taken),
-            (Phase::Awaiting | Phase::Renewing(_), Done::Denied) => self.give_up(Ending::Denied),
             (Phase::Awaiting, Done::Closing) if self.renewals < MOST_RENEWALS => {
                 self.renewals += 1;
-                Phase::Renewing(self.raised.iter().cloned().collect())
+                Phase::Renewing
             }
-            (Phase::Awaiting, Done::Closing | Done::NotSeen) => self.give_up(Ending::NotSeen),
-            (Phase::Renewing(quotas), outcome) => self.renewed(quotas, &outcome),
-            (Phase::Restoring(quotas), outcome) => self.restored(quotas, &outcome),
+            (Phase::Awaiting, Done::Closing) => self.give_up(Ending::NotSeen),
+            (Phase::Renewing, Done::Written) => Phase::Awaiting,
+            (Phase::Restoring, Done::Written) => self.leave(),
             (Phase::Leaving, Done::LetIn) => {
                 self.let_in = true;
                 Phase::Done
             }
-            (Phase::Confirming, Done::Exists) => {
-                self.ending = Ending::Entered;
+            (Phase::Confirming, Done::Ended(ending)) => {
+                if ending == Ending::Entered {
+                    self.ending = ending;
+                }
                 Phase::Done
             }
-            (Phase::Confirming, Done::NotSeen) => Phase::Done,
+            (
+                Phase::Looking(_)
+                | Phase::Waiting
+                | Phase::Clearing
+                | Phase::Settling(_)
+                | Phase::Awaiting
+                | Phase::Renewing,
+                Done::Ended(ending),
+            ) => self.give_up(ending),
             (phase, _) => phase,
         };
     }
 
     fn seen(&mut self, look: Look, snapshot: &Snapshot) -> Phase {
+        self.shares = snapshot.budget.grants.iter().any(is_pool);
         if !snapshot.budget.grants.is_empty() {
             let foreign = |quota: &NativeQuota| quota.mark().filter(|mark| !self.is_own(*mark));
             let live =
@@ -170,11 +172,8 @@ impl WindowSession {
             if snapshot.quotas.iter().any(live) {
                 return Phase::Waiting;
             }
-            let over = snapshot.quotas.iter().filter(|quota| foreign(quota).is_some());
-            let over = over.map(|quota| QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() });
-            let over: VecDeque<QuotaRef> = over.collect();
-            if !over.is_empty() {
-                return Phase::Clearing(over);
+            if snapshot.quotas.iter().any(|quota| foreign(quota).is_some()) {
+                return Phase::Clearing;
             }
         }
         let wanted = match self.decide(look, &snapshot.quotas, &snapshot.budget) {
@@ -278,53 +277,13 @@ impl WindowSession {
                 }
                 self.give_up(Ending::Forbidden(why))
             }
-            Done::Failed(why) => self.give_up(Ending::Failed(why)),
+            Done::Ended(ending) => self.give_up(ending),
             _ => Phase::Raising(raises),
         }
     }
 
-    fn cleared(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: Done) -> Phase {
-        match outcome {
-            Done::Written | Done::Conflict => {
-                quotas.pop_front();
-                if quotas.is_empty() { Phase::Looking(Look::Quotas) } else { Phase::Clearing(quotas) }
-            }
-            Done::Refused(why) => self.give_up(Ending::Forbidden(why)),
-            Done::Unanswered => {
-                self.give_up(Ending::Failed("ending a raise that is over had no answer".into()))
-            }
-            _ => Phase::Clearing(quotas),
-        }
-    }
-
-    fn renewed(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: &Done) -> Phase {
-        match outcome {
-            // A conflict may be the charge of the target.
-            Done::Written | Done::Conflict => {
-                quotas.pop_front();
-                if quotas.is_empty() { Phase::Awaiting } else { Phase::Renewing(quotas) }
-            }
-            Done::Unanswered | Done::Refused(_) | Done::Failed(_) => self.give_up(Ending::NotSeen),
-            _ => Phase::Renewing(quotas),
-        }
-    }
-
-    /// What cannot be restored is left to the sweep: the lock ends by itself.
-    fn restored(&mut self, mut quotas: VecDeque<QuotaRef>, outcome: &Done) -> Phase {
-        match outcome {
-            Done::Written | Done::Conflict | Done::Refused(_) | Done::Failed(_) | Done::Unanswered => {
-                quotas.pop_front();
-                if quotas.is_empty() { self.leave() } else { Phase::Restoring(quotas) }
-            }
-            _ => Phase::Restoring(quotas),
-        }
-    }
-
     /// Of sessions that share a pool the later one gives way: by now the raises of the earlier ones are known.
-    fn settled(&mut self, snapshot: &Snapshot) -> Phase {
-        if !snapshot.budget.grants.iter().any(is_pool) {
-            return Phase::LettingIn;
-        }
+    fn shared(&mut self, snapshot: &Snapshot) -> Phase {
         let mut quotas = snapshot.quotas.clone();
         for quota in &mut quotas {
             let own = quota.mark().is_some_and(|mark| self.is_own(mark));
@@ -340,11 +299,7 @@ impl WindowSession {
 
     fn give_up(&mut self, ending: Ending) -> Phase {
         self.ending = ending;
-        if self.raised.is_empty() {
-            self.leave()
-        } else {
-            Phase::Restoring(self.raised.iter().cloned().collect())
-        }
+        if self.raised.is_empty() { self.leave() } else { Phase::Restoring }
     }
 
     fn leave(&self) -> Phase {

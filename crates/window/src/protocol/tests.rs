@@ -62,9 +62,6 @@ fn word(command: &Command) -> String {
             let keys: Vec<String> = raise.keys.iter().map(|key| key.to.to_string()).collect();
             format!("Raise {} to {} +{}", raise.quota, keys.join(","), mark - OWN)
         }
-        Command::Clear(quota) => format!("Clear {}", quota.name),
-        Command::Renew(quota) => format!("Renew {}", quota.name),
-        Command::Restore(quota) => format!("Restore {}", quota.name),
         Command::Settle(mark) => format!("Settle +{}", mark - OWN),
         Command::Stop(ending) => format!("Stop {}", ending.word()),
         other => format!("{other:?}"),
@@ -82,6 +79,11 @@ fn play(session: &mut WindowSession, outcomes: impl IntoIterator<Item = Done>) -
     asked
 }
 
+/// As [`play`], of a new session.
+fn start(outcomes: impl IntoIterator<Item = Done>) -> Vec<String> {
+    play(&mut WindowSession::new(need(5), true), outcomes)
+}
+
 /// A session that has raised the quotas, all of which are full.
 fn raised(quotas: &[NativeQuota]) -> WindowSession {
     let mut session = WindowSession::new(need(5), true);
@@ -93,21 +95,16 @@ fn raised(quotas: &[NativeQuota]) -> WindowSession {
 #[test]
 fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
     let full = [quota("a", [10, 10, 8])];
-    let after = [marked("a", [10, 13, 8], OWN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(
-        &mut session,
-        [
-            seen(&full),
-            seen(&full),
-            Done::Written,
-            Done::Settled(snapshot(&after, unlimited())),
-            Done::LetIn,
-            Done::Charged,
-            Done::Written,
-            Done::Exists,
-        ],
-    );
+    let asked = start([
+        seen(&full),
+        seen(&full),
+        Done::Written,
+        Done::Settled,
+        Done::LetIn,
+        Done::Ended(Ending::Taken),
+        Done::Written,
+        Done::Ended(Ending::Entered),
+    ]);
     assert_eq!(
         asked,
         [
@@ -117,7 +114,7 @@ fn a_target_of_a_full_quota_takes_one_raise_and_one_restore() {
             "Settle +0",
             "LetIn",
             "Await",
-            "Restore a",
+            "Restore",
             "Confirm",
             "Stop entered"
         ]
@@ -162,7 +159,7 @@ fn nothing_is_written_where_it_does_not_help() {
         stop(vec![seen(&out), seen(&out), Done::LetIn], true)[1..],
         ["Look Quotas", "LetIn", "Stop refused"]
     );
-    let unproven = Done::Unproven("no".into());
+    let unproven = Done::Ended(Ending::Unproven("no".into()));
     assert_eq!(
         stop(vec![seen(&full), unproven, Done::LetIn], true)[1..],
         ["Look Grants", "LetIn", "Stop unproven"]
@@ -175,28 +172,24 @@ fn a_grant_that_was_made_or_withdrawn_a_moment_ago_counts() {
     let none = || Done::Seen(snapshot(&full, Budget::default()));
     let mut session = WindowSession::new(need(5), true);
     assert_eq!(play(&mut session, [none(), seen(&full)])[1..], ["Look All", "Raise a to 13 +0"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), none(), none(), Done::LetIn]);
+    let asked = start([seen(&full), none(), none(), Done::LetIn]);
     assert_eq!(asked[1..], ["Look Grants", "Look All", "LetIn", "Stop not_enough"]);
 }
 
 #[test]
 fn room_that_is_tight_is_kept_for_the_target_where_something_is_granted() {
     let tight = [quota("a", [20, 20, 12])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&tight), seen(&tight)]);
+    let asked = start([seen(&tight), seen(&tight)]);
     assert_eq!(asked[2], "Raise a to  +0", "a mark alone: nothing is ever below the spec");
     let both = [quota("a", [20, 20, 12]), quota("b", [10, 10, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&both), seen(&both), Done::Written]);
+    let asked = start([seen(&both), seen(&both), Done::Written]);
     assert_eq!(asked[2..], ["Raise a to  +1", "Raise b to 13 +0"]);
 }
 
 #[test]
 fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Written]);
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Written]);
     assert_eq!(asked[2..], ["Raise a to 13 +1", "Raise b to 13 +0", "Settle +0"]);
 }
 
@@ -204,11 +197,7 @@ fn of_several_quotas_the_last_carries_the_mark_that_is_asked_for() {
 fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_again() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [9, 9, 7])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(
-        &mut session,
-        [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written],
-    );
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written]);
     assert_eq!(asked[3..], ["Raise b to 13 +0", "Look Quotas", "Raise b to 12 +0", "Settle +0"]);
 }
 
@@ -216,26 +205,22 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
 fn without_the_mark_that_is_asked_for_nothing_is_settled() {
     let full = [quota("a", [10, 10, 8]), quota("b", [9, 9, 8])];
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [30, 30, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
-    assert_eq!(asked[4..], ["Look Quotas", "Restore a"]);
+    let asked = start([seen(&full), seen(&full), Done::Written, Done::Conflict, seen(&now)]);
+    assert_eq!(asked[4..], ["Look Quotas", "Restore"]);
     // A lost answer: the primary may have its mark, so no other quota gets the same.
     let full = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
     let now = [quota("a", [30, 30, 29]), marked("b", [9, 13, 8], OWN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
-    assert_eq!(asked[3..], ["Look Quotas", "Restore b"]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&now)]);
+    assert_eq!(asked[3..], ["Look Quotas", "Restore"]);
 }
 
 #[test]
 fn a_write_without_an_answer_is_looked_for() {
     let full = [quota("a", [10, 10, 8])];
     let arrived = [marked("a", [10, 13, 8], OWN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&arrived)]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&arrived)]);
     assert_eq!(asked[3..], ["Look Quotas", "Settle +0"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&full), seen(&full), Done::Unanswered, seen(&full)]);
+    let asked = start([seen(&full), seen(&full), Done::Unanswered, seen(&full)]);
     assert_eq!(asked[3..], ["Look Quotas", "Raise a to 13 +0"]);
 }
 
@@ -248,7 +233,7 @@ fn quotas_that_change_without_end_are_given_up() {
         match session.command() {
             Command::Look(_) => session.on_done(seen(&full(8 + round % 2))),
             Command::Raise { .. } => session.on_done(Done::Conflict),
-            Command::Restore(_) => session.on_done(Done::Conflict),
+            Command::Restore => session.on_done(Done::Written),
             Command::LetIn => session.on_done(Done::LetIn),
             Command::Stop(ending) => {
                 assert_eq!(ending, Ending::Overtaken);
@@ -263,20 +248,17 @@ fn quotas_that_change_without_end_are_given_up() {
 #[test]
 fn another_session_is_waited_for_and_what_a_dead_one_left_is_ended_first() {
     let held = [marked("a", [10, 13, 8], FOREIGN)];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::TimeUp, Done::LetIn]);
+    let asked = start([seen(&held), Done::Ended(Ending::Busy), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop busy"]);
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Resting, Done::LetIn]);
+    let asked = start([seen(&held), Done::Ended(Ending::Resting), Done::LetIn]);
     assert_eq!(asked[1..], ["WaitForOther", "LetIn", "Stop resting"]);
     let full = [quota("a", [10, 10, 8])];
-    let mut session = WindowSession::new(need(5), true);
-    let asked = play(&mut session, [seen(&held), Done::Free, seen(&full)]);
+    let asked = start([seen(&held), Done::Free, seen(&full)]);
     assert_eq!(asked[1..], ["WaitForOther", "Look Quotas", "Raise a to 13 +0"]);
     let over = [marked("a", [10, 13, 8], NOW - 1)];
     let mut session = WindowSession::new(need(5), true);
     let asked = play(&mut session, [seen(&over), Done::Written, seen(&full)]);
-    assert_eq!(asked[1..], ["Clear a", "Look Quotas", "Raise a to 13 +0"]);
+    assert_eq!(asked[1..], ["Clear", "Look Quotas", "Raise a to 13 +0"]);
     assert!(session.raised().iter().any(|quota| &*quota.name == "a"));
 }
 
@@ -287,14 +269,14 @@ fn a_refused_write_restores_what_was_raised_before() {
     let refused = Done::Refused("no".into());
     let asked =
         play(&mut session, [seen(&full), seen(&full), Done::Written, refused, Done::Written, Done::LetIn]);
-    assert_eq!(asked[4..], ["Restore a", "LetIn", "Stop forbidden"]);
+    assert_eq!(asked[4..], ["Restore", "LetIn", "Stop forbidden"]);
 }
 
 #[test]
 fn what_is_not_known_everywhere_is_taken_back_before_the_target_goes_on() {
     let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Done::Unproven("no".into()), Done::Written, Done::LetIn]);
-    assert_eq!(asked, ["Settle +0", "Restore a", "LetIn", "Stop unproven"]);
+    let asked = play(&mut session, [Done::Ended(Ending::Unproven("no".into())), Done::Written, Done::LetIn]);
+    assert_eq!(asked, ["Settle +0", "Restore", "LetIn", "Stop unproven"]);
 }
 
 #[test]
@@ -307,11 +289,15 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
         }],
     };
     let after = [marked("a", [10, 13, 8], OWN)];
-    let mut session = raised(&[quota("a", [10, 10, 8])]);
-    assert_eq!(play(&mut session, [Done::Settled(snapshot(&after, pool(0)))])[1..], ["LetIn"]);
-    let mut session = raised(&[quota("a", [10, 10, 8])]);
-    let asked = play(&mut session, [Done::Settled(snapshot(&after, pool(1))), Done::Written, Done::LetIn]);
-    assert_eq!(asked[1..], ["Restore a", "LetIn", "Stop not_enough"]);
+    let full = [quota("a", [10, 10, 8])];
+    let seen = |taken| Done::Seen(snapshot(&full, pool(taken)));
+    let later = |taken| Done::Seen(snapshot(&after, pool(taken)));
+    let asked = start([seen(0), seen(0), Done::Written, Done::Settled, later(0)]);
+    assert_eq!(asked[3..], ["Settle +0", "Look Raised", "LetIn"]);
+    let mut session = WindowSession::new(need(5), true);
+    let outcomes = [seen(0), seen(0), Done::Written, Done::Settled, later(1), Done::Written, Done::LetIn];
+    let asked = play(&mut session, outcomes);
+    assert_eq!(asked[4..], ["Look Raised", "Restore", "LetIn", "Stop not_enough"]);
     let Command::Stop(Ending::NotEnough(lacking)) = session.command() else { panic!("it gave way") };
     let said = lacking.iter().map(|one| (one.need, one.taken, one.missing));
     assert_eq!(said.collect::<Vec<_>>(), [(units(5), units(1), units(1))], "what it lacks without its raise");
@@ -319,32 +305,37 @@ fn of_two_that_share_a_pool_the_later_gives_way() {
 
 #[test]
 fn a_lock_is_renewed_once_while_other_webhooks_think() {
-    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Done::LetIn, Done::Closing, Done::Written, Done::Closing, Done::Written],
+        [Done::Settled, Done::LetIn, Done::Closing, Done::Written, Done::Closing, Done::Written],
     );
-    assert_eq!(asked[2..], ["Await", "Renew a", "Await", "Restore a", "Stop not_seen"]);
+    assert_eq!(asked[2..], ["Await", "Renew", "Await", "Restore", "Stop not_seen"]);
     assert!(session.is_own(OWN + RENEWAL_MS) && session.is_own(OWN + 1) && !session.is_own(OWN + 2));
     let mut session = raised(&[quota("a", [10, 10, 8])]);
     let asked = play(
         &mut session,
-        [settled(), Done::LetIn, Done::Closing, Done::Conflict, Done::Exists, Done::Written],
+        [
+            Done::Settled,
+            Done::LetIn,
+            Done::Closing,
+            Done::Written,
+            Done::Ended(Ending::Entered),
+            Done::Written,
+        ],
     );
-    assert_eq!(asked[3..], ["Renew a", "Await", "Restore a", "Stop entered"], "the conflict was the charge");
+    assert_eq!(asked[3..], ["Renew", "Await", "Restore", "Stop entered"]);
 }
 
 #[test]
 fn a_denied_target_and_a_thief_are_told_apart() {
-    let settled = || Done::Settled(snapshot(&[marked("a", [10, 13, 8], OWN)], unlimited()));
     for (outcomes, ending) in [
-        (vec![Done::Denied, Done::Written], "Stop denied"),
-        (vec![Done::Charged, Done::Written, Done::NotSeen], "Stop taken"),
-        (vec![Done::NotSeen, Done::Failed("no".into())], "Stop not_seen"),
+        (vec![Done::Ended(Ending::Denied), Done::Written], "Stop denied"),
+        (vec![Done::Ended(Ending::Taken), Done::Written, Done::Ended(Ending::NotSeen)], "Stop taken"),
+        (vec![Done::Ended(Ending::NotSeen), Done::Written], "Stop not_seen"),
     ] {
         let mut session = raised(&[quota("a", [10, 10, 8])]);
-        let asked = play(&mut session, [settled(), Done::LetIn].into_iter().chain(outcomes));
+        let asked = play(&mut session, [Done::Settled, Done::LetIn].into_iter().chain(outcomes));
         assert_eq!(asked.last().map(String::as_str), Some(ending));
     }
 }

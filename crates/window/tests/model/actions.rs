@@ -1,6 +1,6 @@
 //! What can happen next, and what comes of it.
 
-use sluice_window::protocol::{Command, Done};
+use sluice_window::protocol::{Command, Done, Ending};
 
 use crate::rules::Rules;
 use crate::world::{Flight, Run, Stage, World};
@@ -290,7 +290,7 @@ impl Rules {
             return let_go(world, &run);
         }
         let Some(outcome) = self.time_up(world, index) else { return };
-        if matches!(outcome, Done::Unproven(_)) {
+        if matches!(outcome, Done::Ended(Ending::Unproven(_))) {
             world.budget.impatience -= 1;
         }
         self.step(world, index, Some(outcome));

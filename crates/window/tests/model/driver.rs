@@ -31,7 +31,6 @@ impl Rules {
             target,
             machine: WindowSession::new(need(self.need), true),
             records: Vec::new(),
-            fresh: None,
             granted: world.granted,
             locked_at: 0,
             let_in_at: None,
@@ -87,6 +86,7 @@ impl Rules {
                 !view.iter().filter_map(|quota| quota.mark).any(|mark| !run.machine.is_own(mark))
             }
             Command::Settle(mark) => self.is_settled(world, run, mark),
+            Command::Look(Look::Raised) => self.is_shown(world, run),
             Command::Await => self.awaited(world, run).is_some(),
             Command::Confirm => is_seen(world, run),
             _ => true,
@@ -98,42 +98,52 @@ impl Rules {
         let knows =
             |cache: &Vec<Vec<Quota>>| cache[target.namespace].iter().any(|quota| quota.mark == Some(mark));
         let first = if self.lacks(Without::SettleEverywhere) { 1 } else { 0 };
-        let is_known = self.lacks(Without::Settle) || world.caches[first..].iter().all(knows);
+        self.lacks(Without::Settle) || world.caches[first..].iter().all(knows)
+    }
+
+    /// Whether the watch has shown the raises.
+    fn is_shown(&self, world: &World, run: &Run) -> bool {
+        let target = &world.targets[run.target];
         let view = &world.processes[target.process].quotas[target.namespace];
         let shown = |quota: &QuotaRef| {
             let position = position(&quota.name);
             view[position].version >= run.records[position].version
         };
-        is_known && (self.lacks(Without::ShownRaise) || run.machine.raised().iter().all(shown))
+        self.lacks(Without::ShownRaise) || run.machine.raised().iter().all(shown)
     }
 
     fn awaited(&self, world: &World, run: &Run) -> Option<Done> {
-        let target = &world.targets[run.target];
-        let process = &world.processes[target.process];
-        let (view, raised) = (&process.quotas[target.namespace], run.machine.raised());
+        let (namespace, raised) = (world.targets[run.target].namespace, run.machine.raised());
         if is_seen(world, run) {
-            return Some(Done::Exists);
+            return Some(Done::Ended(Ending::Entered));
         }
-        let shown = |quota: &QuotaRef| native(position(&quota.name), &view[position(&quota.name)]);
+        // The watch may not have shown the raise yet.
+        let shown = |quota: &QuotaRef| {
+            let at = position(&quota.name);
+            native(at, &newest(world, run, (namespace, at)))
+        };
         // Quotas that are only marked do not tell.
         let mut charged = raised.iter().filter_map(|quota| shown(quota).is_charged()).peekable();
         if charged.peek().is_some() && charged.all(|is_charged| is_charged) {
-            return Some(if self.lacks(Without::Seeing) { Done::Exists } else { Done::Charged });
+            let ending = if self.lacks(Without::Seeing) { Ending::Entered } else { Ending::Taken };
+            return Some(Done::Ended(ending));
         }
         let own = |quota: &QuotaRef| shown(quota).mark().is_some_and(|mark| run.machine.is_own(mark));
         if !raised.iter().any(own) {
-            return Some(Done::NotSeen);
+            return Some(Done::Ended(Ending::NotSeen));
         }
-        run.denied.then_some(Done::Denied)
+        run.denied.then_some(Done::Ended(Ending::Denied))
     }
 
     /// What a wait that is over comes to; `None` if it is not.
     pub fn time_up(&self, world: &World, index: usize) -> Option<Done> {
         let run = &world.runs[index];
         match run.machine.command() {
-            Command::WaitForOther => Some(Done::TimeUp),
-            Command::Settle(_) if world.budget.impatience > 0 => Some(Done::Unproven("slow".into())),
-            Command::Confirm => Some(Done::NotSeen),
+            Command::WaitForOther => Some(Done::Ended(Ending::Busy)),
+            Command::Settle(_) | Command::Look(Look::Raised) if world.budget.impatience > 0 => {
+                Some(Done::Ended(Ending::Unproven("slow".into())))
+            }
+            Command::Confirm => Some(Done::Ended(Ending::NotSeen)),
             Command::Await => self.hold_over(world, run),
             _ => None,
         }
@@ -142,15 +152,16 @@ impl Rules {
     /// The API server gives up webhooks after 10 s, and a little later the target is not waited for any more.
     fn hold_over(&self, world: &World, run: &Run) -> Option<Done> {
         if self.lacks(Without::HoldForSiblings) {
-            return Some(Done::NotSeen);
+            return Some(Done::Ended(Ending::NotSeen));
         }
         let is_pending = matches!(world.targets[run.target].stage, Stage::Asking { .. } | Stage::Quota);
         let passed = world.clock - run.let_in_at.unwrap_or(world.clock);
         if !run.renewed {
-            let closing = if self.lacks(Without::Renewal) { Done::NotSeen } else { Done::Closing };
+            let without = self.lacks(Without::Renewal);
+            let closing = if without { Done::Ended(Ending::NotSeen) } else { Done::Closing };
             return (world.clock > run.locked_at).then_some(closing);
         }
-        (passed > 1 || (passed > 0 && !is_pending)).then_some(Done::NotSeen)
+        (passed > 1 || (passed > 0 && !is_pending)).then_some(Done::Ended(Ending::NotSeen))
     }
 
     pub fn step(&self, world: &mut World, index: usize, outcome: Option<Done>) {
@@ -178,9 +189,12 @@ impl Rules {
     fn carry_out(&self, world: &mut World, run: &mut Run) -> Option<Done> {
         let namespace = world.targets[run.target].namespace;
         match run.machine.command() {
+            Command::Look(Look::Raised) => Some(Done::Seen(self.raised(world, run))),
             Command::Look(look) => Some(self.look(world, run, look)),
             Command::WaitForOther => Some(Done::Free),
-            Command::Clear(quota) => self.end(world, run, &quota, |world, _, mark| world.is_over(mark)),
+            Command::Clear => {
+                self.end(world, run, |world, run, mark| world.is_over(mark) && !run.machine.is_own(mark))
+            }
             Command::Raise { .. } => {
                 let write = self.raise_write(run, namespace)?;
                 if !self.raise(world, &write) {
@@ -190,15 +204,15 @@ impl Rules {
                 run.locked_at = world.clock;
                 Some(Done::Written)
             }
-            Command::Settle(_) => Some(Done::Settled(self.settled(world, run))),
+            Command::Settle(_) => Some(Done::Settled),
             Command::LetIn => Some(Done::LetIn),
             Command::Await => self.awaited(world, run),
-            Command::Renew(quota) => Some(Self::renewed(world, run, &quota)),
-            Command::Restore(quota) => {
+            Command::Renew => Some(Self::renewed(world, run)),
+            Command::Restore => {
                 let any = self.lacks(Without::OwnMark);
-                self.end(world, run, &quota, move |_, run, mark| any || run.machine.is_own(mark))
+                self.end(world, run, move |_, run, mark| any || run.machine.is_own(mark))
             }
-            Command::Confirm => Some(Done::Exists),
+            Command::Confirm => Some(Done::Ended(Ending::Entered)),
             Command::Stop(_) => None,
         }
     }
@@ -210,7 +224,7 @@ impl Rules {
             process.granted = world.granted;
         }
         run.records = match look {
-            Look::Memory | Look::Grants => process.quotas[target.namespace].clone(),
+            Look::Memory | Look::Grants | Look::Raised => process.quotas[target.namespace].clone(),
             Look::Quotas | Look::All => world.quotas[target.namespace].clone(),
         };
         let quotas = natives(&run.records);
@@ -227,7 +241,7 @@ impl Rules {
         Some(RaiseWrite { namespace, quota, version, to, mark, granted: run.granted })
     }
 
-    fn settled(&self, world: &World, run: &Run) -> Snapshot {
+    fn raised(&self, world: &World, run: &Run) -> Snapshot {
         let target = &world.targets[run.target];
         let quotas = natives(&world.processes[target.process].quotas[target.namespace]);
         let mut snapshot = self.snapshot(world, run, quotas);
@@ -238,39 +252,40 @@ impl Rules {
         snapshot
     }
 
-    fn renewed(world: &mut World, run: &mut Run, quota: &QuotaRef) -> Done {
-        let at = (world.targets[run.target].namespace, position(&quota.name));
+    fn renewed(world: &mut World, run: &mut Run) -> Done {
+        let namespace = world.targets[run.target].namespace;
         run.renewed = true;
-        let known = newest(world, run, at);
-        let Some(own) = known.mark.filter(|mark| run.machine.is_own(*mark)) else {
-            return Done::Conflict;
-        };
-        if !Self::renew(world, at, known.version, own + RENEWAL_MS) {
-            return Done::Conflict;
+        for quota in run.machine.raised().to_vec() {
+            let at = (namespace, position(&quota.name));
+            let known = newest(world, run, at);
+            let own = known.mark.filter(|mark| run.machine.is_own(*mark));
+            if own.is_some_and(|own| Self::renew(world, at, known.version, own + RENEWAL_MS)) {
+                run.records[at.1] = world.quotas[at.0][at.1];
+                run.locked_at = world.clock;
+            }
         }
-        run.records[at.1] = world.quotas[at.0][at.1];
-        run.locked_at = world.clock;
         Done::Written
     }
 
-    /// Ends a raise whatever else has changed: after a conflict the quota is read, and written in the next step.
+    /// Ends one raise after the other, whatever else has changed: after a conflict a quota is read, and written in the next
+    /// step.
     fn end(
         &self,
         world: &mut World,
         run: &mut Run,
-        quota: &QuotaRef,
         is_own: impl Fn(&World, &Run, i64) -> bool,
     ) -> Option<Done> {
-        let at = (world.targets[run.target].namespace, position(&quota.name));
-        let known = run.fresh.take().unwrap_or_else(|| newest(world, run, at));
-        if !known.mark.is_some_and(|mark| is_own(world, run, mark)) {
-            return Some(Done::Conflict);
+        let namespace = world.targets[run.target].namespace;
+        let left = |world: &World, run: &Run, position: usize| {
+            let known = newest(world, run, (namespace, position));
+            known.mark.is_some_and(|mark| is_own(world, run, mark)).then_some((position, known))
+        };
+        let mut all = 0..world.quotas[namespace].len();
+        if let Some((position, known)) = all.clone().find_map(|position| left(world, run, position)) {
+            self.restore(world, (namespace, position), &known);
+            run.records[position] = world.quotas[namespace][position];
         }
-        if self.restore(world, at, &known) {
-            return Some(Done::Written);
-        }
-        run.fresh = Some(world.quotas[at.0][at.1]);
-        None
+        all.all(|position| left(world, run, position).is_none()).then_some(Done::Written)
     }
 }
 

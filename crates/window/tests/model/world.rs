@@ -118,8 +118,6 @@ pub struct Run {
     pub machine: WindowSession,
     /// The quotas of the namespace as they were read or written last.
     pub records: Vec<Quota>,
-    /// The quota that is to be restored, read anew after a conflict.
-    pub fresh: Option<Quota>,
     pub granted: bool,
     pub locked_at: u8,
     pub let_in_at: Option<u8>,

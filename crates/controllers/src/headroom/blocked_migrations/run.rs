@@ -1,77 +1,62 @@
-//! Runs the plan: asks the state for actions and executes them.
+//! Runs one task for each namespace in which migrations wait, and tells it what changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
-use parking_lot::Mutex;
 use sluice_engine::headroom::Need;
 use sluice_engine::{ChargeRules, Resource};
-use sluice_index::{Cluster, VmimRecord};
+use sluice_index::{Cluster, Version, VmimRecord};
 use sluice_runtime::backoff::process_seed;
+use sluice_runtime::events::Report;
 use sluice_runtime::lease::{Leadership, WriteToken};
+use sluice_window::protocol::QuotaRef;
 use sluice_window::{Headroom, MigrationRef, Observed, Written};
 use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::metrics::BlockedMetrics;
-use super::super::status_writer::HeadroomStatusWriter;
-use super::messages::{Action, BlockedEvent, BlockedFacts, Done, NamespaceFacts};
-use super::state::State;
-use super::{BlockedConfig, QuotaName};
-use crate::gate::Moment;
+use super::namespace::{Facts, Namespace};
+use super::sources::Sources;
+use super::{Summaries, Summary};
+use crate::headroom::events;
+use crate::headroom::metrics::BlockedMetrics;
+use crate::headroom::status_writer::HeadroomStatusWriter;
 
 /// The loop as a running thing; clones share it.
 #[derive(Clone)]
 pub struct BlockedMigrations {
-    state: Arc<Mutex<State>>,
+    summaries: Summaries,
     headroom: Arc<Headroom>,
     rules: latest::Receiver<ChargeRules>,
-    publish: Arc<dyn Fn(BlockedEvent) + Send + Sync>,
-    settled: Arc<Notify>,
+    tell: Arc<dyn Fn(Report) + Send + Sync>,
     epoch: Instant,
     metrics: BlockedMetrics,
 }
 
 impl BlockedMigrations {
-    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `publish` hears what people are to
+    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `tell` hears what people are to
     /// be told.
     #[must_use]
     pub fn new(
-        config: BlockedConfig,
         headroom: Arc<Headroom>,
         metrics: BlockedMetrics,
         rules: latest::Receiver<ChargeRules>,
-        publish: impl Fn(BlockedEvent) + Send + Sync + 'static,
+        tell: impl Fn(Report) + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            state: Arc::new(Mutex::new(State::new(config, process_seed()))),
-            headroom,
-            rules,
-            publish: Arc::new(publish),
-            settled: Arc::default(),
-            epoch: Instant::now(),
-            metrics,
-        }
+        let (summaries, tell) = (Summaries::default(), Arc::new(tell));
+        Self { summaries, headroom, rules, tell, epoch: Instant::now(), metrics }
     }
 
-    /// The state, for metrics and reports.
+    /// What is to be said about namespaces, for metrics and conditions.
     #[must_use]
-    pub fn state(&self) -> Arc<Mutex<State>> {
-        Arc::clone(&self.state)
+    pub fn summaries(&self) -> Summaries {
+        Arc::clone(&self.summaries)
     }
 
     fn observed(&self) -> &Arc<Observed> {
         self.headroom.observed()
-    }
-
-    fn now(&self) -> Moment {
-        Moment {
-            mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
-            unix_ms: Timestamp::now().as_millisecond(),
-        }
     }
 
     /// Decides and acts while this process leads, until `cancel`.
@@ -83,10 +68,6 @@ impl BlockedMigrations {
     ) {
         let work = async {
             if leads(self.observed(), &mut leadership).await {
-                self.take_dirty();
-                let all = interesting(self.observed());
-                tracing::info!(namespaces = all.len(), "watching over blocked migrations");
-                self.state.lock().lead(all);
                 statuses.everything();
                 self.act(&token, &statuses, &mut leadership).await;
             }
@@ -102,72 +83,121 @@ impl BlockedMigrations {
         statuses: &HeadroomStatusWriter,
         leadership: &mut latest::Receiver<Leadership>,
     ) {
-        let mut requests = JoinSet::new();
+        let mut tasks = JoinSet::new();
+        let mut running: HashMap<Arc<str>, Arc<Notify>> = HashMap::new();
         let mut changes = self.observed().changes();
-        // What changed since it was looked at is still marked dirty.
-        changes.mark_changed();
+        let mut due = interesting(self.observed());
+        tracing::info!(namespaces = due.len(), "watching over blocked migrations");
+        while leadership.borrow().is_leading() {
+            for namespace in std::mem::take(&mut due) {
+                if let Some(changed) = running.get(&namespace) {
+                    changed.notify_one();
+                } else if self.observed().read(|index| !blocked(index, &namespace).is_empty()) {
+                    let changed = Arc::new(Notify::new());
+                    running.insert(Arc::clone(&namespace), Arc::clone(&changed));
+                    tasks.spawn(self.clone().help(namespace, changed, token.clone(), statuses.clone()));
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                Some(Ok(ended)) = tasks.join_next() => {
+                    running.remove(&ended);
+                    due.insert(ended);
+                }
+                changed = leadership.changed() => if changed.is_err() { return },
+            }
+            let dirty = self.observed().take_dirty();
+            statuses.changed(dirty.namespaces.iter().cloned());
+            due.extend(dirty.namespaces);
+            if dirty.all {
+                statuses.everything();
+                due.extend(interesting(self.observed()));
+                due.extend(running.keys().cloned());
+            }
+        }
+    }
+
+    /// Helps the migrations of a namespace until none waits. Returns the namespace.
+    async fn help(
+        self,
+        namespace: Arc<str>,
+        changed: Arc<Notify>,
+        token: WriteToken,
+        statuses: HeadroomStatusWriter,
+    ) -> Arc<str> {
+        let (mut state, mut sources) = (Namespace::new(process_seed()), Sources::new(process_seed()));
         loop {
-            let due = self.state.lock().next_due_ms(self.now());
+            let waiting = self.observed().read(|index| blocked(index, &namespace));
+            for one in sources.missing(waiting, self.now_ms()) {
+                let source = self.source(&one.0).await;
+                sources.found(one, source, self.now_ms());
+            }
+            let facts = self.facts(&namespace, &sources);
+            let look = state.look(&facts, self.now_ms());
+            self.metrics.looked(look.counts);
+            look.tell.into_iter().for_each(&*self.tell);
+            if self.is_said_anew(&namespace, look.summary) {
+                statuses.changed([Arc::clone(&namespace)]);
+            }
+            if facts.blocked.is_empty() {
+                return namespace;
+            }
+            if let Some(quota) = look.nudge {
+                self.nudge(&namespace, quota, &mut state, (&facts, &token)).await;
+                continue;
+            }
             let timer = async {
-                match due {
+                match look.due.into_iter().chain(sources.due(self.now_ms())).min() {
                     // One millisecond late rather than early: an early one would find nothing to do.
-                    Some(ms) => tokio::time::sleep(Duration::from_millis(ms + 1)).await,
+                    Some(ms) => tokio::time::sleep_until(self.epoch + Duration::from_millis(ms + 1)).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
-                () = self.settled.notified() => {}
+                () = changed.notified() => {}
                 () = timer => {}
-                changed = leadership.changed() => if changed.is_err() { return },
-            }
-            while requests.try_join_next().is_some() {}
-            if !leadership.borrow().is_leading() {
-                return;
-            }
-            for action in self.plan(self.take_dirty(), statuses) {
-                let (this, token) = (self.clone(), token.clone());
-                requests.spawn(async move { this.execute(action, &token).await });
             }
         }
     }
 
-    async fn execute(&self, action: Action, token: &WriteToken) {
-        let (namespace, done) = match action {
-            Action::Publish(event) => return (self.publish)(event),
-            Action::Look(blocked) => {
-                let source = self.source(&blocked).await;
-                (blocked.namespace, source.map_or(Done::Failed, |source| Done::Looked(blocked.uid, source)))
-            }
-            Action::Nudge(quota) if !token.is_held() => (quota.namespace, Done::Failed),
-            Action::Nudge(quota) => {
-                let done = self.nudge(&quota).await;
-                (quota.namespace, done)
-            }
-        };
-        let facts = self.facts(&namespace);
-        let told = self.state.lock().on_done(&namespace, done, &facts, self.now());
-        self.settled.notify_one();
-        for action in told {
-            if let Action::Publish(event) = action {
-                (self.publish)(event);
-            }
+    /// Keeps what is to be said about a namespace. Returns whether it is something else than before.
+    fn is_said_anew(&self, namespace: &Arc<str>, summary: Summary) -> bool {
+        let mut summaries = self.summaries.lock();
+        let is_news = summaries.get(namespace) != Some(&summary);
+        if summary == Summary::default() {
+            return summaries.remove(namespace).is_some();
         }
+        summaries.insert(Arc::clone(namespace), summary);
+        is_news
     }
 
-    async fn nudge(&self, quota: &QuotaName) -> Done {
-        let written = self.headroom.nudge(&quota.namespace, &quota.name, &quota.uid).await;
-        match written {
-            Written::Done(..) => Done::Nudged,
+    async fn nudge(
+        &self,
+        namespace: &Arc<str>,
+        quota: QuotaRef,
+        state: &mut Namespace,
+        (facts, token): (&Facts, &WriteToken),
+    ) {
+        if !token.is_held() {
+            return;
+        }
+        self.metrics.nudge();
+        match self.headroom.nudge(namespace, &quota.name, &quota.uid).await {
+            Written::Done(..) => _ = state.nudged(Ok(()), self.now_ms()),
             Written::Refused(why) => {
-                tracing::warn!(ns = %quota.namespace, quota = %quota.name, %why, "status of a quota cannot be written");
-                Done::Forbidden(why)
+                tracing::warn!(ns = %namespace, quota = %quota.name, %why, "status of a quota cannot be written");
+                self.metrics.forbidden();
+                if let Some(said) = state.nudged(Err(why), self.now_ms()) {
+                    let blocked = facts.blocked.iter().map(|(migration, _)| migration);
+                    events::forbidden(namespace, &quota, blocked, &said).into_iter().for_each(&*self.tell);
+                }
             }
-            Written::Conflict | Written::Unanswered(_) | Written::Failed(_) => Done::Failed,
+            // The migrations for which it was meant have their own time to try again.
+            Written::Conflict | Written::Unanswered(_) | Written::Failed(_) => {}
         }
     }
 
-    /// What the launcher of this virtual machine takes, as another one of its kind would; `None` if there is none.
+    /// What the launcher of this virtual machine takes, as another one of its kind would; `None` inside if there is none.
     async fn source(&self, blocked: &MigrationRef) -> Option<Option<Need>> {
         let pods = self.headroom.requests().pods_of(&blocked.namespace, &blocked.machine_uid).await;
         let pods = pods.inspect_err(|error| {
@@ -179,41 +209,23 @@ impl BlockedMigrations {
         Some(needs.max_by_key(|need| need.charge.get(&Resource::Memory)))
     }
 
-    /// What changed; `None`: look everywhere.
-    fn take_dirty(&self) -> Option<BTreeSet<Arc<str>>> {
-        let dirty = self.observed().take_dirty();
-        (!dirty.all).then_some(dirty.namespaces)
-    }
-
-    fn plan(&self, dirty: Option<BTreeSet<Arc<str>>>, statuses: &HeadroomStatusWriter) -> Vec<Action> {
-        let mut state = self.state.lock();
-        match dirty {
-            Some(dirty) => {
-                statuses.changed(dirty.iter().cloned());
-                state.see(dirty);
+    fn facts(&self, namespace: &str, sources: &Sources) -> Facts {
+        self.observed().read(|index| {
+            let blocked = blocked(index, namespace).into_iter().map(|(migration, _)| {
+                let need = sources.of(&migration);
+                (migration, need)
+            });
+            Facts {
+                quotas: index.quotas_in(namespace),
+                budget: index.budget(namespace),
+                blocked: blocked.collect(),
+                limit_ranges: index.limit_ranges.changes(namespace),
             }
-            None => {
-                statuses.everything();
-                let known: Vec<_> = state.known().cloned().collect();
-                state.see(known.into_iter().chain(interesting(self.observed())));
-            }
-        }
-        let actions = state.plan(self.now(), |namespace| self.facts(namespace));
-        statuses.changed(state.take_told_anew());
-        let stats = std::mem::take(&mut state.stats);
-        drop(state);
-        self.metrics.observe(stats);
-        actions
-    }
-
-    fn facts(&self, namespace: &str) -> NamespaceFacts {
-        self.observed().read(|index| NamespaceFacts {
-            opted_out: index.opted_out(namespace),
-            quotas: index.quotas_in(namespace),
-            budget: index.budget(namespace),
-            blocked: blocked(index, namespace),
-            limit_ranges: index.limit_ranges.changes(namespace),
         })
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -230,17 +242,15 @@ pub(in super::super) async fn leads(
     true
 }
 
-fn blocked(index: &Cluster, namespace: &str) -> Vec<BlockedFacts> {
+/// Migrations that a quota rejected and that have no target, by priority, then age, then name; and their versions.
+fn blocked(index: &Cluster, namespace: &str) -> Vec<(MigrationRef, Version)> {
     let has_target = |migration: &VmimRecord| index.targets.of_migration(&migration.uid).next().is_some();
     let waiting = index.vmims.waiting_in(namespace).into_iter();
-    let facts = waiting.filter(|migration| !has_target(migration)).filter_map(|migration| {
+    let found = waiting.filter(|migration| !has_target(migration)).filter_map(|migration| {
         let machine = index.vmis.get(namespace, &migration.machine)?;
-        Some(BlockedFacts {
-            migration: MigrationRef::new(migration, machine),
-            version: migration.version.to_string().into(),
-        })
+        Some((MigrationRef::new(migration, machine), migration.version))
     });
-    facts.collect()
+    found.collect()
 }
 
 /// The namespaces in which there may be something to do.

@@ -38,13 +38,13 @@ fn amount(text: &str) -> Quantity {
 
 #[test]
 fn of_migrations_that_are_blocked() {
-    let quota = QuotaName { namespace: "shop".into(), name: "rq".into(), uid: Uid::parse("q") };
+    let (migration, quota) = (migration(), QuotaRef { name: "rq".into(), uid: Uid::parse("q") });
     let told = [
-        BlockedEvent::NotEnough { blocked: migration(), sentence: "it needs 1Gi".into() },
-        BlockedEvent::Refused { blocked: migration(), sentence: "a LimitRange changes it".into() },
-        BlockedEvent::Forbidden { quota, blocked: vec![migration()], said: "status is immutable".into() },
+        not_enough(&migration, "it needs 1Gi"),
+        refused(&migration, "a LimitRange changes it"),
+        forbidden("shop", &quota, std::iter::once(&migration), "status is immutable"),
     ];
-    insta::assert_snapshot!(told.map(|tell| lines(&reports(&tell))).concat(), @"
+    insta::assert_snapshot!(lines(&told.concat()), @"
     Warning NotEnoughHeadroom VirtualMachineInstanceMigration move (VirtualMachineInstance web): it needs 1Gi
     Warning NotEnoughHeadroom VirtualMachineInstance web (VirtualMachineInstanceMigration move): it needs 1Gi
     Warning NotEnoughResourceToRelease Pod without a name: head-room of namespace shop is not enough to release blocked migration move: it needs 1Gi

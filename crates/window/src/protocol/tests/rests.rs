@@ -119,3 +119,15 @@ fn a_lock_that_waits_for_another_webhook_counts_little() {
     let now = migrate(&mut rests, (0, 3_000), 2, false);
     assert!(!rests.is_resting("ns", 1, now));
 }
+
+#[test]
+fn refused_writes_rest_a_namespace_longer_each_time_whatever_an_administrator_changes() {
+    let mut rests = Rests::default();
+    for (at, until) in [(0, 1_000), (1_000, 3_000), (3_000, 7_000)] {
+        rests.refused(&"ns".into(), at);
+        assert!(rests.is_resting("ns", at, until - 1) && !rests.is_resting("ns", at, until));
+    }
+    lock(&mut rests, 7_000, 10, true);
+    rests.refused(&"ns".into(), 8_000);
+    assert!(rests.is_resting("ns", 1, 8_999) && !rests.is_resting("ns", 1, 9_000), "a write in between");
+}
