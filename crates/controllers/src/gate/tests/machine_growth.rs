@@ -193,7 +193,8 @@ fn of_vms_that_are_counted_otherwise_nothing_is_held() {
     assert_eq!(story.grow(3, 100), Judgement::Allowed);
     story.state.count_machines_by(Calculator::VmiPodUsage, at(200));
     assert_eq!(story.used_after(200), "100m");
-    assert_eq!(story.grow(9, 300), Judgement::Allowed, "the pod that brings it is charged");
+    assert_eq!(story.grow(9, 300), Judgement::Allowed);
+    assert_eq!(story.used_after(300), "900m", "what its next pod will take");
     story.state.count_machines_by(Calculator::VirtualResources, at(400));
     assert_eq!(story.used_after(400), "2");
 }
