@@ -193,6 +193,9 @@ impl Vms {
         let known = self.known.get_mut(&vm).filter(|known| known.pods.len() < 3);
         let Some(known) = known.filter(|known| may_migrate(known)) else { return };
         let name = format!("v{vm}-p{}", self.made);
+        // What a controller has seen once it does not forget.
+        let newest = known.pods.back().map(|pod| server.pods[pod].milli_cpu);
+        let is_late = is_late && newest.is_none_or(|size| size == u64::from(known.has) * OF_A_CPU);
         let cpus = if is_late { known.has } else { known.wanted };
         known.pods.push_back(name.clone());
         known.moved = false;
