@@ -22,8 +22,9 @@ use crate::gate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
 
-/// What a launcher for the VM's new size takes is not known without one for the old size.
-const WITHOUT_LAUNCHER: Judgement = Judgement::Undecided("no pod of the VM was seen yet");
+/// A VM none of whose pods is known to run: what it is to take more could not be recorded, and a predecessor may be letting a pod of
+/// it go for what it had. Where VMs are charged by their pods, what the next one takes is not known either.
+const RUNS_NOT: Judgement = Judgement::Undecided("no pod of the VM runs yet");
 
 impl State {
     /// Judges an update of a VM, and charges it if the VM is to take more.
@@ -43,6 +44,10 @@ impl State {
         let Some((owner, namespace)) = self.concerns_machine(change)? else { return Ok(ALLOWED) };
         let known = self.stages.owners().charged(&owner).map(|(_, charge)| charge).unwrap_or_default();
         let Some(asked) = self.asked(&owner, change)? else { return Ok(ALLOWED) };
+        let is_growing = change.after.size.as_ref().is_ok_and(|vm| vm.is_growing() == Ok(true));
+        if (is_growing || !known.covers(&asked)) && !self.runs(&owner) {
+            return Err(RUNS_NOT);
+        }
         if known.covers(&asked) && self.machine_growth.wanted(&owner).is_none() {
             return Ok(ALLOWED);
         }
@@ -76,10 +81,6 @@ impl State {
     fn asked(&self, owner: &Owner, change: &MachineChange) -> Result<Option<Charge>, Judgement> {
         let after = &change.after.size;
         let launchers = self.launchers(owner);
-        let is_growing = after.as_ref().is_ok_and(|vm| vm.is_growing().unwrap_or_default());
-        if is_growing && launchers.is_empty() && self.machines.depend_on_pods() {
-            return Err(WITHOUT_LAUNCHER);
-        }
         match self.machines.charge_of(after, launchers.iter().filter_map(as_launcher)) {
             Ok(asked) => Ok(Some(asked.unwrap_or_default())),
             Err(_) if change.before.size.is_err() => Ok(None),
@@ -133,6 +134,13 @@ impl State {
             return Err(CHANGED);
         }
         Ok(Some((owner, namespace)))
+    }
+
+    /// Whether a pod of the VM is charged, or needs none.
+    fn runs(&self, owner: &Owner) -> bool {
+        let runs =
+            |pod: &PodId| matches!(self.stages.get(*pod), Stage::Counted { .. } | Stage::Assumed { .. });
+        self.stages.owners().pods(owner).iter().any(runs)
     }
 
     /// What quotas lack if the VM is charged this, and on account of which of its pods; nothing while none of them is charged.

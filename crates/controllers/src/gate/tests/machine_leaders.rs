@@ -8,8 +8,8 @@ use sluice_index::VmiWire;
 use super::server::Change;
 use super::step::{Fault, Step, Trouble, Watch};
 use super::vms::{Committed, REQUEST_MS, Update, VMS, VmMove, Vms};
-use super::world::World;
-use crate::gate::{Asked, Judgement, Ticket};
+use super::world::{Request, World};
+use crate::gate::{Action, Asked, Judgement, Ticket};
 
 /// An update of a VM, and the process that was asked about it.
 pub struct Plug {
@@ -91,9 +91,7 @@ impl World {
                 }
             }
             Move::Want(replica, vm, wanted) => {
-                let vms = self.server.vms.as_ref().unwrap();
-                // Nothing is recorded of a VM that does not run, so nothing could be known of it to a successor.
-                let update = vms.update(*vm, *wanted, self.now_ms).filter(|_| vms.runs(*vm, &self.server));
+                let update = self.server.vms.as_ref().unwrap().update(*vm, *wanted, self.now_ms);
                 self.plug(usize::from(*replica), update);
             }
             Move::Commit(choice) => self.commit_plug(usize::from(*choice)),
@@ -194,5 +192,39 @@ proptest! {
     #[test]
     fn successive_leaders_admit_no_more_of_vms_than_fits(calculator in calculators(), moves in moves()) {
         run(Trouble::Expiry, calculator, &moves);
+    }
+}
+
+/// A predecessor's release of the VM's pod is under way, and the successor has not seen it.
+#[test]
+fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing() {
+    for calculator in [Calculator::VirtualResources, Calculator::VmiPodUsage] {
+        let mut world = World::counting(Trouble::Expiry, calculator);
+        let size = world.server.vms.as_ref().unwrap().of_a_cpu();
+        world.server.create_pod("p0", 3 * size - 1, 0);
+        world.go_on(&Move::Vm(VmMove::Start(4, 2)));
+        world.go_on(&Move::Vm(VmMove::Pod(4, false)));
+        for _ in 0..10 {
+            Watch::ALL.iter().for_each(|watch| world.deliver(0, *watch, usize::MAX));
+            world.plan();
+            let is_release = |request: &Request| matches!(request.action, Action::Release(_));
+            match world.requests.iter().position(|request| !is_release(request)) {
+                Some(at) => world.answer(at, Fault::None),
+                None => break,
+            }
+        }
+        assert_eq!(world.requests.len(), 2, "both are to go");
+        world.step(&Step::Lead { replica: true });
+        Watch::ALL.iter().for_each(|watch| world.deliver(1, *watch, usize::MAX));
+        world.plan();
+        world.go_on(&Move::Want(true, 4, 3));
+        while !world.requests.is_empty() {
+            world.answer(0, Fault::None);
+            world.go_on(&Move::Commit(0));
+        }
+        world.go_on(&Move::Vm(VmMove::Pod(4, false)));
+        world.calm_down();
+        world.check_vms_at_the_end();
+        assert_eq!(world.server.taken(), 5 * size - 1, "{calculator:?}");
     }
 }

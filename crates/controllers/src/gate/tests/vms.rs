@@ -227,10 +227,6 @@ impl Vms {
         MachineChange::read(&before, &self.vmi(update.vm, update.wanted), false)
     }
 
-    pub fn runs(&self, vm: u8, server: &Server) -> bool {
-        self.known.get(&vm).is_some_and(|known| largest(known, server) > 0)
-    }
-
     /// An update that was allowed is done, or not.
     pub fn commit(&mut self, update: &Update) -> Committed {
         let by_pods = self.by_pods();
