@@ -26,7 +26,7 @@ const ALL: [Calculator; 5] = [
     Calculator::IgnoreVmiCalculator,
 ];
 
-const FEATURES: [Feature; 7] = [
+const FEATURES: [Feature; 9] = [
     Feature::Graphics,
     Feature::Arm64,
     Feature::Vfio,
@@ -34,6 +34,8 @@ const FEATURES: [Feature; 7] = [
     Feature::EncryptedMemory,
     Feature::Tpm,
     Feature::DedicatedCpus,
+    Feature::IsolatedEmulator,
+    Feature::OvercommittedOverhead,
 ];
 
 fn amount(text: &str) -> Amount {
@@ -68,7 +70,7 @@ fn any_topology() -> impl Strategy<Value = Option<CpuTopology>> {
 
 fn any_vm() -> impl Strategy<Value = VmFacts> {
     let some = || prop::option::of(any_amount());
-    let features = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..7);
+    let features = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..9);
     let bindings = prop::collection::vec(prop::sample::select(&["passt", "none"][..]), 0..3);
     let overhead =
         (features, any::<u8>(), bindings, some()).prop_map(|(features, exec_probes, bindings, reported)| {
@@ -84,6 +86,7 @@ fn any_vm() -> impl Strategy<Value = VmFacts> {
                 limits: CpuAndMemory { cpu: limit_cpu, memory: limit_memory },
                 guest_memory,
                 topology,
+                io_threads: u32::from(overhead.exec_probes),
                 requested_memory,
                 current_topology,
                 overhead,
@@ -99,6 +102,8 @@ fn any_kubevirt() -> impl Strategy<Value = KubeVirtFacts> {
             minor,
             ratio: ratio.and_then(|text| OverheadRatio::parse(&text)),
             bindings: plugin.map(|memory| ("passt".into(), memory)).into_iter().collect(),
+            cpu_allocation_ratio: minor,
+            memory_overcommit: minor,
         },
     )
 }
@@ -292,7 +297,11 @@ fn the_ratio_multiplies_all_but_plugins_and_in_old_versions_the_addition_for_gua
     vm.overhead.features = [Feature::Graphics, Feature::DedicatedCpus].into_iter().collect();
     vm.overhead.bindings = ["passt", "unregistered"].map(Into::into).into();
     let of = |minor| {
-        memory_overhead(&vm, &KubeVirtFacts { minor: Some(minor), ratio, bindings: bindings.clone() })
+        let bindings = bindings.clone();
+        memory_overhead(
+            &vm,
+            &KubeVirtFacts { minor: Some(minor), ratio, bindings, ..KubeVirtFacts::default() },
+        )
     };
     // Of (268 + 100)Mi, in thousands rounded up, one half in thousands rounded down is added.
     assert_eq!(

@@ -34,8 +34,8 @@ pub use kinds::headroom_policy::{
     Policy, PolicyRecord,
 };
 pub use kinds::kubevirt::{
-    KubeVirtConfigurationWire, KubeVirtNetworkWire, KubeVirtSpecWire, KubeVirtStatusWire, KubeVirtWire,
-    KubeVirts,
+    DeveloperConfigurationWire, KubeVirtConfigurationWire, KubeVirtNetworkWire, KubeVirtSpecWire,
+    KubeVirtStatusWire, KubeVirtWire, KubeVirts,
 };
 pub use kinds::limit_range::{LimitRangeWire, LimitRanges};
 pub use kinds::namespace::{
@@ -53,9 +53,9 @@ pub use kinds::resource_quota::{
     ResourceQuotas,
 };
 pub use kinds::vmi::{
-    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, LaunchSecurityWire,
-    MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, Vmi, VmiError, VmiRecord, VmiSpecWire, VmiStatusWire,
-    VmiWire, Vmis, VolumeWire,
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, IoThreadsWire,
+    LaunchSecurityWire, MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, Vmi, VmiError, VmiRecord,
+    VmiSpecWire, VmiStatusWire, VmiWire, Vmis, VolumeWire,
 };
 pub use kinds::vmim::{
     MigrationPriority, Phase, Vmim, VmimRecord, VmimSpecWire, VmimStatusWire, VmimWire, Vmims,

@@ -126,12 +126,25 @@ fn pods_of_a_vm_take_what_the_largest_does() {
     assert_eq!(of(Calculator::GuestEffectiveResources, None, false), printed(&compute));
     // 228Mi, 8Mi for a CPU and 32Mi for graphics.
     let kubevirt = KubeVirtFacts::default();
-    let off = json!({ "pods": "1", "count/pods": "1", "cpu": "2", "memory": "1780Mi", "limits.memory": "1780Mi", "ephemeral-storage": "50M" });
-    assert_eq!(of(Calculator::GuestEffectiveResources, Some(&kubevirt), false), amounts(&off));
-    let small = charge_of(&json!({ "memory": "1Mi", "limits.cpu": "1" }));
-    let small = [Launcher { whole: &small, compute: &small }];
-    let none = vm_charge(Calculator::GuestEffectiveResources, &vm, small, Some(&kubevirt));
-    assert_eq!(printed(&none.unwrap().unwrap()), amounts(&json!({ "memory": "0", "limits.cpu": "1" })));
+    let of_guest = |list: Value| {
+        let compute = charge_of(&list);
+        let launcher = [Launcher { whole: &compute, compute: &compute }];
+        let charge = vm_charge(Calculator::GuestEffectiveResources, &vm, launcher, Some(&kubevirt));
+        printed(&charge.unwrap().unwrap())
+    };
+    let more = json!({ "cpu": "2", "memory": "3Gi", "limits.memory": "4Gi", "ephemeral-storage": "50M" });
+    let off =
+        json!({ "cpu": "2", "memory": "2804Mi", "limits.memory": "3828Mi", "ephemeral-storage": "50M" });
+    assert_eq!(of_guest(more), amounts(&off));
+    // Never what the VM asks for its guest, unless the container does not have it.
+    let less = json!({ "memory": "2100Mi", "limits.memory": "2Gi", "limits.cpu": "1" });
+    let off = json!({ "memory": "2Gi", "limits.memory": "2Gi", "limits.cpu": "1" });
+    assert_eq!(of_guest(less), amounts(&off));
+    assert_eq!(of_guest(json!({ "memory": "1Mi" })), amounts(&json!({ "memory": "1Mi" })));
+    assert_eq!(
+        of_guest(json!({ "memory": "1Mi", "hugepages-2Mi": "2Gi" })),
+        amounts(&json!({ "memory": "0", "hugepages-2Mi": "2Gi" }))
+    );
 }
 
 #[rstest]
@@ -153,6 +166,7 @@ fn pods_of_a_vm_take_what_the_largest_does() {
 #[case::one_probe(json!({ "livenessProbe": { "exec": {} }, "readinessProbe": { "httpGet": {} } }), 110)]
 #[case::both_probes(json!({ "livenessProbe": { "exec": {} }, "readinessProbe": { "exec": {} } }), 120)]
 #[case::dedicated(json!({ "domain": { "cpu": { "dedicatedCpuPlacement": true } } }), 100)]
+#[case::isolated(json!({ "domain": { "cpu": { "isolateEmulatorThread": true }, "ioThreads": { "supplementalPoolThreadCount": 4 }, "resources": { "overcommitGuestOverhead": true } } }), 0)]
 #[case::plugins(json!({ "domain": { "devices": { "interfaces": [
     { "name": "a", "binding": { "name": "passt" } }, { "name": "b", "binding": { "name": "passt" } }, { "name": "c", "binding": { "name": "other" } },
 ] } } }), 250)]
@@ -192,11 +206,30 @@ fn kubevirts_say_what_they_add(#[case] mut object: Value, #[case] expected: (Opt
 }
 
 #[rstest]
+#[case(json!({}), (None, None))]
+#[case(json!({ "cpuAllocationRatio": 5, "memoryOvercommit": 150 }), (Some(5), Some(150)))]
+#[case(json!({ "cpuAllocationRatio": 0, "memoryOvercommit": -1 }), (None, None))]
+#[case(json!({ "cpuAllocationRatio": 1.5, "memoryOvercommit": "all" }), (None, None))]
+fn kubevirts_say_how_much_of_guests_their_pods_ask_for(
+    #[case] developer: Value,
+    #[case] expected: (Option<u32>, Option<u32>),
+) {
+    let mut kubevirts = KubeVirts::default();
+    let metadata = json!({ "namespace": "kubevirt", "name": "kubevirt", "uid": "k" });
+    let object =
+        json!({ "metadata": metadata, "spec": { "configuration": { "developerConfiguration": developer } } });
+    kubevirts.upsert(&serde_json::from_value::<KubeVirtWire>(object).unwrap());
+    let facts = kubevirts.oldest().unwrap();
+    assert_eq!((facts.cpu_allocation_ratio, facts.memory_overcommit), expected);
+}
+
+#[rstest]
 #[case(json!({ "cpu": { "cores": -1 } }), json!({}), "spec.domain.cpu.cores: counting CPUs: expected a whole number from 0 to 4294967295")]
 #[case(json!({ "cpu": { "threads": 4_294_967_296_u64 } }), json!({}), "spec.domain.cpu.threads: counting CPUs: expected a whole number from 0 to 4294967295")]
 #[case(json!({ "cpu": { "sockets": 1e30 } }), json!({}), "spec.domain.cpu.sockets: counting CPUs: expected a whole number from 0 to 4294967295")]
 #[case(json!({ "memory": { "guest": "lots" } }), json!({}), "spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi")]
 #[case(json!({ "resources": { "requests": { "memory": "9e40" } } }), json!({}), "spec.domain.resources.requests[memory]: parsing quantity: the value is too large, the limit is about 1.7e29")]
+#[case(json!({ "ioThreads": { "supplementalPoolThreadCount": "few" } }), json!({}), "spec.domain.ioThreads.supplementalPoolThreadCount: counting CPUs: expected a whole number from 0 to 4294967295")]
 #[case(json!({}), json!({ "memory": { "guestRequested": "1x" } }), "status.memory.guestRequested: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi")]
 #[case(json!({}), json!({ "currentCPUTopology": { "cores": "many" } }), "status.currentCPUTopology.cores: counting CPUs: expected a whole number from 0 to 4294967295")]
 fn a_number_that_cannot_be_read_is_named(

@@ -110,6 +110,19 @@ fn the_table_says_what_is_charged() {
     assert!(DOC.contains(&expected), "the table is to be:\n{expected}");
 }
 
+/// Before there is the pod that brings it, as long as there are both, and when that one is all there is.
+#[test]
+fn what_is_plugged_in_is_charged_once_whichever_pods_there_are() {
+    let growing = vm(2, 4);
+    for calculator in Calculator::ALL.into_iter().filter(|calculator| calculator.counts_machines()) {
+        let moments = [vec![launcher(2)], vec![launcher(2), launcher(4)], vec![launcher(4)]];
+        let [before, both, after] = moments.map(|launchers| charged(calculator, &growing, &launchers));
+        assert_eq!(before, both, "{calculator:?}");
+        assert_eq!(both, after, "{calculator:?}");
+        assert_eq!(after, charged(calculator, &vm(4, 4), &[launcher(4)]), "{calculator:?}");
+    }
+}
+
 #[test]
 fn each_calculator_is_described() {
     for calculator in Calculator::ALL {

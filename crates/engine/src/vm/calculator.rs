@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::overhead::estimated_overhead;
+use super::rendering::Rendering;
 use super::{KubeVirtFacts, VmError, VmFacts, memory_overhead};
 use crate::charge::{Amount, Charge};
 use crate::resource::Resource;
@@ -47,6 +49,9 @@ pub struct Launcher<'c> {
 
 /// What a VM takes that has these launchers. `None`: each of its pods is charged for itself.
 ///
+/// A VM that is to have more than it has takes what it is to have, also where that depends on pods and the one that brings it
+/// is not there yet. Where that one is there it is among the launchers, and the charge is the same.
+///
 /// # Errors
 /// See [`VmError`].
 pub fn vm_charge<'c>(
@@ -55,6 +60,7 @@ pub fn vm_charge<'c>(
     launchers: impl IntoIterator<Item = Launcher<'c>>,
     kubevirt: Option<&KubeVirtFacts>,
 ) -> Result<Option<Charge>, VmError> {
+    let is_growing = calculator.is_of_pods() && vm.is_growing()?;
     match calculator {
         Calculator::IgnoreVmiCalculator => Ok(None),
         Calculator::VirtualResources => {
@@ -69,11 +75,25 @@ pub fn vm_charge<'c>(
             let [instances, cpu, memory] = DEDICATED.clone();
             Ok(Some(Charge::from_pairs([(instances, Amount::ONE), (cpu, size.cpu), (memory, size.memory)])))
         }
-        Calculator::VmiPodUsage => Ok(largest(launchers.into_iter().map(|it| it.whole.clone()))),
+        Calculator::VmiPodUsage => {
+            let growth = kubevirt.filter(|_| is_growing);
+            let growth =
+                growth.map(|kubevirt| Ok((kubevirt, estimated_overhead(vm, kubevirt)?))).transpose()?;
+            Ok(largest(launchers.into_iter().map(|it| match growth {
+                Some((kubevirt, overhead)) => {
+                    grown(it, &Rendering { vm, kubevirt, overhead, made: it.compute })
+                }
+                None => it.whole.clone(),
+            })))
+        }
         Calculator::GuestEffectiveResources => {
-            let overhead = kubevirt.map(|kubevirt| memory_overhead(vm, kubevirt)).transpose()?;
-            let overhead = overhead.unwrap_or_default();
-            Ok(largest(launchers.into_iter().map(|it| without_overhead(it.compute, overhead))))
+            let Some(kubevirt) = kubevirt else {
+                return Ok(largest(launchers.into_iter().map(|it| it.compute.clone())));
+            };
+            let overhead = memory_overhead(vm, kubevirt)?;
+            Ok(largest(launchers.into_iter().map(|it| {
+                guest_part(it.compute, &Rendering { vm, kubevirt, overhead, made: it.compute }, is_growing)
+            })))
         }
     }
 }
@@ -88,11 +108,32 @@ fn largest(charges: impl Iterator<Item = Charge>) -> Option<Charge> {
     charges.reduce(|left, right| left.max(&right))
 }
 
-fn without_overhead(compute: &Charge, overhead: Amount) -> Charge {
-    Charge::from_pairs(compute.iter().map(|(resource, amount)| match resource {
-        Resource::Memory | Resource::LimitsMemory => {
-            (resource.clone(), amount.saturating_sub(overhead).max(Amount::ZERO))
-        }
-        _ => (resource.clone(), *amount),
-    }))
+/// What a launcher takes, or with what the container of its guest is to take if that is more.
+fn grown(launcher: Launcher<'_>, next: &Rendering<'_>) -> Charge {
+    let more = |resource: &Resource| {
+        let more = next.amount(resource)?.saturating_sub(launcher.compute.get(resource)?);
+        Some(more.max(Amount::ZERO))
+    };
+    let amounts = launcher.whole.iter().map(|(resource, amount)| {
+        (resource.clone(), amount.saturating_add(more(resource).unwrap_or_default()))
+    });
+    Charge::from_pairs(amounts)
+}
+
+/// What the container of the guest takes without what KubeVirt adds to its memory, or is to take if that is more.
+///
+/// What was added to a launcher is not known where KubeVirt does not say so: the ratio that it is multiplied by may have been
+/// another one. But what the VM asks for its guest is, and that is never taken off.
+fn guest_part(compute: &Charge, next: &Rendering<'_>, is_growing: bool) -> Charge {
+    let amounts = compute.iter().map(|(resource, amount)| {
+        let is_memory = matches!(resource, Resource::Memory | Resource::LimitsMemory);
+        let rest = if is_memory { amount.saturating_sub(next.overhead).max(Amount::ZERO) } else { *amount };
+        let asked = match next.guest_part(resource) {
+            Some(asked) if is_growing => asked,
+            Some(asked) if is_memory => asked.min(*amount),
+            _ => rest,
+        };
+        (resource.clone(), rest.max(asked))
+    });
+    Charge::from_pairs(amounts)
 }

@@ -84,6 +84,19 @@ impl VmFacts {
         Ok(self.size_in(Side::Status)?.max(self.size_in(Side::Spec)?))
     }
 
+    /// Whether it is to have more than it has: more CPUs or more memory.
+    ///
+    /// # Errors
+    /// It is to have something that cannot be counted, and has something that can be.
+    pub fn is_growing(&self) -> Result<bool, VmError> {
+        let is_more = |has: Result<Amount, VmError>, wanted: Result<Amount, VmError>| match has {
+            Ok(has) => wanted.map(|wanted| wanted > has),
+            Err(_) => Ok(false),
+        };
+        let cpu = is_more(self.cpu(Side::Status), self.cpu(Side::Spec))?;
+        Ok(is_more(self.memory(Side::Status), self.memory(Side::Spec))? || cpu)
+    }
+
     fn size_in(&self, side: Side) -> Result<GuestSize, VmError> {
         Ok(GuestSize { cpu: self.cpu(side)?, memory: self.memory(side)? })
     }

@@ -35,6 +35,11 @@ pub(super) fn additions(minor: Option<u32>) -> Additions {
     }
 }
 
+/// Whether a supplemental pool of I/O threads has CPUs of its own: since v1.6 (`getIOThreadsCount`).
+pub(super) fn io_threads_take_cpus(minor: Option<u32>) -> bool {
+    minor.unwrap_or(NEWEST) >= 6
+}
+
 /// For each CPU.
 pub(super) const PER_CPU: i128 = 8 * MIB;
 /// Firmware of arm64: two flash images of 64Mi.

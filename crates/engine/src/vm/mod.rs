@@ -6,6 +6,7 @@ mod guest;
 mod keys;
 mod kubevirt_versions;
 mod overhead;
+mod rendering;
 
 pub use calculator::{Calculator, Launcher, vm_charge};
 pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side};
@@ -27,6 +28,8 @@ pub struct VmFacts {
     pub guest_memory: Option<Amount>,
     /// `spec.domain.cpu`.
     pub topology: Option<CpuTopology>,
+    /// `spec.domain.ioThreads.supplementalPoolThreadCount`.
+    pub io_threads: u32,
     /// `status.memory.guestRequested`: what the pod that runs the guest was made for. `guestCurrent` may be less, for a guest
     /// takes and gives back memory in steps.
     pub requested_memory: Option<Amount>,

@@ -10,9 +10,9 @@ use super::{Side, VmError, VmFacts};
 use crate::charge::Amount;
 use crate::quantity::NANOS_PER_UNIT;
 
-/// What KubeVirt adds memory for.
+/// What the launcher of a VM depends on beside the size of the guest, mostly what KubeVirt adds memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u16)]
 pub enum Feature {
     /// `spec.domain.devices.autoattachGraphicsDevice` is absent or true.
     Graphics = 1,
@@ -28,23 +28,27 @@ pub enum Feature {
     Tpm = 32,
     /// `spec.domain.cpu.dedicatedCpuPlacement`.
     DedicatedCpus = 64,
+    /// `spec.domain.cpu.isolateEmulatorThread`.
+    IsolatedEmulator = 128,
+    /// `spec.domain.resources.overcommitGuestOverhead`: nothing is requested for what is added.
+    OvercommittedOverhead = 256,
 }
 
 /// A set of [`Feature`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features(u8);
+pub struct Features(u16);
 
 impl Features {
     /// Whether the set has it.
     #[must_use]
     pub const fn has(self, feature: Feature) -> bool {
-        self.0 & feature as u8 != 0
+        self.0 & feature as u16 != 0
     }
 }
 
 impl FromIterator<Feature> for Features {
     fn from_iter<I: IntoIterator<Item = Feature>>(features: I) -> Self {
-        Self(features.into_iter().fold(0, |set, feature| set | feature as u8))
+        Self(features.into_iter().fold(0, |set, feature| set | feature as u16))
     }
 }
 
@@ -93,16 +97,22 @@ pub struct KubeVirtFacts {
     pub ratio: Option<OverheadRatio>,
     /// `spec.configuration.network.binding`: by name, the memory that a plugin adds.
     pub bindings: BTreeMap<Box<str>, Amount>,
+    /// `spec.configuration.developerConfiguration.cpuAllocationRatio`.
+    pub cpu_allocation_ratio: Option<u32>,
+    /// `spec.configuration.developerConfiguration.memoryOvercommit`, in hundredths.
+    pub memory_overcommit: Option<u32>,
 }
 
-/// The memory beside the guest.
+/// The memory beside the guest in the launcher that runs it, as KubeVirt says or as it is estimated.
 ///
 /// # Errors
 /// See [`VmError`].
 pub fn memory_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
-    if let Some(reported) = vm.overhead.reported {
-        return Ok(reported);
-    }
+    vm.overhead.reported.map_or_else(|| estimated_overhead(vm, kubevirt), Ok)
+}
+
+/// The memory beside the guest in a launcher for the VM as it is specified.
+pub(super) fn estimated_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
     let has = |feature, bytes| if vm.overhead.features.has(feature) { bytes } else { 0 };
     let additions = additions(kubevirt.minor);
     let probes = i128::from(vm.overhead.exec_probes);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sluice_engine::vm::{KubeVirtFacts, OverheadRatio};
 use sluice_engine::{Amount, Quantity};
 
-use crate::quantity::{ResourceTexts, resource_list};
+use crate::quantity::{QuantityText, ResourceTexts, resource_list};
 use crate::store::{Affected, Indexed, Key, Record, Store};
 
 /// Gives a type the identity of one of KubeVirt's kinds.
@@ -73,6 +73,19 @@ pub struct KubeVirtConfigurationWire {
     /// Networks.
     #[serde(default)]
     pub network: Option<KubeVirtNetworkWire>,
+    /// How much of their guests launchers ask for.
+    #[serde(default)]
+    pub developer_configuration: Option<DeveloperConfigurationWire>,
+}
+
+/// `spec.configuration.developerConfiguration` of a KubeVirt.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeveloperConfigurationWire {
+    #[serde(default)]
+    cpu_allocation_ratio: Option<QuantityText>,
+    #[serde(default)]
+    memory_overcommit: Option<QuantityText>,
 }
 
 /// `spec.configuration.network` of a KubeVirt.
@@ -144,6 +157,11 @@ fn memory(plugin: &BindingPluginWire) -> Option<Amount> {
     Quantity::parse_json_text(&text.0).ok().map(Amount::from).filter(|amount| *amount > Amount::ZERO)
 }
 
+/// KubeVirt refuses a configuration with another number (`pkg/virt-config/configuration.go`, `validateConfig`).
+fn positive(text: &QuantityText) -> Option<u32> {
+    text.0.parse().ok().filter(|number| *number > 0)
+}
+
 impl Indexed for KubeVirts {
     type Wire = KubeVirtWire;
     type Body = KubeVirtFacts;
@@ -159,10 +177,13 @@ impl Indexed for KubeVirts {
         let ratio = configuration.and_then(|it| it.additional_guest_memory_overhead_ratio.as_deref());
         let plugins = configuration.and_then(|it| it.network.as_ref()?.binding.as_ref());
         let plugins = plugins.into_iter().flatten();
+        let developer = configuration.and_then(|it| it.developer_configuration.as_ref());
         KubeVirtFacts {
             minor: wire.status.observed_version.as_deref().and_then(minor),
             ratio: ratio.and_then(OverheadRatio::parse),
             bindings: plugins.filter_map(|(name, it)| Some((name.as_str().into(), memory(it)?))).collect(),
+            cpu_allocation_ratio: developer.and_then(|it| positive(it.cpu_allocation_ratio.as_ref()?)),
+            memory_overcommit: developer.and_then(|it| positive(it.memory_overcommit.as_ref()?)),
         }
     }
     fn affects(_: &Key) -> Affected {

@@ -11,8 +11,8 @@ use sluice_engine::vm::VmFacts;
 
 pub use facts::VmiError;
 pub use wire::{
-    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, LaunchSecurityWire,
-    MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, VmiSpecWire, VolumeWire,
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, IoThreadsWire,
+    LaunchSecurityWire, MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, VmiSpecWire, VolumeWire,
 };
 
 use super::kubevirt::{ConditionWire, kubevirt_kind};

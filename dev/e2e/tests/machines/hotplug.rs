@@ -2,11 +2,16 @@
 
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
-use sluice_testbed::kubevirt::Vm;
+use sluice_testbed::kubevirt::{MigrationPhase, MigrationScript, Vm};
 
-use crate::context::{Counting, Team};
+use crate::context::{Counting, Team, assert_always_used};
 
+const CPU: &str = "requests.cpu";
 const MEMORY: &str = "requests.memory";
+
+fn sockets(sockets: u32) -> Value {
+    json!({ "domain": { "cpu": { "sockets": sockets } } })
+}
 
 fn memory(guest: &str) -> Value {
     json!({ "domain": { "memory": { "guest": guest } } })
@@ -29,7 +34,16 @@ async fn start(team: &Team, hard: &str, is_machine: bool) -> Vm {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_plugged_in_is_charged_before_it_is_admitted_and_once() {
-    let counting = Counting::by("VirtualResources").await;
+    is_charged_before_it_is_admitted_and_once("VirtualResources").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_guest_takes_in_its_next_pod_is_charged_before_it_is_admitted_and_once() {
+    is_charged_before_it_is_admitted_and_once("GuestEffectiveResources").await;
+}
+
+async fn is_charged_before_it_is_admitted_and_once(calculator: &str) {
+    let counting = Counting::by(calculator).await;
     let team = counting.team("plug").await;
     let vm = start(&team, "2Gi", false).await;
     let known = vm.migrations().await.unwrap();
@@ -73,4 +87,42 @@ async fn what_does_not_fit_is_told_on_vm_and_vmi_and_stands_in_no_migrations_way
     vm.hotplug_memory("1536Mi").await.unwrap().until_succeeded().await.unwrap();
     vm.until_alone().await.unwrap();
     team.until_used("vms", &[(MEMORY, "1536Mi")]).await;
+}
+
+/// What is charged is what KubeVirt then has the target ask for, to the byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_next_pod_takes_is_charged_before_it_is_there() {
+    let counting = Counting::by("VmiPodUsage").await;
+    let team = counting.team("plug").await;
+    team.quota("vms", &[(CPU, "10"), (MEMORY, "100Gi"), ("pods", "10")]).await;
+    let vm = team.tenant.kubevirt.vm(team.tenant.name(), "web").memory("1Gi").hotplug(4, "4Gi");
+    let vm = vm.start().await.unwrap();
+    team.until_used("vms", &[(CPU, "105m"), ("pods", "1")]).await;
+    vm.follow(MigrationScript::Hold).await.unwrap();
+    let known = vm.migrations().await.unwrap();
+    vm.change(sockets(2)).await.unwrap();
+    let (cpu, memory) = (team.used("vms", CPU).await, team.used("vms", MEMORY).await);
+    assert_eq!(cpu, "205m", "no pod is there for it yet");
+    // From here on it fits exactly.
+    let full = [(CPU, &*cpu), (MEMORY, &*memory)];
+    for (key, hard) in full {
+        team.set_hard("vms", key, hard).await;
+    }
+    team.until_written("vms", "1Gi").await;
+    let watch = team.watch().await;
+    let migration = vm.until_migration(&known).await.unwrap();
+    migration.until(MigrationPhase::Running).await.unwrap();
+    team.until_written("vms", "2Gi").await;
+    vm.follow(MigrationScript::Succeed).await.unwrap();
+    migration.until_succeeded().await.unwrap();
+    vm.until_alone().await.unwrap();
+    team.until_written("vms", "3Gi").await;
+    let refused = vm.change(sockets(3)).await.unwrap_err();
+    let words =
+        "exceeded quota: vms, requested: requests.cpu=100m,requests.memory=8Mi, used: requests.cpu=205m";
+    assert!(format!("{refused:#}").contains(words), "{refused:#}");
+    vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+    vm.until_alone().await.unwrap();
+    team.until_written("vms", "4Gi").await;
+    assert_always_used(watch, "vms", &full).await;
 }

@@ -101,11 +101,6 @@ impl Machines {
         self.calculator.is_of_pods()
     }
 
-    /// Whether they are charged by their size alone, whatever their pods take.
-    pub fn are_charged_by_size(&self) -> bool {
-        self.are_charged() && !self.depend_on_pods()
-    }
-
     /// Whether this account creates the pods of VMs.
     pub fn is_controller(&self, account: &str) -> bool {
         self.kubevirt.as_ref().is_some_and(|kubevirt| *kubevirt.controller == *account)
@@ -208,12 +203,8 @@ impl Machines {
         self.charge_of(&machine.size, launchers)
     }
 
-    /// What a VM of this size is charged where its pods do not matter.
-    pub fn charge_by_size(&self, size: &Result<VmFacts, VmiError>) -> Result<Option<Charge>, Unknown> {
-        self.charge_of(size, std::iter::empty())
-    }
-
-    fn charge_of<'c>(
+    /// The same of a VM of this size.
+    pub fn charge_of<'c>(
         &self,
         size: &Result<VmFacts, VmiError>,
         launchers: impl Iterator<Item = Launcher<'c>>,

@@ -1,7 +1,8 @@
 //! Judges updates of VMs, and charges those that give a VM more (`docs/protocols.md`, *Charged at admission*).
 //!
 //! What a VM is charged does not wait for a pod: from the answer on it is the larger of what is known of the VM and what the
-//! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then.
+//! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then. Where VMs are charged
+//! by their pods, what that one is going to take is found from the VM and a launcher that there is.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use sluice_engine::{Charge, Patience, PodId, QuotaId, Uid};
 use sluice_index::{NamespaceId, Version, VmiRecord, VmiWire};
 
 use super::State;
+use super::machines::as_launcher;
 use crate::gate::action::{Answer, GateEvent, MachineRead, Regarding};
 use crate::gate::admission::{Asked, CHANGED, Judgement, MachineChange, Ticket, UNSEEN};
 use crate::gate::config::Moment;
@@ -20,9 +22,15 @@ use crate::gate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
 
+/// A VM none of whose pods is known to run: what it is to take more could not be recorded, and a predecessor may be letting a pod of
+/// it go for what it had. Where VMs are charged by their pods, what the next one takes is not known either.
+const RUNS_NOT: Judgement = Judgement::Undecided("no pod of the VM runs yet");
+
 impl State {
     /// Judges an update of a VM, and charges it if the VM is to take more.
     pub fn ask_about_machine(&mut self, change: &MachineChange, now: Moment) -> Asked {
+        // A pod of a VM may just have changed.
+        self.go_on_appraising(now);
         let judged = self.judge_machine(change, now);
         if let Err(Judgement::Refused(words)) = &judged
             && !change.dry_run
@@ -35,12 +43,11 @@ impl State {
     fn judge_machine(&mut self, change: &MachineChange, now: Moment) -> Result<Asked, Judgement> {
         let Some((owner, namespace)) = self.concerns_machine(change)? else { return Ok(ALLOWED) };
         let known = self.stages.owners().charged(&owner).map(|(_, charge)| charge).unwrap_or_default();
-        let asked = match self.machines.charge_by_size(&change.after.size) {
-            Ok(asked) => asked.unwrap_or_default(),
-            // Nor could it be counted before.
-            Err(_) if change.before.size.is_err() => return Ok(ALLOWED),
-            Err(unknown) => return Err(Judgement::Refused(uncountable(&unknown))),
-        };
+        let Some(asked) = self.asked(&owner, change)? else { return Ok(ALLOWED) };
+        let is_growing = change.after.size.as_ref().is_ok_and(|vm| vm.is_growing() == Ok(true));
+        if (is_growing || !known.covers(&asked)) && !self.runs(&owner) {
+            return Err(RUNS_NOT);
+        }
         if known.covers(&asked) && self.machine_growth.wanted(&owner).is_none() {
             return Ok(ALLOWED);
         }
@@ -70,6 +77,17 @@ impl State {
         Ok(if is_awaited { Asked::Recording(serial) } else { ALLOWED })
     }
 
+    /// What the VM is to be charged after the update; `None`: it could not be counted before either.
+    fn asked(&self, owner: &Owner, change: &MachineChange) -> Result<Option<Charge>, Judgement> {
+        let after = &change.after.size;
+        let launchers = self.launchers(owner);
+        match self.machines.charge_of(after, launchers.iter().filter_map(as_launcher)) {
+            Ok(asked) => Ok(Some(asked.unwrap_or_default())),
+            Err(_) if change.before.size.is_err() => Ok(None),
+            Err(unknown) => Err(Judgement::Refused(uncountable(&unknown))),
+        }
+    }
+
     /// Who asks is KubeVirt's controller, and the VM's owner hears of it from that alone.
     fn tell_machine(&mut self, vmi: &VmiRecord, words: &str, now: Moment) {
         let owner = Owner { namespace: Arc::clone(&vmi.namespace), uid: vmi.uid.clone() };
@@ -90,7 +108,7 @@ impl State {
         if !self.leading {
             return Err(Judgement::Undecided("this process does not lead"));
         }
-        if !self.machines.are_charged_by_size() {
+        if !self.machines.are_charged() {
             return Ok(None);
         }
         let before = &change.before;
@@ -116,6 +134,13 @@ impl State {
             return Err(CHANGED);
         }
         Ok(Some((owner, namespace)))
+    }
+
+    /// Whether a pod of the VM is charged, or needs none.
+    fn runs(&self, owner: &Owner) -> bool {
+        let runs =
+            |pod: &PodId| matches!(self.stages.get(*pod), Stage::Counted { .. } | Stage::Assumed { .. });
+        self.stages.owners().pods(owner).iter().any(runs)
     }
 
     /// What quotas lack if the VM is charged this, and on account of which of its pods; nothing while none of them is charged.

@@ -34,7 +34,6 @@ impl State {
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
         if self.machines.set_kubevirt(kubevirt) {
-            self.end_all_growth();
             self.restate_quotas();
             let are_charged = self.machines.are_charged();
             self.machines.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
@@ -158,12 +157,8 @@ impl State {
 
     /// Finds what the VM is charged.
     pub(super) fn appraise(&mut self, owner: &Owner, now: Moment) {
-        let launchers: Vec<PodRecord> = self.launchers(owner);
-        let launchers = launchers.iter().filter_map(|record| {
-            let compute = &record.ownership.as_ref()?.compute;
-            Some(Launcher { whole: &record.charge, compute })
-        });
-        let charge = self.machines.charge(owner, launchers);
+        let launchers = self.launchers(owner);
+        let charge = self.machines.charge(owner, launchers.iter().filter_map(as_launcher));
         let charge = charge.map(|charge| Some(self.with_growth(owner, charge?)));
         let is_unknown = charge.is_err();
         let is_running =
@@ -238,7 +233,7 @@ impl State {
     }
 
     /// The launchers that the VM is charged by what they take: those that run, or if none does all.
-    fn launchers(&self, owner: &Owner) -> Vec<PodRecord> {
+    pub(super) fn launchers(&self, owner: &Owner) -> Vec<PodRecord> {
         if !self.machines.depend_on_pods() {
             return Vec::new();
         }
@@ -249,6 +244,12 @@ impl State {
             launchers.cloned().partition(|record| record.gates == Gates::None);
         if running.is_empty() { held } else { running }
     }
+}
+
+/// What the VM is charged by of one of its launchers.
+pub(super) fn as_launcher(record: &PodRecord) -> Option<Launcher<'_>> {
+    let compute = &record.ownership.as_ref()?.compute;
+    Some(Launcher { whole: &record.charge, compute })
 }
 
 /// Whether the pod claims a VM and was created before there was a stamp.

@@ -8,6 +8,7 @@ impl World {
     /// No more faults: everything is delivered and answered until nothing happens any more.
     pub fn calm_down(&mut self) {
         self.resizes.clear();
+        self.plugs.clear();
         for _ in 0..400 {
             self.deliver_all();
             self.plan();

@@ -166,10 +166,25 @@ fn what_was_allowed_stays_charged_when_the_quotas_change() {
 }
 
 #[test]
+fn a_vm_that_does_not_run_is_plugged_in_when_it_does() {
+    let mut story = Story::counting(Calculator::VirtualResources, 1500);
+    story.see_machine(&of_version(sized(2, 2), 10), 0);
+    let undecided = Judgement::Undecided("no pod of the VM runs yet");
+    assert_eq!(story.grow(3, 100), undecided, "it is not known to have a pod");
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(200), "0");
+    assert_eq!(story.grow(3, 300), undecided, "a predecessor may have let the pod go");
+    assert_eq!(story.grow(1, 400), Judgement::Allowed, "less is allowed");
+    story.server.set_hard(3000);
+    assert_eq!(story.used_after(500), "2");
+    assert_eq!(story.grow(3, 600), Judgement::Allowed);
+    assert_eq!(story.used_after(700), "3");
+}
+
+#[test]
 fn the_launcher_of_a_vm_that_is_to_have_more_waits_for_that() {
     let mut story = Story::counting(Calculator::VirtualResources, 2500);
-    story.see_machine(&of_version(sized(2, 2), 10), 0);
-    assert_eq!(story.grow(3, 100), Judgement::Allowed, "nothing of it runs");
+    story.see_machine(&of_version(sized(2, 3), 10), 0);
     story.server.create_pod(SOURCE, 100, 0);
     assert_eq!(story.used_after(200), "0");
     assert_eq!(story.held(), [SOURCE]);
@@ -193,7 +208,8 @@ fn of_vms_that_are_counted_otherwise_nothing_is_held() {
     assert_eq!(story.grow(3, 100), Judgement::Allowed);
     story.state.count_machines_by(Calculator::VmiPodUsage, at(200));
     assert_eq!(story.used_after(200), "100m");
-    assert_eq!(story.grow(9, 300), Judgement::Allowed, "the pod that brings it is charged");
+    assert_eq!(story.grow(9, 300), Judgement::Allowed);
+    assert_eq!(story.used_after(300), "900m", "what its next pod will take");
     story.state.count_machines_by(Calculator::VirtualResources, at(400));
     assert_eq!(story.used_after(400), "2");
 }

@@ -6,6 +6,8 @@ mod cluster;
 mod contest;
 mod end;
 mod machine_growth;
+mod machine_growth_pods;
+mod machine_leaders;
 mod machine_orders;
 mod machines;
 mod machines_phases;
@@ -22,6 +24,7 @@ mod server;
 mod step;
 mod stories;
 mod told;
+mod vms;
 mod world;
 
 use std::sync::Arc;

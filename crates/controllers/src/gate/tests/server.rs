@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use sluice_engine::Quantity;
-use sluice_index::{ArqWire, PodWire};
+use sluice_index::{ArqWire, PodWire, VmiWire};
 
 use super::owners::Machines;
-use crate::gate::{Answer, Record, RecordedIn, RecordedObject, Release};
+use super::vms::Vms;
+use crate::gate::{Answer, Moment, Record, RecordedIn, RecordedObject, Release, State};
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 pub const NAMESPACE: &str = "team";
@@ -53,6 +54,8 @@ pub enum Change {
     PodGone(serde_json::Value),
     Quota(serde_json::Value),
     QuotaGone(serde_json::Value),
+    Machine(VmiWire),
+    MachineGone(VmiWire),
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +67,8 @@ pub struct Server {
     pub log: Vec<Change>,
     pub writes: usize,
     pub machines: Machines,
+    /// VMs of which each process knows what a watch shows; without them [`Self::machines`] says what VMs are charged.
+    pub vms: Option<Vms>,
 }
 
 impl Server {
@@ -254,9 +259,21 @@ impl Server {
         }
     }
 
+    /// A new process hears of all VMs.
+    pub fn tell(&self, state: &mut State, now: Moment) {
+        self.machines.tell(state, now);
+        if let Some(vms) = &self.vms {
+            vms.tell(state, now);
+        }
+    }
+
     /// What pods without gates take, in thousandths of a CPU.
     pub fn taken(&self) -> u64 {
         let running = self.pods.iter().filter(|(_, pod)| !pod.gated && !pod.finished);
+        if let Some(vms) = &self.vms {
+            let plain = running.filter(|(name, _)| !name.contains('-')).map(|(_, pod)| pod.milli_cpu);
+            return vms.taken(self) + plain.sum::<u64>();
+        }
         self.machines.taken(running.map(|(name, pod)| (&**name, pod.milli_cpu)))
     }
 

@@ -1,5 +1,7 @@
 //! What may happen in a run of the simulation, and what may go wrong.
 
+use crate::gate::Answer;
+
 #[derive(Clone, Debug)]
 pub enum Step {
     Create {
@@ -63,6 +65,11 @@ pub enum Step {
 pub enum Watch {
     Pods,
     Quotas,
+    Machines,
+}
+
+impl Watch {
+    pub const ALL: [Self; 3] = [Self::Pods, Self::Quotas, Self::Machines];
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,4 +99,13 @@ pub enum Trouble {
     ScribbledStatus,
     /// Crashes, and limits that change and quotas that come and go.
     BusyAdmin,
+}
+
+pub fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {
+    match (answer, fault) {
+        (Some(answer), Fault::None) => answer,
+        (_, Fault::Refused) => Answer::Refused("not today".to_owned()),
+        (_, Fault::Busy) => Answer::Busy(None),
+        _ => Answer::Unknown("connection lost".to_owned()),
+    }
 }

@@ -56,12 +56,14 @@ impl Story {
 
     pub(super) fn see_all(&mut self, now: Moment) {
         for change in self.server.log.split_off(self.cursor) {
-            use super::server::Change::{Pod, PodGone, Quota, QuotaGone};
+            use super::server::Change::{Machine, MachineGone, Pod, PodGone, Quota, QuotaGone};
             match change {
                 Pod(pod) => self.state.apply_pod(&wire::<PodWire>(pod), now),
                 PodGone(pod) => self.state.delete_pod(&wire::<PodWire>(pod)),
                 Quota(quota) => self.state.apply_watched_quota(&wire::<ArqWire>(quota), now),
                 QuotaGone(quota) => self.state.delete_watched_quota(&wire::<ArqWire>(quota), now),
+                Machine(vmi) => self.state.apply_machine(&vmi, now),
+                MachineGone(vmi) => self.state.delete_machine(&vmi, now),
             }
         }
     }

@@ -3,9 +3,10 @@
 use sluice_engine::{Amount, Claim};
 use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
 
+use super::machine_leaders::Plug;
 use super::resizes::Resize;
 use super::server::{Change, GATE, NAMESPACE, Server, wire};
-use super::step::{Fault, Step, Trouble, Watch};
+use super::step::{Fault, Step, Trouble, Watch, reply};
 use crate::gate::parts::stamp::Stamp;
 use crate::gate::{Action, Answer, AuditCursor, AuditFinding, GateConfig, Moment, Outcome, State};
 
@@ -18,7 +19,7 @@ const REQUEST_MS: u64 = 5_000;
 pub struct Replica {
     pub state: State,
     /// How much of the log each [`Watch`] has delivered.
-    pub cursors: [usize; 2],
+    pub cursors: [usize; Watch::ALL.len()],
     pub leads: bool,
     /// A list of pods that is handed on piece by piece.
     listing: Option<Listing>,
@@ -83,6 +84,7 @@ pub struct World {
     pub(super) lives: Vec<u32>,
     pub requests: Vec<Request>,
     pub(super) resizes: Vec<Resize>,
+    pub(super) plugs: Vec<Plug>,
     pub(super) now_ms: u64,
     pub(super) highest_hard: u64,
     trouble: Trouble,
@@ -114,7 +116,7 @@ impl World {
             replicas: (0..2)
                 .map(|number| Replica {
                     state: fresh(number),
-                    cursors: [0; 2],
+                    cursors: [0; Watch::ALL.len()],
                     leads: false,
                     listing: None,
                     catches_up: None,
@@ -124,6 +126,7 @@ impl World {
             lives: vec![0, 0],
             requests: Vec::new(),
             resizes: Vec::new(),
+            plugs: Vec::new(),
             now_ms: 0,
             highest_hard: 3000,
             trouble,
@@ -187,12 +190,15 @@ impl World {
                 (Change::QuotaGone(quota), Watch::Quotas) => {
                     one.state.delete_watched_quota(&wire::<ArqWire>(quota), now);
                 }
+                (Change::Machine(vmi), Watch::Machines) => one.state.apply_machine(&vmi, now),
+                (Change::MachineGone(vmi), Watch::Machines) => one.state.delete_machine(&vmi, now),
                 _ => {}
             }
         }
         *cursor = until;
         let is_listing = one.listing.is_some();
-        let has_seen = |wanted: usize| !is_listing && one.cursors.iter().all(|cursor| wanted <= *cursor);
+        let watches = if self.server.vms.is_some() { 3 } else { 2 };
+        let has_seen = |wanted| !is_listing && one.cursors[..watches].iter().all(|cursor| wanted <= *cursor);
         if one.catches_up.is_some_and(has_seen) {
             one.catches_up = None;
             one.state.lead(now);
@@ -207,8 +213,8 @@ impl World {
     }
 
     pub(super) fn deliver_all(&mut self) {
-        for (replica, watch) in [(0, Watch::Pods), (0, Watch::Quotas), (1, Watch::Pods), (1, Watch::Quotas)] {
-            self.deliver(replica, watch, usize::MAX);
+        for watch in Watch::ALL {
+            (0..self.replicas.len()).for_each(|replica| self.deliver(replica, watch, usize::MAX));
         }
     }
 
@@ -217,7 +223,7 @@ impl World {
         let now = self.moment();
         self.lives[replica] += 1;
         let mut state = fresh(replica + 2 * self.lives[replica] as usize);
-        self.server.machines.tell(&mut state, now);
+        self.server.tell(&mut state, now);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
             state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
@@ -231,8 +237,9 @@ impl World {
         let leads = self.replicas[replica].leads;
         let cursor = self.server.log.len();
         let catches_up = leads.then_some(cursor);
+        let cursors = [cursor; Watch::ALL.len()];
         self.replicas[replica] =
-            Replica { state, cursors: [cursor; 2], leads, listing: None, catches_up, deposed_at: None };
+            Replica { state, cursors, leads, listing: None, catches_up, deposed_at: None };
         self.deliver(replica, Watch::Pods, 0);
     }
 
@@ -262,6 +269,7 @@ impl World {
         }
         for (replica, ticket, judgement) in answered {
             self.judged(replica, ticket, &judgement);
+            self.judged_plug(replica, ticket, &judgement);
         }
     }
 
@@ -333,7 +341,12 @@ impl World {
                 Outcome::CaughtUp
             }
             Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-            Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) => return,
+            Action::ReadMachine(read) => {
+                let find = || self.server.vms.as_ref()?.find(&read.uid.to_string());
+                let answer = done.then(|| Answer::Done(find()));
+                Outcome::MachineRead(read.clone(), reply(answer, fault))
+            }
+            Action::WriteEvent(_) | Action::Answer(..) => return,
         };
         if self.lives[request.replica] == request.life {
             let now = self.moment();
@@ -382,14 +395,5 @@ impl World {
     pub(super) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.server.now_s = i64::try_from(self.now_ms / 1000).unwrap();
-    }
-}
-
-pub fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {
-    match (answer, fault) {
-        (Some(answer), Fault::None) => answer,
-        (_, Fault::Refused) => Answer::Refused("not today".to_owned()),
-        (_, Fault::Busy) => Answer::Busy(None),
-        _ => Answer::Unknown("connection lost".to_owned()),
     }
 }

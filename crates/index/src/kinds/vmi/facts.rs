@@ -71,6 +71,10 @@ pub(super) fn facts(wire: &VmiWire) -> Result<VmFacts, VmiError> {
             domain.cpu.as_ref(),
             ["spec.domain.cpu.cores", "spec.domain.cpu.sockets", "spec.domain.cpu.threads"],
         )?,
+        io_threads: count(
+            domain.io_threads.as_ref().and_then(|it| it.supplemental_pool_thread_count.as_ref()),
+            "spec.domain.ioThreads.supplementalPoolThreadCount",
+        )?,
         requested_memory: in_status(
             memory.and_then(|memory| memory.guest_requested.as_ref()),
             "status.memory.guestRequested",
@@ -133,7 +137,7 @@ fn overhead(spec: &VmiSpecWire) -> OverheadFacts {
 }
 
 fn features(spec: &VmiSpecWire) -> sluice_engine::vm::Features {
-    let DomainWire { cpu, devices, launch_security, .. } = &spec.domain;
+    let DomainWire { cpu, devices, launch_security, resources, .. } = &spec.domain;
     let none = DevicesWire::default();
     let devices = devices.as_ref().unwrap_or(&none);
     let is_used = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|list| !list.is_empty());
@@ -153,6 +157,14 @@ fn features(spec: &VmiSpecWire) -> sluice_engine::vm::Features {
         (Feature::EncryptedMemory, security.is_some_and(|it| it.sev.is_some() || it.snp.is_some())),
         (Feature::Tpm, devices.tpm.as_ref().is_some_and(|tpm| tpm.enabled != Some(false))),
         (Feature::DedicatedCpus, cpu.as_ref().is_some_and(|cpu| cpu.dedicated_cpu_placement == Some(true))),
+        (
+            Feature::IsolatedEmulator,
+            cpu.as_ref().is_some_and(|cpu| cpu.isolate_emulator_thread == Some(true)),
+        ),
+        (
+            Feature::OvercommittedOverhead,
+            resources.as_ref().is_some_and(|resources| resources.overcommit_guest_overhead == Some(true)),
+        ),
     ];
     found.into_iter().filter(|(_, is_there)| *is_there).map(|(feature, _)| feature).collect()
 }

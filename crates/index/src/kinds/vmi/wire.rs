@@ -37,6 +37,9 @@ pub struct DomainWire {
     /// Memory.
     #[serde(default)]
     pub memory: Option<MemoryWire>,
+    /// Threads beside those of its CPUs.
+    #[serde(default)]
+    pub io_threads: Option<IoThreadsWire>,
     /// What its pod asks for.
     #[serde(default)]
     pub resources: Option<DomainResourcesWire>,
@@ -60,6 +63,8 @@ pub struct CpuWire {
     pub(super) threads: Option<QuantityText>,
     #[serde(default)]
     pub(super) dedicated_cpu_placement: Option<bool>,
+    #[serde(default)]
+    pub(super) isolate_emulator_thread: Option<bool>,
 }
 
 /// `spec.domain.memory`.
@@ -71,11 +76,22 @@ pub struct MemoryWire {
 
 /// `spec.domain.resources`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DomainResourcesWire {
     #[serde(default, deserialize_with = "resource_list")]
     pub(super) requests: ResourceTexts,
     #[serde(default, deserialize_with = "resource_list")]
     pub(super) limits: ResourceTexts,
+    #[serde(default)]
+    pub(super) overcommit_guest_overhead: Option<bool>,
+}
+
+/// `spec.domain.ioThreads`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IoThreadsWire {
+    #[serde(default)]
+    pub(super) supplemental_pool_thread_count: Option<QuantityText>,
 }
 
 /// `spec.domain.devices`.

@@ -2,7 +2,7 @@
 
 use super::super::server::wire;
 use super::super::step::Fault;
-use super::super::world::reply;
+use super::super::step::reply;
 use super::server::{Kind, key};
 use super::step::Trouble;
 use super::world::{Request, World, quota};
