@@ -143,7 +143,7 @@ impl BlockedMigrations {
                 return namespace;
             }
             if let Some(quota) = look.nudge {
-                self.nudge(&namespace, quota, &mut state, (&facts, &token)).await;
+                self.nudge(&namespace, &quota, &mut state, (&facts, &token)).await;
                 continue;
             }
             let timer = async {
@@ -174,7 +174,7 @@ impl BlockedMigrations {
     async fn nudge(
         &self,
         namespace: &Arc<str>,
-        quota: QuotaRef,
+        quota: &QuotaRef,
         state: &mut Namespace,
         (facts, token): (&Facts, &WriteToken),
     ) {
@@ -189,7 +189,7 @@ impl BlockedMigrations {
                 self.metrics.forbidden();
                 if let Some(said) = state.nudged(Err(why), self.now_ms()) {
                     let blocked = facts.blocked.iter().map(|(migration, _)| migration);
-                    events::forbidden(namespace, &quota, blocked, &said).into_iter().for_each(&*self.tell);
+                    events::forbidden(namespace, quota, blocked, &said).into_iter().for_each(&*self.tell);
                 }
             }
             // The migrations for which it was meant have their own time to try again.
