@@ -101,11 +101,11 @@ impl<'h> Executor<'h> {
         }
         let grants = match look {
             Look::Memory | Look::Raised => Ok(None),
-            Look::Grants | Look::Quotas => requests.grants(namespace, &self.grant_names()).await.map(Some),
-            Look::All => requests.budget(namespace).await.map(Some),
+            Look::Grants | Look::Quotas => requests.grants(namespace, self.grant_names()).await.map(Some),
+            Look::All => requests.budget(namespace, self.grant_names()).await.map(Some),
         };
         match grants {
-            Ok(Some(grants)) => self.headroom.observed.learn(namespace, &self.grant_names(), &grants),
+            Ok(Some(grants)) => self.headroom.observed.learn(namespace, &grants),
             Ok(None) => {}
             Err(error) => return failed("reading what is granted", &error),
         }

@@ -97,21 +97,20 @@ impl Observed {
         timeout(time, found).await.ok().flatten()
     }
 
-    /// Takes in what was read beside the watches, as far as it is newer: what of `asked` was not found is gone.
-    pub fn learn(&self, namespace: &str, asked: &GrantNames, budget: &BudgetWires) {
+    /// Takes in what was read beside the watches, as far as it is newer.
+    pub fn learn(&self, namespace: &str, budget: &BudgetWires) {
         let mut index = self.index.write();
         let is_it = |meta: &ObjectMeta, name: &str| meta.name.as_deref() == Some(name);
-        for name in
-            asked.vmmrqs.iter().filter(|name| !budget.vmmrqs.iter().any(|wire| is_it(&wire.metadata, name)))
-        {
-            index.vmmrqs.remove_named(namespace, name);
+        let GrantNames { vmmrqs, policies } = &budget.asked;
+        for name in vmmrqs {
+            if !budget.vmmrqs.iter().any(|wire| is_it(&wire.metadata, name)) {
+                index.vmmrqs.remove_named(namespace, name);
+            }
         }
-        for name in asked
-            .policies
-            .iter()
-            .filter(|name| !budget.policies.iter().any(|wire| is_it(&wire.metadata, name)))
-        {
-            index.policies.remove_named("", name);
+        for name in policies {
+            if !budget.policies.iter().any(|wire| is_it(&wire.metadata, name)) {
+                index.policies.remove_named("", name);
+            }
         }
         for vmmrq in &budget.vmmrqs {
             index.vmmrqs.upsert(vmmrq);
@@ -237,7 +236,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
     use serde_json::{Value, json};
-    use sluice_index::{HeadroomPolicyWire, LimitRangeWire, PodWire};
+    use sluice_index::{HeadroomPolicyWire, LimitRangeWire, PodWire, VmmrqWire};
 
     use super::*;
 
@@ -267,6 +266,22 @@ mod tests {
         assert_eq!(observed.read(|index| index.targets.migrations().count()), 0);
         observed.apply::<PodWire>(&Event::Delete(object("4", &none)));
         assert_eq!(told(&observed, &mut changes), (false, Vec::new(), false));
+    }
+
+    #[test]
+    fn of_the_grants_that_were_asked_for_what_is_not_found_is_gone_and_later_ones_stay() {
+        let observed = Observed::new(Vec::new(), false);
+        let vmmrq = |name: &str| -> VmmrqWire {
+            let metadata = json!({"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1"});
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let asked = GrantNames { vmmrqs: vec!["old".into(), "kept".into()], policies: Vec::new() };
+        for name in ["old", "kept", "new"] {
+            observed.apply(&Event::Apply(vmmrq(name)));
+        }
+        let (vmmrqs, policies) = (vec![vmmrq("kept")], Vec::new());
+        observed.learn("shop", &BudgetWires { asked, vmmrqs, policies, namespace: None });
+        assert_eq!(observed.read(|index| index.grant_names("shop").0), ["kept".into(), "new".into()]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_engine::Uid;
+use sluice_engine::headroom::Need;
+use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{
     HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimRecord, VmimWire, VmmrqWire,
 };
@@ -31,6 +32,8 @@ pub struct Requests {
 /// What a budget is made of.
 #[derive(Clone, Debug)]
 pub struct BudgetWires {
+    /// What was known before it was read: of these, what is not found is gone.
+    pub asked: GrantNames,
     /// The namespace's own grants.
     pub vmmrqs: Vec<VmmrqWire>,
     /// Policies.
@@ -98,36 +101,37 @@ impl Requests {
         self.find::<ResourceQuota, _>(Some(namespace), name).await
     }
 
-    /// Everything that may grant a namespace something, not from a cache.
+    /// Everything that may grant a namespace something, not from a cache. `asked` is known before.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn budget(&self, namespace: &str) -> kube::Result<BudgetWires> {
+    pub async fn budget(&self, namespace: &str, asked: GrantNames) -> kube::Result<BudgetWires> {
         let all = ListParams::default();
         let (vmmrqs, policies, namespace) = futures::try_join!(
             self.list::<VirtualMachineMigrationResourceQuota, _>(Some(namespace), &all),
             self.list::<HeadroomPolicy, _>(None, &all),
             self.find::<Namespace, _>(None, namespace),
         )?;
-        Ok(BudgetWires { vmmrqs, policies, namespace })
+        Ok(BudgetWires { asked, vmmrqs, policies, namespace })
     }
 
     /// The objects of these names, not from a cache. Much faster than lists, which wait for the API server's cache.
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn grants(&self, namespace: &str, names: &GrantNames) -> kube::Result<BudgetWires> {
-        let vmmrqs = names.vmmrqs.iter();
+    pub async fn grants(&self, namespace: &str, asked: GrantNames) -> kube::Result<BudgetWires> {
+        let vmmrqs = asked.vmmrqs.iter();
         let vmmrqs =
             vmmrqs.map(|name| self.find::<VirtualMachineMigrationResourceQuota, _>(Some(namespace), name));
-        let policies = names.policies.iter().map(|name| self.find::<HeadroomPolicy, _>(None, name));
+        let policies = asked.policies.iter().map(|name| self.find::<HeadroomPolicy, _>(None, name));
         let (vmmrqs, policies, namespace) = futures::try_join!(
             try_join_all(vmmrqs),
             try_join_all(policies),
             self.find::<Namespace, _>(None, namespace),
         )?;
         let (vmmrqs, policies) = (vmmrqs.into_iter().flatten(), policies.into_iter().flatten());
-        Ok(BudgetWires { vmmrqs: vmmrqs.collect(), policies: policies.collect(), namespace })
+        let (vmmrqs, policies) = (vmmrqs.collect(), policies.collect());
+        Ok(BudgetWires { asked, vmmrqs, policies, namespace })
     }
 
     /// A migration, not from a cache.
@@ -139,13 +143,21 @@ impl Requests {
         Ok(wire.as_ref().map(VmimRecord::read))
     }
 
-    /// The pods of a virtual machine: launchers, and what KubeVirt created beside them.
+    /// What the launcher of a virtual machine takes, as a fresh one of its kind would; `None` if there is none.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub async fn pods_of(&self, namespace: &str, machine_uid: &Uid) -> kube::Result<Vec<PodWire>> {
+    /// When the pods cannot be read.
+    pub async fn source(
+        &self,
+        namespace: &str,
+        machine_uid: &Uid,
+        rules: ChargeRules,
+    ) -> kube::Result<Option<Need>> {
         let of_machine = ListParams::default().labels(&format!("{}={machine_uid}", names::CREATED_BY_LABEL));
-        self.list::<Pod, _>(Some(namespace), &of_machine).await
+        let pods: Vec<PodWire> = self.list::<Pod, _>(Some(namespace), &of_machine).await?;
+        let needs = pods.iter().filter_map(|pod| sluice_index::need_of(pod, rules).ok());
+        // Hot-plug and other helpers carry the label too; the launcher is the largest.
+        Ok(needs.max_by_key(|need| need.charge.get(&sluice_engine::Resource::Memory)))
     }
 
     /// The objects of kind `K`, read as `T`.
@@ -202,11 +214,12 @@ mod tests {
         let (requests, asked) = empty();
         assert!(requests.quotas("ns").await.unwrap().is_empty());
         assert!(requests.quota("ns", "one").await.unwrap().is_none());
-        assert!(requests.budget("one").await.unwrap().vmmrqs.is_empty());
+        assert!(requests.budget("one", GrantNames::default()).await.unwrap().vmmrqs.is_empty());
         let names = GrantNames { vmmrqs: vec!["one".into()], policies: vec!["one".into()] };
-        assert!(requests.grants("one", &names).await.unwrap().policies.is_empty());
+        assert!(requests.grants("one", names).await.unwrap().policies.is_empty());
         assert!(requests.migration("ns", "one").await.unwrap().is_none());
-        assert!(requests.pods_of("ns", &Uid::parse("uid")).await.unwrap().is_empty());
+        let rules = ChargeRules::for_minor(36);
+        assert!(requests.source("ns", &Uid::parse("uid"), rules).await.unwrap().is_none());
         let kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations/one";
         let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
         let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";

@@ -1,13 +1,12 @@
 //! LimitRanges: what a migration's target takes may follow from them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use crate::store::{Indexed, Key, Record, Store};
+use crate::store::{Indexed, Store};
 use crate::version::Version;
 
 /// A LimitRange: that it is there, and its version.
@@ -23,19 +22,17 @@ pub struct LimitRangeWire {
 #[derive(Debug, Default)]
 pub struct LimitRanges {
     store: Store<Version>,
-    /// By namespace. Never shrinks: of a namespace that comes back the count goes on.
-    changes: HashMap<Arc<str>, u64>,
 }
 
 impl LimitRanges {
-    /// How often LimitRanges of the namespace have changed since this process began to look.
+    /// Stands for the LimitRanges of the namespace: another number once one of them has changed.
     #[must_use]
-    pub fn changes(&self, namespace: &str) -> u64 {
-        self.changes.get(namespace).copied().unwrap_or(0)
-    }
-
-    fn count(&mut self, namespace: &Arc<str>) {
-        *self.changes.entry(Arc::clone(namespace)).or_default() += 1;
+    pub fn fingerprint(&self, namespace: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for record in self.store.in_namespace(namespace) {
+            (&record.name, record.version).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
@@ -51,12 +48,6 @@ impl Indexed for LimitRanges {
     }
     fn body(wire: &LimitRangeWire) -> Version {
         Version::parse(wire.metadata.resource_version.as_deref())
-    }
-    fn link(&mut self, record: &Arc<Record<Version>>) {
-        self.count(&record.namespace);
-    }
-    fn forget(&mut self, key: &Key) {
-        self.count(&key.namespace);
     }
 }
 
@@ -79,15 +70,19 @@ mod tests {
             }))
             .unwrap()
         };
+        let none = ranges.fingerprint("shop");
         ranges.apply(&Event::Apply(range("1")));
-        assert_eq!(ranges.changes("shop"), 1);
+        let one = ranges.fingerprint("shop");
         for event in [Event::Init, Event::InitApply(range("1")), Event::InitDone] {
             assert!(ranges.apply(&event).is_empty());
         }
-        assert_eq!(ranges.changes("shop"), 1);
+        assert_eq!(ranges.fingerprint("shop"), one);
+        ranges.apply(&Event::Apply(range("2")));
+        let two = ranges.fingerprint("shop");
         for event in [Event::Init, Event::InitDone] {
             ranges.apply(&event);
         }
-        assert_eq!(ranges.changes("shop"), 2, "it is gone");
+        assert!(one != none && two != none && one != two);
+        assert_eq!(ranges.fingerprint("shop"), none, "it is gone");
     }
 }

@@ -120,7 +120,9 @@ impl Rules {
         // The watch may not have shown the raise yet.
         let shown = |quota: &QuotaRef| {
             let at = position(&quota.name);
-            native(at, &newest(world, run, (namespace, at)))
+            let shown = world.processes[world.targets[run.target].process].quotas[namespace][at];
+            let without = self.lacks(Without::OwnWrites);
+            native(at, &if without { shown } else { newest(world, run, (namespace, at)) })
         };
         // Quotas that are only marked do not tell.
         let mut charged = raised.iter().filter_map(|quota| shown(quota).is_charged()).peekable();

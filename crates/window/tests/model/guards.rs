@@ -71,6 +71,11 @@ fn a_pool_is_looked_at_after_the_raise() {
 }
 
 #[test]
+fn a_raise_holds_before_the_watch_shows_it() {
+    is_needed(Without::OwnWrites, REFUSAL, full());
+}
+
+#[test]
 fn writes_hold_for_one_version() {
     let budget = Budget { frees: 1, ..Budget::default() };
     is_needed(Without::Swap, REFUSAL, Rules { budget, ..full() });

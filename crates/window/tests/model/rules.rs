@@ -17,8 +17,10 @@ pub enum Without {
     /// API servers are asked whether they know of the raise.
     Settle,
     SettleEverywhere,
-    /// The watch of quotas has shown the raise before the target is let in.
+    /// The watch of quotas has shown the raise before a pool is looked at once more.
     ShownRaise,
+    /// What a session has written counts while the watch does not show it yet.
+    OwnWrites,
     /// The pool is looked at once more after the raise.
     PoolAfterRaise,
     /// A raise holds for one version of the quota.

@@ -43,7 +43,7 @@ pub(super) struct Facts {
     /// Migrations that a quota rejected and that have no target, by priority, then age, then name; and what the source of each
     /// takes, as far as that is known.
     pub(super) blocked: Vec<(MigrationRef, Option<Need>)>,
-    /// Grows when a LimitRange of the namespace changes.
+    /// Stands for its LimitRanges.
     pub(super) limit_ranges: u64,
 }
 

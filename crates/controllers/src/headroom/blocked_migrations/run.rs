@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_engine::ChargeRules;
 use sluice_engine::headroom::Need;
-use sluice_engine::{ChargeRules, Resource};
 use sluice_index::{Cluster, Version, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
@@ -143,7 +143,7 @@ impl BlockedMigrations {
                 return namespace;
             }
             if let Some(quota) = look.nudge {
-                self.nudge(&namespace, quota, &mut state, (&facts, &token)).await;
+                self.nudge(&namespace, &quota, &mut state, (&facts, &token)).await;
                 continue;
             }
             let timer = async {
@@ -174,7 +174,7 @@ impl BlockedMigrations {
     async fn nudge(
         &self,
         namespace: &Arc<str>,
-        quota: QuotaRef,
+        quota: &QuotaRef,
         state: &mut Namespace,
         (facts, token): (&Facts, &WriteToken),
     ) {
@@ -189,7 +189,7 @@ impl BlockedMigrations {
                 self.metrics.forbidden();
                 if let Some(said) = state.nudged(Err(why), self.now_ms()) {
                     let blocked = facts.blocked.iter().map(|(migration, _)| migration);
-                    events::forbidden(namespace, &quota, blocked, &said).into_iter().for_each(&*self.tell);
+                    events::forbidden(namespace, quota, blocked, &said).into_iter().for_each(&*self.tell);
                 }
             }
             // The migrations for which it was meant have their own time to try again.
@@ -197,16 +197,13 @@ impl BlockedMigrations {
         }
     }
 
-    /// What the launcher of this virtual machine takes, as another one of its kind would; `None` inside if there is none.
     async fn source(&self, blocked: &MigrationRef) -> Option<Option<Need>> {
-        let pods = self.headroom.requests().pods_of(&blocked.namespace, &blocked.machine_uid).await;
-        let pods = pods.inspect_err(|error| {
-            tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
-        });
         let rules = *self.rules.borrow();
-        let needs = pods.ok()?.into_iter().filter_map(|pod| sluice_index::need_of(&pod, rules).ok());
-        // Hot-plug and other helpers carry the label too; the launcher is the largest.
-        Some(needs.max_by_key(|need| need.charge.get(&Resource::Memory)))
+        let source = self.headroom.requests().source(&blocked.namespace, &blocked.machine_uid, rules).await;
+        let log = |error: &kube::Error| {
+            tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
+        };
+        source.inspect_err(log).ok()
     }
 
     fn facts(&self, namespace: &str, sources: &Sources) -> Facts {
@@ -219,7 +216,7 @@ impl BlockedMigrations {
                 quotas: index.quotas_in(namespace),
                 budget: index.budget(namespace),
                 blocked: blocked.collect(),
-                limit_ranges: index.limit_ranges.changes(namespace),
+                limit_ranges: index.limit_ranges.fingerprint(namespace),
             }
         })
     }

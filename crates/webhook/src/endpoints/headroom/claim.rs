@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::Need;
-use sluice_engine::{Charge, ChargeRules, Uid};
+use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{PodWire, VmiRecord, VmimRecord};
 use sluice_window::{MigrationRef, Target};
 
@@ -118,11 +118,4 @@ impl Claim {
         let migration = MigrationRef::new(migration, machine);
         Target { pod: Uid::parse(&self.pod), role: self.role.into(), migration, need }
     }
-}
-
-/// What the largest of a machine's pods takes: its launcher, not what is attached to it.
-pub(super) fn largest(pods: &[PodWire], rules: ChargeRules) -> Charge {
-    let memory = sluice_engine::Resource::Memory;
-    let needs = pods.iter().filter_map(|pod| sluice_index::need_of(pod, rules).ok());
-    needs.map(|need| need.charge).max_by_key(|charge| charge.get(&memory)).unwrap_or_default()
 }

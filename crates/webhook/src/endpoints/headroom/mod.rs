@@ -21,7 +21,6 @@ use super::AsyncEndpoint;
 use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
 use crate::settings::Settings;
-use claim::largest;
 
 /// How long a target may wait at most. The API server waits 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -54,9 +53,9 @@ impl HeadroomEndpoint {
         let rules = *self.rules.borrow();
         let mut need = claim.need(rules)?;
         if machine.growing {
-            let pods = self.headroom.requests().pods_of(&claim.namespace, &machine.uid).await;
-            let pods = pods.map_err(|_| "the pods of a machine that grows cannot be read")?;
-            need.grows_from = Some(largest(&pods, rules));
+            let source = self.headroom.requests().source(&claim.namespace, &machine.uid, rules).await;
+            let source = source.map_err(|_| "the pods of a machine that grows cannot be read")?;
+            need.grows_from = Some(source.unwrap_or_default().charge);
         }
         Ok(claim.target(&migration, &machine, need))
     }
