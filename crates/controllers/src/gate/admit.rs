@@ -63,11 +63,12 @@ impl Gate {
                 Ok((ticket, answer))
             }
         });
+        // What is refused may have to be told.
+        self.news.notify_one();
         let (ticket, answer) = match asked {
             Ok(recording) => recording,
             Err(judgement) => return judgement,
         };
-        self.news.notify_one();
         match timeout(RECORDED_IN, answer).await {
             Ok(answer) => answer.unwrap_or(Judgement::Undecided("the process ends")),
             Err(_) => {

@@ -119,7 +119,7 @@ async fn what_the_next_pod_takes_is_charged_before_it_is_there() {
     team.until_written("vms", "3Gi").await;
     let refused = vm.change(sockets(3)).await.unwrap_err();
     let words =
-        "exceeded quota: vms, requested: requests.cpu=100m,requests.memory=8Mi, used: requests.cpu=205m";
+        "exceeded quota: vms, requested: requests.cpu=100m,requests.memory=8388608, used: requests.cpu=205m";
     assert!(format!("{refused:#}").contains(words), "{refused:#}");
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     vm.until_alone().await.unwrap();
