@@ -1,93 +1,105 @@
-//! What gating costs the one who creates a pod: beside a namespace whose pods are not gated, on the same control plane in the
-//! same run, by turns. Once gated by the admission policy with no process of Sluice alive, once by the webhook alone.
+//! What Sluice costs the one who creates a pod, or resizes one: beside a namespace that is not targeted, on the same control
+//! plane in the same run, by turns. Pods are gated once by the admission policy with no process of Sluice alive, once by the
+//! webhook alone; a resize is charged.
 
-use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::{Running, Setup};
-use sluice_testbed::{Bed, BedOptions};
+use sluice_testbed::{Bed, BedOptions, wait};
 
-use crate::report::{self, Table, median, ms, quantile, round, say};
-use crate::resize;
+use crate::report::{Run, extend, median, ms, quantile, rows, say};
 
-/// Creations that are not counted: connections and caches warm up.
+/// Requests that are not counted: connections and caches warm up.
 const WARM_UP: usize = 20;
+/// The longest that a pod may wait for its release.
+const RELEASED: Duration = Duration::from_secs(60);
 
 /// Measures, prints, writes `admission.json`.
 ///
 /// # Errors
 /// When the control plane or Sluice does not do its part.
-pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
-    let machine = report::machine();
-    let creations = if quick { 60 } else { 1_000 };
-    let columns =
-        ["gated by", "pods", "not targeted p50 ms", "targeted p50 ms", "added ms", "targeted p99 ms"];
-    let mut table = Table::new("admission: creating a pod, one client", &columns);
-    let mut file = json!({ "creations": creations, "machine": machine, "quick": quick });
+pub async fn run(run: &Run) -> anyhow::Result<()> {
+    let count = run.either(60, 1_000);
+    let mut file = json!({ "creations": count });
     for (name, webhook_alone) in [("policy", false), ("webhook", true)] {
         say(&format!("admission: pods gated by {name}"));
-        let (mut free, mut gated) = measure(webhook_alone, creations).await?;
-        let (free_p50, gated_p50) = (median(&mut free), median(&mut gated));
-        let gated_p99 = quantile(&mut gated, 0.99);
-        let added = gated_p50 - free_p50;
-        table.row([
-            name.to_owned(),
-            creations.to_string(),
-            format!("{free_p50:.2}"),
-            format!("{gated_p50:.2}"),
-            format!("{added:.2}"),
-            format!("{gated_p99:.2}"),
-        ]);
-        let figures = json!({
-            "untargeted_p50_ms": round(free_p50, 3),
-            "targeted_p50_ms": round(gated_p50, 3),
-            "added_p50_ms": round(added, 3),
-            "targeted_p99_ms": round(gated_p99, 3),
-        });
-        if let Some(fields) = file.as_object_mut() {
-            fields.insert(name.to_owned(), figures);
-        }
+        extend(&mut file, json!({ name: create(webhook_alone, count).await?.figures() }));
     }
-    table.print();
+    say("admission: resizing a pod");
+    extend(&mut file, json!({ "resize": resize(count).await?.figures() }));
+
+    let columns = [
+        ("what", "what"),
+        ("not targeted p50 ms", "untargeted_p50_ms"),
+        ("p99 ms", "untargeted_p99_ms"),
+        ("targeted p50 ms", "targeted_p50_ms"),
+        ("p99 ms", "targeted_p99_ms"),
+        ("added ms", "added_p50_ms"),
+    ];
+    let table = [
+        ("policy", "creating a pod, gated by policy"),
+        ("webhook", "creating a pod, gated by webhook"),
+        ("resize", "a resize that takes more of a quota"),
+    ];
+    let table = table.map(|(name, what)| {
+        let mut row = file.get(name).cloned().unwrap_or_default();
+        extend(&mut row, json!({ "what": what }));
+        row
+    });
+    rows(&format!("admission: one client, {count} requests each"), &columns, &table)?;
     println!(
         "  policy: no process of Sluice runs; webhook: the controller stands still, so that no release is measured too"
     );
-    say("admission: resizing a pod");
-    let (mut free, mut charged) = resize::measure(creations).await?;
-    let figures = json!({
-        "untargeted_p50_ms": round(median(&mut free), 3),
-        "untargeted_p99_ms": round(quantile(&mut free, 0.99), 3),
-        "targeted_p50_ms": round(median(&mut charged), 3),
-        "targeted_p99_ms": round(quantile(&mut charged, 0.99), 3),
-    });
-    let columns = ["resizes", "not targeted p50 ms", "p99 ms", "charged p50 ms", "p99 ms"];
-    let mut table = Table::new("admission: a resize that takes more of a quota, one client", &columns);
-    let cell = |name: &str| {
-        format!("{:.2}", figures.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN))
-    };
-    table.row([
-        creations.to_string(),
-        cell("untargeted_p50_ms"),
-        cell("untargeted_p99_ms"),
-        cell("targeted_p50_ms"),
-        cell("targeted_p99_ms"),
-    ]);
-    table.print();
-    if let Some(fields) = file.as_object_mut() {
-        fields.insert("resize".to_owned(), figures.clone());
-    }
-    report::write(out, "admission", &file)
+    run.write("admission", file)
 }
 
-/// Milliseconds of each creation in a namespace that is not targeted, and in one that is.
-async fn measure(webhook_alone: bool, creations: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
-    let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
-    let bed = Bed::start(options).await?;
+/// Milliseconds of each request: where pods are not targeted, and where they are.
+#[derive(Default)]
+struct Both([Vec<f64>; 2]);
+
+impl Both {
+    /// Adds a pair, unless it is one of the first.
+    fn push(&mut self, number: usize, pair: [f64; 2]) {
+        if number >= WARM_UP {
+            for (all, one) in self.0.iter_mut().zip(pair) {
+                all.push(one);
+            }
+        }
+    }
+
+    fn figures(mut self) -> Value {
+        let [free, targeted] = &mut self.0;
+        json!({
+            "untargeted_p50_ms": median(free),
+            "untargeted_p99_ms": quantile(free, 0.99),
+            "targeted_p50_ms": median(targeted),
+            "targeted_p99_ms": quantile(targeted, 0.99),
+            "added_p50_ms": median(targeted) - median(free),
+        })
+    }
+}
+
+async fn bed() -> anyhow::Result<Bed> {
+    Bed::start(BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() }).await
+}
+
+/// The pods of a namespace that is not targeted, and of one that is.
+async fn sides(bed: &Bed) -> anyhow::Result<(Client, [Api<Pod>; 2], String)> {
+    let client = bed.admin()?;
+    let names = [bed.namespace("free", &[]).await?.name, bed.namespace("targeted", TARGETED).await?.name];
+    let sides = names.each_ref().map(|name| Api::namespaced(client.clone(), name));
+    let [_, targeted] = names;
+    Ok((client, sides, targeted))
+}
+
+async fn create(webhook_alone: bool, count: usize) -> anyhow::Result<Both> {
+    let bed = bed().await?;
     let setup = Setup { webhook_alone, ..Setup::default() };
     let Running { installation, controller, webhook, .. } = Running::on(&bed, setup).await?;
     controller.program.pause();
@@ -96,48 +108,61 @@ async fn measure(webhook_alone: bool, creations: usize) -> anyhow::Result<(Vec<f
             program.kill();
         }
     }
-    let client = bed.admin()?;
-    let free = bed.namespace("free", &[]).await?;
-    let gated = bed.namespace("gated", TARGETED).await?;
-    let (free, gated) = (Side::of(&client, &free.name), Side::of(&client, &gated.name));
-    let (mut free_ms, mut gated_ms) = (Vec::new(), Vec::new());
-    for number in 0..WARM_UP + creations {
-        let (one, other) = (free.create(number, false).await?, gated.create(number, true).await?);
-        if number >= WARM_UP {
-            free_ms.push(one);
-            gated_ms.push(other);
-        }
+    let (_, [free, gated], _) = sides(&bed).await?;
+    let mut both = Both::default();
+    for number in 0..WARM_UP + count {
+        let pair = [create_one(&free, number, false).await?, create_one(&gated, number, true).await?];
+        both.push(number, pair);
         if number % 100 == 99 {
-            free.clear().await?;
-            gated.clear().await?;
+            for side in [&free, &gated] {
+                let now = DeleteParams::default().grace_period(0);
+                side.delete_collection(&now, &ListParams::default()).await.context("removing pods")?;
+            }
         }
     }
-    Ok((free_ms, gated_ms))
+    Ok(both)
 }
 
-/// One of the two namespaces.
-struct Side(Api<k8s_openapi::api::core::v1::Pod>);
-
-impl Side {
-    fn of(client: &Client, namespace: &str) -> Self {
-        Self(Api::namespaced(client.clone(), namespace))
+async fn create_one(pods: &Api<Pod>, number: usize, held: bool) -> anyhow::Result<f64> {
+    let mut pod = objects::pod(&format!("pod-{number}"), &[("cpu", "100m"), ("memory", "64Mi")]);
+    if let Some(spec) = pod.spec.as_mut() {
+        spec.automount_service_account_token = Some(false);
     }
+    let started = Instant::now();
+    let created = pods.create(&PostParams::default(), &pod).await.context("creating a pod")?;
+    let took = ms(started.elapsed());
+    ensure!(is_held(&created) == held, "the pod is gated: {}", !held);
+    Ok(took)
+}
 
-    async fn create(&self, number: usize, held: bool) -> anyhow::Result<f64> {
-        let mut pod = objects::pod(&format!("pod-{number}"), &[("cpu", "100m"), ("memory", "64Mi")]);
-        if let Some(spec) = pod.spec.as_mut() {
-            spec.automount_service_account_token = Some(false);
-        }
-        let started = Instant::now();
-        let created = self.0.create(&PostParams::default(), &pod).await.context("creating a pod")?;
-        let took = ms(started.elapsed());
-        ensure!(is_held(&created) == held, "the pod is gated: {}", !held);
-        Ok(took)
+/// Resizes a pod of each side again and again, so that each takes more.
+async fn resize(count: usize) -> anyhow::Result<Both> {
+    let bed = bed().await?;
+    let _sluice = Running::on(&bed, Setup::default()).await?;
+    let (client, [free, charged], namespace) = sides(&bed).await?;
+    let quota = objects::quota("compute", &[("requests.cpu", "1000")]);
+    objects::create(&client, &namespace, &quota).await.context("creating a quota")?;
+    for side in [&free, &charged] {
+        let pod = objects::pod("a", &[("cpu", "100m")]);
+        side.create(&PostParams::default(), &pod).await.context("creating a pod")?;
+        let released = |pod: Option<&Pod>| pod.is_some_and(|pod| !is_held(pod));
+        wait::wait_for(side, "a", RELEASED, "the pod to be released", released).await?;
     }
+    let mut both = Both::default();
+    for number in 0..WARM_UP + count {
+        let size = 101 + number;
+        both.push(number, [resize_one(&free, size).await?, resize_one(&charged, size).await?]);
+    }
+    Ok(both)
+}
 
-    async fn clear(&self) -> anyhow::Result<()> {
-        let now = DeleteParams::default().grace_period(0);
-        self.0.delete_collection(&now, &ListParams::default()).await.context("removing pods")?;
-        Ok(())
-    }
+async fn resize_one(pods: &Api<Pod>, milli_cpu: usize) -> anyhow::Result<f64> {
+    let requests = json!({ "cpu": format!("{milli_cpu}m") });
+    let patch =
+        json!({ "spec": { "containers": [{ "name": "main", "resources": { "requests": requests } }] } });
+    let started = Instant::now();
+    let params = PatchParams::default();
+    let resized = pods.patch_subresource("resize", "a", &params, &Patch::Strategic(patch)).await;
+    resized.context("resizing a pod")?;
+    Ok(ms(started.elapsed()))
 }

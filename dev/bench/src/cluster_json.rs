@@ -9,7 +9,7 @@ use crate::pod_json::{namespace_name, uid};
 pub const QUOTA: &str = "team-quota";
 
 /// A targeted namespace.
-pub fn namespace(number: u64, version: u64) -> String {
+pub fn namespace(number: u64, version: u64) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {
@@ -22,7 +22,6 @@ pub fn namespace(number: u64, version: u64) -> String {
         },
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
     })
-    .to_string()
 }
 
 /// The limits of a quota with room for so many pods; of everything else there is more than they take.
@@ -39,7 +38,7 @@ pub fn quota_uid(namespace: u64) -> String {
 }
 
 /// The quota of a namespace, with room for so many pods.
-pub fn quota(namespace: u64, version: u64, pods: u64, status: Option<&Value>) -> String {
+pub fn quota(namespace: u64, version: u64, pods: u64, status: Option<&Value>) -> Value {
     let mut quota = json!({
         "apiVersion": names::API_VERSION, "kind": "ApplicationAwareResourceQuota",
         "metadata": {
@@ -51,7 +50,7 @@ pub fn quota(namespace: u64, version: u64, pods: u64, status: Option<&Value>) ->
     if let (Some(status), Some(fields)) = (status, quota.as_object_mut()) {
         fields.insert("status".to_owned(), status.clone());
     }
-    quota.to_string()
+    quota
 }
 
 /// A page of a list of this `apiVersion` and kind. `next` stands for the page after it; it is empty in the last one. Memory
@@ -95,9 +94,8 @@ mod tests {
 
     #[test]
     fn a_quota_has_a_status_if_one_was_written() {
-        let text = |status| serde_json::from_str::<Value>(&quota(3, 9, 14, status)).unwrap();
-        assert_eq!(text(None).get("status"), None);
-        let written = text(Some(&json!({"held": 1})));
+        assert_eq!(quota(3, 9, 14, None).get("status"), None);
+        let written = quota(3, 9, 14, Some(&json!({"held": 1})));
         assert_eq!((&written["spec"]["hard"]["pods"], &written["status"]["held"]), (&json!("14"), &json!(1)));
     }
 }

@@ -19,9 +19,9 @@ mod headroom;
 mod histogram;
 mod kernel;
 mod memory;
+mod objects;
 mod pod_json;
 mod report;
-mod resize;
 mod scale;
 mod vms;
 mod webhook;
@@ -32,6 +32,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use clap::{Parser, ValueEnum};
+use report::Run;
 
 // The product's allocator: memory and time are what it makes of them.
 #[global_allocator]
@@ -58,6 +59,7 @@ struct Cli {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 enum Bench {
     /// Quantities, charges, ledger, decisions
     Engine,
@@ -65,15 +67,14 @@ enum Bench {
     Memory,
     /// The controller beside 150,000 pods of which 500 a second change
     Scale,
+    /// Admission at 1,000 requests a second on one core
+    Webhook,
     /// Releases on a real control plane, beside raw PATCHes
     Gate,
     /// The same with one quota for many namespaces, and what 1, 1,000 and 10,000 namespaces under one quota cost
-    #[value(name = "cluster_quota")]
     ClusterQuota,
     /// Creating pods, gated by policy and by webhook, beside pods that are not gated
     Admission,
-    /// Admission at 1,000 requests a second on one core
-    Webhook,
     /// Live migrations under a full quota, beside such under one with room
     Headroom,
     /// Virtual machines under quotas that count them: 10,000 in the gate's state, and a drain under full quotas
@@ -83,52 +84,28 @@ enum Bench {
 }
 
 impl Bench {
-    const EACH: [Self; 9] = [
-        Self::Engine,
-        Self::Memory,
-        Self::Scale,
-        Self::Webhook,
-        Self::Gate,
-        Self::ClusterQuota,
-        Self::Admission,
-        Self::Headroom,
-        Self::Vms,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Engine => "engine",
-            Self::Memory => "memory",
-            Self::Scale => "scale",
-            Self::Gate => "gate",
-            Self::ClusterQuota => "cluster_quota",
-            Self::Admission => "admission",
-            Self::Webhook => "webhook",
-            Self::Headroom => "headroom",
-            Self::Vms => "vms",
-            Self::All => "all",
-        }
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     if cli.inner {
-        return measure(cli.bench, cli.quick, &cli.out);
+        return measure(cli.bench, &Run::new(cli.quick, cli.out));
     }
     if cfg!(debug_assertions) {
         report::say("this is a debug build: its figures mean nothing, build with --release");
     }
-    let benches: &[Bench] = if cli.bench == Bench::All { &Bench::EACH } else { &[cli.bench] };
-    let failed: Vec<&str> = benches
-        .iter()
-        .filter(|bench| {
-            start(**bench, &cli)
-                .map_err(|error| report::say(&format!("{}: {error:#}", bench.name())))
-                .is_err()
-        })
-        .map(|bench| bench.name())
-        .collect();
+    let is_meant =
+        |bench: &&Bench| if cli.bench == Bench::All { **bench != Bench::All } else { **bench == cli.bench };
+    let mut failed = Vec::new();
+    for bench in Bench::value_variants().iter().filter(is_meant) {
+        if let Err(error) = start(*bench, &cli) {
+            report::say(&format!("{}: {error:#}", bench.name()));
+            failed.push(bench.name());
+        }
+    }
     ensure!(failed.is_empty(), "without a result: {}", failed.join(", "));
     Ok(())
 }
@@ -138,7 +115,7 @@ fn start(bench: Bench, cli: &Cli) -> anyhow::Result<()> {
     let own = std::env::current_exe().context("finding the own program")?;
     bench.forget(&cli.out)?;
     let mut command = Command::new(&own);
-    command.args([bench.name(), "--inner", "--out"]).arg(&cli.out);
+    command.arg(bench.name()).args(["--inner", "--out"]).arg(&cli.out);
     if cli.quick {
         command.arg("--quick");
     }
@@ -165,17 +142,17 @@ fn sluice_program(own: &Path) -> anyhow::Result<PathBuf> {
     program.canonicalize().context("finding the sluice program")
 }
 
-fn measure(bench: Bench, quick: bool, out: &Path) -> anyhow::Result<()> {
+fn measure(bench: Bench, run: &Run) -> anyhow::Result<()> {
     match bench {
-        Bench::Engine => engine::run(quick, out),
-        Bench::Memory => memory::run(quick, out),
-        Bench::Scale => runtime()?.block_on(scale::run(quick, out)),
-        Bench::Gate => runtime()?.block_on(gate::run(quick, out)),
-        Bench::ClusterQuota => runtime()?.block_on(cluster_quota::run(quick, out)),
-        Bench::Admission => runtime()?.block_on(admission::run(quick, out)),
-        Bench::Webhook => webhook::run(quick, out),
-        Bench::Headroom => runtime()?.block_on(headroom::run(quick, out)),
-        Bench::Vms => runtime()?.block_on(vms::run(quick, out)),
+        Bench::Engine => engine::run(run),
+        Bench::Memory => memory::run(run),
+        Bench::Scale => runtime()?.block_on(scale::run(run)),
+        Bench::Webhook => webhook::run(run),
+        Bench::Gate => runtime()?.block_on(gate::run(run)),
+        Bench::ClusterQuota => runtime()?.block_on(cluster_quota::run(run)),
+        Bench::Admission => runtime()?.block_on(admission::run(run)),
+        Bench::Headroom => runtime()?.block_on(headroom::run(run.quick, &run.out)),
+        Bench::Vms => runtime()?.block_on(vms::run(run)),
         Bench::All => Ok(()),
     }
 }

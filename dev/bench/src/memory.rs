@@ -1,20 +1,20 @@
 //! 150,000 pods, 10,000 namespaces and as many quotas in the gate's state, fed through the decoding that the watch
 //! uses: pages of 500 as the API server lists them.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kube::api::ObjectList;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::names;
-use sluice_controllers::gate::{GateConfig, Moment, State};
-use sluice_engine::{ChargeRules, NamespacePattern};
-use sluice_index::Targeting;
-use sluice_index::{ArqWire, NamespaceWire, PodWire};
+use sluice_controllers::gate::State;
+use sluice_e2e::objects::from_json;
+use sluice_engine::NamespacePattern;
+use sluice_index::{PodWire, Targeting};
 
+use crate::objects::{NOW, state_for};
 use crate::pod_json::{Facts, SHAPES, Stage, Template, shape};
-use crate::report::{self, Table, ms, round, say, verdict};
+use crate::report::{Run, figures, ms, rows, say};
 use crate::{cluster_json, kernel};
 
 const PODS: u64 = 150_000;
@@ -24,7 +24,6 @@ const GATED_ONE_IN: u64 = 10;
 /// As in the watch.
 const PAGE: u64 = 500;
 const GOAL_MIB: f64 = 128.0;
-const NOW: Moment = Moment { mono_ms: 1_000, unix_ms: 1_772_500_000_000 };
 
 /// What the process holds.
 #[derive(Clone, Copy, Debug)]
@@ -39,104 +38,81 @@ pub(crate) struct Held {
 ///
 /// # Errors
 /// When the kernel or the allocator do not tell, or a made-up object cannot be decoded.
-pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
-    let machine = report::machine();
+pub fn run(run: &Run) -> anyhow::Result<()> {
     let template = Template::new();
-    let empty = Held::read()?;
+    let mut stages = Vec::new();
+    let mut stage = |name| {
+        let held = Held::read()?;
+        stages.push(json!({"stage": name, "rss_mib": held.rss_mib, "allocated_mib": held.allocated_mib}));
+        anyhow::Ok(held.rss_mib)
+    };
+    let mut most = stage("empty process")?;
     let selector = kube::core::Expression::Exists(names::TARGET_LABEL.to_owned()).into();
     let targeting = Targeting::new(selector, [NamespacePattern::named(names::INSTALL_NAMESPACE)].into());
-    let mut state = State::new(GateConfig::new(names::GATE, ChargeRules::for_minor(36)), targeting);
+    let mut state = state_for(targeting);
 
     say(&format!("memory: {NAMESPACES} namespaces and quotas, {PODS} pods"));
-    feed_namespaces(&mut state)?;
-    feed_quotas(&mut state)?;
-    let quotas = Held::read()?;
+    feed_namespaces(&mut state);
+    feed_quotas(&mut state);
+    most = stage("10,000 namespaces and quotas")?.max(most);
     let first = feed_pods(&mut state, &template, 0)?;
-    let listed = Held::read()?;
+    let listed = stage("150,000 pods listed")?;
     let planning = Instant::now();
     state.lead(NOW);
     let actions = state.plan(NOW).len();
     let planning = planning.elapsed();
-    let leading = Held::read()?;
+    most = stage("leading, first plan made")?.max(most).max(listed);
     say("memory: the same list again, unchanged");
     let again = feed_pods(&mut state, &template, 0)?;
-    let relisted = Held::read()?;
+    let relisted = stage("listed again, unchanged")?;
     say("memory: once more, every pod with another version");
     feed_pods(&mut state, &template, PODS)?;
-    let churned = Held::read()?;
-    let peak = kernel::memory_mib("self", "VmHWM")?;
+    most = stage("listed again, all versions new")?.max(most).max(relisted);
     anyhow::ensure!(state.index().0.len() as u64 == PODS, "the index holds {} pods", state.index().0.len());
 
-    let stages = [
-        ("empty process", empty),
-        ("10,000 namespaces and quotas", quotas),
-        ("150,000 pods listed", listed),
-        ("leading, first plan made", leading),
-        ("listed again, unchanged", relisted),
-        ("listed again, all versions new", churned),
-    ];
-    let most = stages.iter().map(|(_, held)| held.rss_mib).fold(0.0, f64::max);
-    let mut table = Table::new(
-        "memory: the gate's state (jemalloc, read at once)",
-        &["stage", "rss MiB", "allocated MiB"],
-    );
-    for (name, held) in &stages {
-        table.row([(*name).to_owned(), format!("{:.1}", held.rss_mib), format!("{:.1}", held.allocated_mib)]);
-    }
-    table.print();
-    println!("  peak {peak:.1} MiB, goal {GOAL_MIB} MiB at every stage: {}", verdict(most <= GOAL_MIB));
-    println!(
-        "  {} bytes of JSON per pod, decoded and taken in within {:.1} µs; unchanged: {:.1} µs; first plan {:.0} ms",
-        first.bytes_per_pod,
-        first.us_per_pod,
-        again.us_per_pod,
-        ms(planning)
-    );
-    let rows: Vec<Value> = stages
-        .iter()
-        .map(|(name, held)| {
-            json!({"stage": name, "rss_mib": round(held.rss_mib, 1), "allocated_mib": round(held.allocated_mib, 1)})
-        })
-        .collect();
     let file = json!({
         "pods": PODS,
         "namespaces": NAMESPACES,
         "quotas": NAMESPACES,
         "shapes": SHAPES,
         "gated_pods": PODS / GATED_ONE_IN,
-        "rss_mib": round(most, 1),
-        "rss_mib_after_list": round(listed.rss_mib, 1),
-        "rss_mib_after_relist": round(relisted.rss_mib, 1),
-        "peak_rss_mib": round(peak, 1),
+        "rss_mib": most,
+        "rss_mib_after_list": listed,
+        "rss_mib_after_relist": relisted,
+        "peak_rss_mib": kernel::memory_mib("self", "VmHWM")?,
         "goal_mib": GOAL_MIB,
         "met": most <= GOAL_MIB,
-        "stages": rows,
+        "stages": stages,
         "pod_json_bytes": first.bytes_per_pod,
-        "decode_us_per_pod": round(first.us_per_pod, 2),
-        "decode_us_per_unchanged_pod": round(again.us_per_pod, 2),
+        "decode_us_per_pod": first.us_per_pod,
+        "decode_us_per_unchanged_pod": again.us_per_pod,
         "pod_record_bytes": std::mem::size_of::<sluice_index::PodRecord>(),
-        "first_plan_ms": round(ms(planning), 1),
+        "first_plan_ms": ms(planning),
         "first_plan_actions": actions,
-        "quick": quick,
-        "machine": machine,
     });
-    report::write(out, "memory", &file)
+    let columns = [("stage", "stage"), ("rss MiB", "rss_mib"), ("allocated MiB", "allocated_mib")];
+    rows("memory: the gate's state (jemalloc, read at once)", &columns, &stages)?;
+    let lines = [
+        ("the most of a stage, MiB", "rss_mib", Some("goal_mib")),
+        ("peak, MiB", "peak_rss_mib", None),
+        ("bytes of JSON of a pod", "pod_json_bytes", None),
+        ("µs to decode a pod and take it in", "decode_us_per_pod", None),
+        ("the same, unchanged", "decode_us_per_unchanged_pod", None),
+        ("ms of the first plan", "first_plan_ms", None),
+    ];
+    figures("memory: in all", &lines, &file);
+    run.write("memory", file)
 }
 
-fn feed_namespaces(state: &mut State) -> anyhow::Result<()> {
+fn feed_namespaces(state: &mut State) {
     state.begin_namespaces();
     for number in 0..NAMESPACES {
-        let text = cluster_json::namespace(number, number + 1);
-        state.apply_namespace(
-            &serde_json::from_str::<NamespaceWire>(&text).context("decoding a namespace")?,
-            NOW,
-        );
+        state.apply_namespace(&from_json(cluster_json::namespace(number, number + 1)), NOW);
     }
     state.end_namespaces(NOW);
-    Ok(())
 }
 
-fn feed_quotas(state: &mut State) -> anyhow::Result<()> {
+fn feed_quotas(state: &mut State) {
     state.begin_quotas();
     for number in 0..NAMESPACES {
         // Room for all that run, and for none that waits.
@@ -145,11 +121,10 @@ fn feed_quotas(state: &mut State) -> anyhow::Result<()> {
             "used": {"pods": "13", "requests.cpu": "3", "requests.memory": "3Gi", "limits.cpu": "13", "limits.memory": "5Gi"},
             "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100",
         });
-        let text = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));
-        state.apply_quota(&serde_json::from_str::<ArqWire>(&text).context("decoding a quota")?, NOW);
+        let quota = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));
+        state.apply_quota(&from_json(quota), NOW);
     }
     state.end_quotas(NOW);
-    Ok(())
 }
 
 struct Fed {

@@ -1,15 +1,123 @@
 //! Tables, JSON files and the few statistics that all benches need.
 
 use std::fmt::{Display, Formatter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A line about progress; figures go to standard output, this does not.
 pub fn say(line: &str) {
     eprintln!("bench: {line}");
+}
+
+/// A bench under way.
+#[derive(Debug)]
+pub struct Run {
+    /// A look, not a figure.
+    pub quick: bool,
+    /// Where its file goes.
+    pub out: PathBuf,
+    machine: Value,
+}
+
+impl Run {
+    /// One that begins now.
+    pub fn new(quick: bool, out: PathBuf) -> Self {
+        Self { quick, out, machine: machine() }
+    }
+
+    /// This much of something if it is quick, else that much.
+    pub fn either<T>(&self, quick: T, whole: T) -> T {
+        if self.quick { quick } else { whole }
+    }
+
+    /// Writes `<out>/<name>.json`. Each row, or the only one, says on what machine and how it was measured too.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, name: &str, mut file: Value) -> anyhow::Result<()> {
+        let further = json!({"machine": self.machine, "quick": self.quick});
+        match &mut file {
+            Value::Array(rows) => rows.iter_mut().for_each(|row| extend(row, further.clone())),
+            file => extend(file, further),
+        }
+        shorten(&mut file);
+        write(&self.out, name, &file)
+    }
+}
+
+/// Adds fields.
+pub fn extend(object: &mut Value, further: Value) {
+    if let (Some(object), Value::Object(further)) = (object.as_object_mut(), further) {
+        object.extend(further);
+    }
+}
+
+/// Rounds what has a fraction, for files that people read.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number.as_f64().filter(|number| number.fract() != 0.0) {
+                *value = json!(round(number, decimals(number, 5)));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// With so many decimals a number has about so many digits.
+fn decimals(number: f64, digits: i32) -> i32 {
+    #[allow(clippy::cast_possible_truncation)]
+    let before = number.abs().log10().floor() as i32 + 1;
+    (digits - before).clamp(0, 9)
+}
+
+/// The number at this place of a file, as a pointer without the first slash. NaN if there is none.
+pub fn number(file: &Value, place: &str) -> f64 {
+    file.pointer(&format!("/{place}")).and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+/// A figure as a table shows it.
+fn cell(file: &Value, place: &str) -> String {
+    match file.pointer(&format!("/{place}")) {
+        Some(Value::Number(number)) if number.is_f64() => {
+            let number = number.as_f64().unwrap_or(f64::NAN);
+            format!("{number:.*}", usize::try_from(decimals(number, 3)).unwrap_or(0).min(3))
+        }
+        Some(Value::Number(number)) => number.to_string(),
+        Some(Value::Bool(met)) => verdict(*met),
+        Some(Value::String(text)) => text.clone(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Prints rows of figures; a column has a name, and its figure a place in the row.
+pub fn rows<R: Serialize>(title: &str, columns: &[(&str, &str)], rows: &[R]) -> anyhow::Result<()> {
+    let header = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut table = Table { title: title.to_owned(), rows: vec![header] };
+    for row in rows {
+        let row = serde_json::to_value(row)?;
+        table.rows.push(columns.iter().map(|(_, place)| cell(&row, place)).collect());
+    }
+    table.print();
+    Ok(())
+}
+
+/// Prints figures of a file, one in a line: its name, its place, and the place of the goal that it must not exceed, if it has one.
+pub fn figures(title: &str, lines: &[(&str, &str, Option<&str>)], file: &Value) {
+    let mut table = Table::new(title, &["figure", "", "goal", ""]);
+    for (name, place, goal) in lines {
+        let [goal, met] = goal.map_or_else(Default::default, |goal| {
+            [format!("≤ {}", cell(file, goal)), verdict(number(file, place) <= number(file, goal))]
+        });
+        table.row([(*name).to_owned(), cell(file, place), goal, met]);
+    }
+    table.print();
 }
 
 /// A table: a title, a header, rows.
@@ -119,7 +227,9 @@ pub fn ms(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use serde_json::json;
+
+    use super::{Table, cell, shorten};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -133,5 +243,14 @@ mod tests {
           a name that is long  1.5 ms  12.25 ms
           µ                         …
         ");
+    }
+
+    #[test]
+    fn figures_have_as_many_digits_as_are_of_use() {
+        let mut file = json!({"a": 1234.56789, "b": 0.000_123_456_7, "c": 4711, "d": 150_000.0, "e": null});
+        let cells = ["a", "b", "c", "d", "e"].map(|place| cell(&file, place));
+        assert_eq!(cells, ["1235", "0.000", "4711", "150000", "-"]);
+        shorten(&mut file);
+        assert_eq!(file, json!({"a": 1234.6, "b": 0.000_123_457, "c": 4711, "d": 150_000.0, "e": null}));
     }
 }

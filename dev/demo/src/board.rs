@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1;
+use sluice_api::names;
 use sluice_e2e::objects::is_held;
 use sluice_engine::{Format, Quantity};
 
-use crate::listing::Listing;
+use crate::follow::Change;
 
 /// Amounts by key of a quota.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -99,8 +102,6 @@ pub struct Peak {
 pub struct Board {
     /// The name of the cluster quota, if the act is about one: the names of its namespaces begin with it.
     pub cluster: Option<String>,
-    /// Pods of a list that is not complete yet.
-    pub listing: Listing<Pod>,
     rows: BTreeMap<String, Row>,
     told: BTreeMap<String, String>,
     /// The quota's `status` in one line ([`crate::quota_line`]).
@@ -132,6 +133,11 @@ impl Board {
         self.of(name).count() == count && self.of(name).all(|row| states.contains(&row.state))
     }
 
+    /// Whether there are `count` pods of this name, and all are held and were told why.
+    pub fn held(&self, name: &str, count: usize) -> bool {
+        self.all(name, count, &[State::Held]) && self.of(name).all(|row| row.told.is_some())
+    }
+
     /// The limits that hold from now on. To be called before the quota is changed, for only raises are told here:
     /// a release that is seen before the answer to the change must not look like a breach.
     pub fn allow(&mut self, limits: Amounts) {
@@ -146,8 +152,17 @@ impl Board {
         let known = self.rows.contains_key(&uid);
         let told = self.told.get(&uid).cloned();
         let name = self.name(pod);
-        let row = self.rows.entry(uid).or_insert_with(|| new_row(at, name, pod, state, told));
-        row.priority = priority(pod);
+        let row = self.rows.entry(uid).or_insert_with(|| Row {
+            name,
+            priority: 0,
+            asks: Amounts::new(),
+            state,
+            since: at,
+            arrived: at,
+            released: None,
+            told,
+        });
+        row.priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
         row.asks = asks(pod);
         let changed = row.state != state;
         if changed {
@@ -176,8 +191,8 @@ impl Board {
     }
 
     /// A pod is gone.
-    pub fn gone(&mut self, at: Duration, uid: &str) -> Option<String> {
-        let row = self.rows.get_mut(uid)?;
+    fn gone(&mut self, at: Duration, uid: &str) -> Option<String> {
+        let row = self.rows.get_mut(uid).filter(|row| row.state != State::Deleted)?;
         let ended = row.state == State::Completed;
         (row.state, row.since) = (State::Deleted, at);
         let line = (!ended).then(|| line(row));
@@ -185,12 +200,22 @@ impl Board {
         line
     }
 
-    /// All pods that there are: others are gone.
-    pub fn listed(&mut self, at: Duration, pods: &[Pod]) -> Vec<String> {
-        let there = |uid: &String| pods.iter().any(|pod| pod.metadata.uid.as_ref() == Some(uid));
-        let missing: Vec<String> = self.rows.keys().filter(|uid| !there(uid)).cloned().collect();
-        let gone: Vec<String> = missing.iter().filter_map(|uid| self.gone(at, uid)).collect();
-        gone.into_iter().chain(pods.iter().filter_map(|pod| self.pod(at, pod)).collect::<Vec<_>>()).collect()
+    /// Something became of the pods; lines for what is new.
+    pub fn pods(&mut self, at: Duration, change: Change<Pod>) -> Vec<String> {
+        let gone = change.gone(self.rows.keys());
+        let mut lines: Vec<String> = gone.iter().filter_map(|uid| self.gone(at, uid)).collect();
+        lines.extend(change.present().iter().filter_map(|pod| self.pod(at, pod)));
+        lines
+    }
+
+    /// Something became of the events; lines for what Sluice, and no other component, tells on pods.
+    pub fn events(&mut self, _: Duration, change: Change<v1::Event>) -> Vec<String> {
+        let told = change.present().into_iter().filter_map(|event| {
+            let ours = event.reporting_controller.as_deref() == Some(names::EVENT_COMPONENT);
+            let regarding = event.regarding.filter(|it| ours && it.kind.as_deref() == Some("Pod"))?;
+            self.told(regarding.uid.as_deref()?, event.note.as_deref()?)
+        });
+        told.collect()
     }
 
     /// Sluice told on a pod.
@@ -201,11 +226,24 @@ impl Board {
         (before.as_deref() != Some(note) && row.state == State::Held).then(|| line(row))
     }
 
-    /// What there is to say of the quota now; returned if that is new.
-    pub fn quota(&mut self, line: String) -> Option<String> {
-        let changed = self.quota.as_ref() != Some(&line);
-        self.quota = Some(line.clone());
-        changed.then_some(line)
+    /// Something became of the quota; what there is to say of it now, if that is new.
+    pub fn quotas<K>(&mut self, change: Change<K>, line: fn(&K) -> Option<String>) -> Vec<String> {
+        let news = change.present().into_iter().filter_map(|quota| line(&quota)).filter_map(|line| {
+            let changed = self.quota.as_ref() != Some(&line);
+            self.quota = Some(line.clone());
+            changed.then(|| format!("{:<20} {line}", "quota"))
+        });
+        news.collect()
+    }
+
+    /// The promise, from what was observed.
+    ///
+    /// # Errors
+    /// When more was in use at any time than allowed.
+    pub fn kept(&self) -> anyhow::Result<()> {
+        let breaches = self.breaches.join("; ");
+        ensure!(breaches.is_empty(), "the promise was broken: {breaches}");
+        Ok(())
     }
 
     /// Compares what is in use with what is allowed.
@@ -230,19 +268,6 @@ pub fn short<'n>(cluster: &str, namespace: &'n str) -> &'n str {
     namespace.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-')).unwrap_or(namespace)
 }
 
-fn new_row(at: Duration, name: String, pod: &Pod, state: State, told: Option<String>) -> Row {
-    Row {
-        name,
-        priority: priority(pod),
-        asks: asks(pod),
-        state,
-        since: at,
-        arrived: at,
-        released: None,
-        told,
-    }
-}
-
 fn line(row: &Row) -> String {
     let word = row.state.word();
     let more = match (row.state, &row.told) {
@@ -253,10 +278,6 @@ fn line(row: &Row) -> String {
         _ => String::new(),
     };
     format!("{:<20} {word:<10} {more}", row.name).trim_end().to_owned()
-}
-
-fn priority(pod: &Pod) -> i32 {
-    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
 /// The sum of what the containers request (the examples need no more), and one pod.
@@ -286,6 +307,7 @@ mod tests {
     use sluice_engine::Quantity;
 
     use super::{Amounts, Board, State};
+    use crate::follow::Change;
 
     fn pod(name: &str, cpu: &str, held: bool, phase: &str) -> Pod {
         let gates = if held { json!([{"name": "ApplicationAwareQuotaGate"}]) } else { json!([]) };
@@ -365,7 +387,7 @@ mod tests {
         let mut board = Board::default();
         board.pod(at(1), &pod("web-1", "1", false, "Running"));
         board.pod(at(1), &pod("webs", "1", false, "Running"));
-        let lines = board.listed(at(2), &[pod("webs", "1", false, "Running")]);
+        let lines = board.pods(at(2), Change::All(vec![pod("webs", "1", false, "Running")]));
         assert_eq!(lines, ["web-1                Deleted"]);
         assert!(board.all("web", 1, &[State::Deleted]), "webs does not belong to web");
     }

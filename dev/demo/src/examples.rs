@@ -1,4 +1,4 @@
-//! The files of `examples/`, for any namespace; those of the other acts are in [`crate::cluster`] and [`crate::migration`].
+//! The files of `examples/`, for any namespace.
 
 use std::time::Duration;
 
@@ -6,7 +6,10 @@ use anyhow::Context as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, discovery};
-use serde_json::Value;
+use serde_json::{Value, json};
+use sluice_engine::Quantity;
+
+use crate::board::Amounts;
 
 /// The namespace that the files name.
 pub const NAMESPACE: &str = "team-a";
@@ -17,20 +20,21 @@ const MANAGER: &str = "sluice-demo";
 /// How long one object may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Files of `examples/`: name and text.
+/// A file of `examples/`: name and text.
+pub type Example = (&'static str, &'static str);
+
 macro_rules! examples {
     ($($name:ident = $file:literal;)*) => {
         $(
             #[doc = concat!("`examples/", $file, "`.")]
-            pub const $name: (&str, &str) =
+            pub const $name: Example =
                 ($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/", $file)));
         )*
-        /// All of them, in the order in which `kubectl apply -f` reads them.
+        /// All of them.
         #[cfg(test)]
-        const ALL: &[(&str, &str)] = &[$($name),*];
+        const ALL: &[Example] = &[$($name),*];
     };
 }
-pub(crate) use examples;
 
 examples! {
     TEAM = "00-namespace.yaml";
@@ -42,6 +46,21 @@ examples! {
     TRAIN = "31-train.yaml";
     URGENT = "40-urgent.yaml";
     HUGE = "50-huge.yaml";
+    ALLOW = "cluster-quota/00-allow.yaml";
+    SHOP = "cluster-quota/10-namespaces.yaml";
+    SHOP_QUOTA = "cluster-quota/20-quota.yaml";
+    SHOP_PODS = "cluster-quota/30-pods.yaml";
+    TEAM_B = "migration/00-namespace.yaml";
+    ONE_VM_QUOTA = "migration/10-quota.yaml";
+    ONE_VM = "migration/20-vm.yaml";
+    HEADROOM = "migration/30-headroom.yaml";
+    POLICY = "migration/31-policy.yaml";
+    ONE_VM_MIGRATION = "migration/40-migration.yaml";
+    TEAM_C = "vms/00-namespace.yaml";
+    TWO_VMS_QUOTA = "vms/10-quota.yaml";
+    TWO_VMS = "vms/20-two.yaml";
+    THIRD_VM = "vms/30-third.yaml";
+    TWO_VMS_MIGRATION = "vms/40-migration.yaml";
 }
 
 /// A name that the files use, and the one that is used instead.
@@ -51,7 +70,7 @@ pub type Renamed<'n> = (&'n str, &'n str);
 ///
 /// # Errors
 /// When the file is not YAML.
-pub fn objects((file, text): (&str, &str), names: Renamed<'_>) -> anyhow::Result<Vec<Value>> {
+pub fn objects((file, text): Example, names: Renamed<'_>) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).with_context(|| format!("parsing examples/{file}"))?;
     Ok(documents.into_iter().map(|document| renamed(document, names)).collect())
@@ -72,28 +91,36 @@ fn renamed(value: Value, names: Renamed<'_>) -> Value {
     }
 }
 
-/// Applies a file, as `kubectl apply --server-side` would.
+/// The limits that a file's quota has at this place.
+///
+/// # Errors
+/// When there are none.
+pub fn hard(example: Example, place: &str) -> anyhow::Result<Amounts> {
+    let objects = objects(example, (NAMESPACE, NAMESPACE))?;
+    let hard = objects.first().and_then(|quota| quota.pointer(place)).and_then(Value::as_object);
+    let hard = hard.with_context(|| format!("examples/{} has no {place}", example.0))?;
+    let read = |(key, amount): (&String, &Value)| {
+        let amount = Quantity::parse(amount.as_str().unwrap_or_default());
+        Ok((key.clone(), amount.with_context(|| format!("reading {key} of examples/{}", example.0))?))
+    };
+    hard.iter().map(read).collect()
+}
+
+/// Applies a file, as `kubectl apply --server-side` would, as it is left by KubeVirt's own webhooks, which do not run here.
 ///
 /// # Errors
 /// When the API server refuses an object or does not answer.
-pub async fn apply(client: &Client, example: (&str, &str), names: Renamed<'_>) -> anyhow::Result<()> {
+pub async fn apply(client: &Client, example: Example, names: Renamed<'_>) -> anyhow::Result<()> {
     for object in objects(example, names)? {
-        apply_object(client, example.0, &object).await?;
+        let applied = tokio::time::timeout(PATIENCE, apply_one(client, object)).await;
+        let applied = applied.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {PATIENCE:?}")));
+        applied.with_context(|| format!("applying examples/{}", example.0))?;
     }
     Ok(())
 }
 
-/// Applies one object of a file.
-///
-/// # Errors
-/// When the API server refuses it or does not answer.
-pub async fn apply_object(client: &Client, file: &str, object: &Value) -> anyhow::Result<()> {
-    let applied = tokio::time::timeout(PATIENCE, apply_one(client, object)).await;
-    let applied = applied.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {PATIENCE:?}")));
-    applied.with_context(|| format!("applying examples/{file}"))
-}
-
-async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
+async fn apply_one(client: &Client, value: Value) -> anyhow::Result<()> {
+    let value = defaulted(value)?;
     let object: DynamicObject = serde_json::from_value(value.clone())?;
     let types = object.types.context("an object without apiVersion and kind")?;
     let name = object.metadata.name.context("an object without a name")?;
@@ -103,38 +130,72 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    api.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(value)).await?;
+    api.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(&value)).await?;
     Ok(())
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::{ALL, NAMESPACE, PRIORITY, URGENT, objects};
-
-    /// Asserts that these are the files of a folder below `examples`, which ends with a slash unless it is empty.
-    pub(crate) fn are_all_of(folder: &str, played: &[(&str, &str)]) {
-        let path = format!("{}/../../examples/{folder}", env!("CARGO_MANIFEST_DIR"));
-        let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
-        let files = entries.filter(|entry| entry.path().is_file() && entry.file_name() != "README.md");
-        let names = files.map(|entry| format!("{folder}{}", entry.file_name().into_string().unwrap()));
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        assert_eq!(names, played.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn every_file_of_the_folder_is_played() {
-        are_all_of("", ALL);
-    }
-
-    #[test]
-    fn another_namespace_leaves_no_trace_of_the_first() {
-        let names = (NAMESPACE, "other-1");
-        for example in ALL {
-            let text = serde_json::to_string(&objects(*example, names).unwrap()).unwrap();
-            assert!(!text.contains("team-a") && text.contains("other-1"), "{text}");
+/// What virt-api would add.
+fn defaulted(mut object: Value) -> anyhow::Result<Value> {
+    let added = match object.get("kind").and_then(Value::as_str) {
+        Some("VirtualMachineInstance") => {
+            object.pointer("/spec/domain/cpu").context("a VM without CPUs")?;
+            let cpu = json!({"sockets": 1, "threads": 1});
+            json!({"spec": {"architecture": "amd64", "domain": {"machine": {"type": "q35"}, "cpu": cpu}}})
         }
+        Some("VirtualMachineInstanceMigration") => {
+            let vmi = object.pointer("/spec/vmiName").context("a migration of no VM")?;
+            let finalizers = ["kubevirt.io/migrationJobFinalize"];
+            json!({"metadata": {"labels": {"kubevirt.io/vmi-name": vmi}, "finalizers": finalizers}})
+        }
+        _ => return Ok(object),
+    };
+    json_patch::merge(&mut object, &added);
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::read_dir;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_file_is_played() {
+        let examples = format!("{}/../../examples", env!("CARGO_MANIFEST_DIR"));
+        let mut names = Vec::new();
+        for folder in ["", "cluster-quota/", "migration/", "vms/"] {
+            let entries = read_dir(format!("{examples}/{folder}")).unwrap().map(Result::unwrap);
+            let files = entries.filter(|entry| entry.path().is_file() && entry.file_name() != "README.md");
+            names.extend(files.map(|entry| format!("{folder}{}", entry.file_name().into_string().unwrap())));
+        }
+        names.sort();
+        assert_eq!(names, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_name_leaves_no_trace_of_the_first() {
+        let first = ALL.iter().filter(|(file, _)| !file.contains('/')).map(|file| (file, NAMESPACE));
+        let cluster = [SHOP, SHOP_QUOTA, SHOP_PODS];
+        for (example, name) in first.chain(cluster.iter().map(|file| (file, "shop"))) {
+            let text = serde_json::to_string(&objects(*example, (name, "other-1")).unwrap()).unwrap();
+            assert!(!text.contains(name) && text.contains("other-1"), "{text}");
+        }
+        let names = (NAMESPACE, "other-1");
         assert_eq!(objects(PRIORITY, names).unwrap()[0]["metadata"]["name"], "other-1-urgent");
         assert_eq!(objects(URGENT, names).unwrap()[0]["spec"]["priorityClassName"], "other-1-urgent");
+    }
+
+    #[test]
+    fn what_is_in_a_file_stays() {
+        let names = (NAMESPACE, NAMESPACE);
+        let file = objects(ONE_VM, names).unwrap().remove(0);
+        let vm = defaulted(file.clone()).unwrap();
+        assert_eq!(vm["spec"]["domain"]["memory"], file["spec"]["domain"]["memory"]);
+        assert_eq!(vm["spec"]["domain"]["cpu"], json!({"cores": 1, "sockets": 1, "threads": 1}));
+        let migration = defaulted(objects(ONE_VM_MIGRATION, names).unwrap().remove(0)).unwrap();
+        assert_eq!(migration["metadata"]["labels"]["kubevirt.io/vmi-name"], "web");
+        assert!(defaulted(json!({"kind": "VirtualMachineInstance"})).is_err());
     }
 }

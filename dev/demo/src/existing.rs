@@ -1,7 +1,7 @@
 //! The story on a cluster of the user's: ask first, leave nothing.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -9,20 +9,19 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PropagationPolicy};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::{ApplicationAwareClusterResourceQuota, names};
 use sluice_testbed::{ports, wait};
 
-use crate::cluster;
-use crate::end;
+use crate::arguments::Arguments;
+use crate::examples::NAMESPACE;
+use crate::scene::Scene;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
-use crate::stage::Stage;
-use crate::story::{Scene, play};
-use crate::watches;
+use crate::{cluster, story};
 
 /// How long a namespace with a few pods may take to disappear.
 const GONE: Duration = Duration::from_secs(120);
@@ -35,30 +34,23 @@ const SKIPPED: &str = "The act of a live migration through a full quota needs Ku
 const NOT_ALLOWED: &str = "\nThe act of two namespaces under one cluster quota is left out: no AAQ says \
                            allowApplicationAwareClusterResourceQuota (examples/cluster-quota/00-allow.yaml does).";
 
-/// What differs between runs.
-pub struct Choice {
-    /// The cluster.
-    pub kubeconfig: PathBuf,
-    /// Do not ask.
-    pub yes: bool,
-    /// Time to read after each step.
-    pub pace: Duration,
-    /// Leave the namespace.
-    pub keep: bool,
-}
-
 /// Checks, asks, plays the story and removes what it created, also after an interruption.
 ///
 /// # Errors
 /// When there is no Sluice, the story does not come true, or something is left.
-pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow::Result<()> {
-    let namespace = format!("sluice-demo-{:08x}", ports::random() & 0xffff_ffff);
+pub async fn run(
+    kubeconfig: &Path,
+    arguments: &Arguments,
+    mut screen: Screen,
+    signals: Signals,
+) -> anyhow::Result<()> {
+    let name = format!("sluice-demo-{:08x}", ports::random() & 0xffff_ffff);
     let prepared = async {
-        let (client, place) = connect(&choice.kubeconfig).await?;
+        let (client, place) = connect(kubeconfig).await?;
         installed(&client, &place).await?;
         let allowed = in_time("listing AAQs", cluster::are_allowed(&client)).await??;
-        screen.say(&plan(&place, &namespace, allowed, choice.keep))?;
-        Ok(if choice.yes || asked().await? { Some((client, allowed)) } else { None })
+        screen.say(&plan(&place, &name, allowed, arguments.keep))?;
+        Ok(if arguments.yes || asked().await? { Some((client, allowed)) } else { None })
     };
     let prepared: anyhow::Result<Option<(Client, bool)>> = tokio::select! {
         prepared = prepared => prepared,
@@ -67,24 +59,26 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
     let Some((client, allowed)) = prepared? else {
         return Ok(screen.say("Nothing was created.")?);
     };
-    let scene = Scene { client, namespace, nodes: false, pace: choice.pace };
-    let ended = acts(&scene, allowed, screen, &signals).await;
-    let (path, namespace) = (choice.kubeconfig.display(), &scene.namespace);
-    let remove = format!("kubectl --kubeconfig {path} delete {}", created(namespace, allowed).join(" "));
-    if choice.keep && ended.is_ok() {
+    let objects = created(&name, allowed);
+    let words: Vec<String> = objects.iter().map(Created::word).collect();
+    let remove = format!("kubectl --kubeconfig {} delete {}", kubeconfig.display(), words.join(" "));
+    let (signals_of_acts, pace) = (signals.clone(), arguments.pace);
+    let scene = Scene { client, written: NAMESPACE, name, nodes: false, pace, signals: signals_of_acts };
+    let ended = acts(&scene, allowed, screen).await;
+    if arguments.keep && ended.is_ok() {
         return Ok(ended?.say(&format!("\nIt is still there; remove it with\n  {remove}"))?);
     }
     if ended.as_ref().is_err_and(|error| error.is::<Interrupted>()) {
-        eprintln!("\nremoving namespace {namespace} …");
+        eprintln!("\nremoving namespace {} …", scene.name);
     }
     let cleaned = tokio::select! {
-        cleaned = clean_up(&scene, allowed) => cleaned,
+        cleaned = clean_up(&scene.client, &objects) => cleaned,
         () = signals.came(2) => Err(Interrupted.into()),
     };
     match cleaned.with_context(|| format!("cleaning up; what is left goes with\n  {remove}")) {
         Ok(()) => {
             let mut screen = ended?;
-            screen.say(&format!("{} are removed.", created(namespace, allowed).join(", ")))?;
+            screen.say(&format!("{} are removed.", words.join(", ")))?;
             Ok(screen.say(SKIPPED)?)
         }
         // What went wrong first is said too.
@@ -114,24 +108,42 @@ fn plan(place: &str, namespace: &str, allowed: bool, keep: bool) -> String {
     )
 }
 
-/// What there is on the cluster, as `kubectl delete` takes it.
-fn created(namespace: &str, allowed: bool) -> Vec<String> {
-    let [web, batch] = cluster::namespaces(namespace);
-    let first = [format!("namespace/{namespace}"), format!("priorityclass/{namespace}-urgent")];
-    let second = [format!("namespace/{web}"), format!("namespace/{batch}"), format!("acrq/{namespace}")];
+/// An object that the story creates outside of its namespaces.
+struct Created {
+    /// As `kubectl` takes it.
+    short: &'static str,
+    kind: ApiResource,
+    name: String,
+}
+
+impl Created {
+    fn word(&self) -> String {
+        format!("{}/{}", self.short, self.name)
+    }
+}
+
+/// What there is on the cluster.
+fn created(name: &str, allowed: bool) -> Vec<Created> {
+    let namespace =
+        |name: String| Created { short: "namespace", kind: ApiResource::erase::<Namespace>(&()), name };
+    let class = ApiResource::erase::<PriorityClass>(&());
+    let quota = ApiResource::erase::<ApplicationAwareClusterResourceQuota>(&());
+    let [web, batch] = cluster::namespaces(name).map(namespace);
+    let first = [
+        namespace(name.to_owned()),
+        Created { short: "priorityclass", kind: class, name: format!("{name}-urgent") },
+    ];
+    let second = [web, batch, Created { short: "acrq", kind: quota, name: name.to_owned() }];
     first.into_iter().chain(second.into_iter().filter(|_| allowed)).collect()
 }
 
-async fn acts(scene: &Scene, allowed: bool, screen: Screen, signals: &Signals) -> anyhow::Result<Screen> {
-    let updates = watches::open(&scene.client, &scene.namespace);
-    let mut stage = Stage::open(updates, screen, signals.clone());
-    let played = play(scene, &mut stage).await;
-    let mut screen = end(stage, played)?;
+async fn acts(scene: &Scene, allowed: bool, screen: Screen) -> anyhow::Result<Screen> {
+    let mut screen = story::act(scene, screen).await?;
     if !allowed {
         return Ok(screen);
     }
     screen.say("")?;
-    cluster::act(scene, screen, signals.clone()).await
+    cluster::act(&scene.of(cluster::NAME), screen).await
 }
 
 async fn connect(kubeconfig: &Path) -> anyhow::Result<(Client, String)> {
@@ -193,40 +205,28 @@ async fn asked() -> anyhow::Result<bool> {
     tokio::task::spawn_blocking(ask).await.context("asking")?
 }
 
-async fn clean_up(scene: &Scene, allowed: bool) -> anyhow::Result<()> {
+async fn clean_up(client: &Client, created: &[Created]) -> anyhow::Result<()> {
     let now =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
-    let classes: Api<PriorityClass> = Api::all(scene.client.clone());
-    let quotas: Api<ApplicationAwareClusterResourceQuota> = Api::all(scene.client.clone());
-    let further = cluster::namespaces(&scene.namespace).into_iter().filter(|_| allowed);
-    let created: Vec<String> = std::iter::once(scene.namespace.clone()).chain(further).collect();
-    for namespace in &created {
-        absent(namespaces.delete(namespace, &now).await).context("deleting the namespaces")?;
+    let api = |object: &Created| Api::<DynamicObject>::all_with(client.clone(), &object.kind);
+    for object in created {
+        match api(object).delete(&object.name, &now).await {
+            // Not being there is what is wanted.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => drop(deleted.with_context(|| format!("deleting {}", object.word()))?),
+        }
     }
-    absent(classes.delete(&format!("{}-urgent", scene.namespace), &now).await)
-        .context("deleting the PriorityClass")?;
-    if allowed {
-        absent(quotas.delete(&scene.namespace, &now).await).context("deleting the cluster quota")?;
-    }
-    for namespace in &created {
-        let what = "the namespaces to disappear";
-        wait::wait_for(&namespaces, namespace, GONE, what, |namespace| namespace.is_none()).await?;
+    for object in created {
+        let gone =
+            || async { matches!(api(object).get_metadata_opt(&object.name).await, Ok(None)).then_some(()) };
+        wait::eventually(GONE, gone, &format!("{} to disappear", object.word())).await?;
     }
     Ok(())
 }
 
-/// Not being there is what is wanted.
-fn absent<T>(deleted: kube::Result<T>) -> kube::Result<()> {
-    match deleted {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(drop),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{created, plan};
+    use super::{Created, created, plan};
 
     #[test]
     fn it_says_what_it_will_create() {
@@ -244,8 +244,9 @@ mod tests {
         and leaves them there.
         The act of two namespaces under one cluster quota is left out: no AAQ says allowApplicationAwareClusterResourceQuota (examples/cluster-quota/00-allow.yaml does).
         ");
-        assert_eq!(created("demo-1", false), ["namespace/demo-1", "priorityclass/demo-1-urgent"]);
-        let all = created("demo-1", true).join(" ");
+        let words = |allowed| created("demo-1", allowed).iter().map(Created::word).collect::<Vec<_>>();
+        assert_eq!(words(false), ["namespace/demo-1", "priorityclass/demo-1-urgent"]);
+        let all = words(true).join(" ");
         assert!(all.ends_with(" namespace/demo-1-web namespace/demo-1-batch acrq/demo-1"), "{all}");
     }
 }

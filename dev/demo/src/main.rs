@@ -7,11 +7,12 @@ mod board;
 mod cluster;
 mod examples;
 mod existing;
-mod listing;
+mod follow;
 mod migration;
 mod own;
 mod quota_line;
 mod reason;
+mod scene;
 mod screen;
 mod signals;
 mod stage;
@@ -30,11 +31,8 @@ use clap::Parser as _;
 
 use arguments::Arguments;
 use background::Outcome;
-use board::Board;
 use screen::{Screen, Size};
 use signals::{Interrupted, Signals};
-use stage::Stage;
-use table::Ink;
 
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -74,29 +72,15 @@ fn with_sluice() -> anyhow::Result<()> {
 async fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let signals = Signals::listen()?;
     let size = arguments.terminal.or_else(Size::of_stdout);
-    let Arguments { keep, pace, yes, .. } = arguments;
-    if let Some(kubeconfig) = arguments.kubeconfig {
-        let choice = existing::Choice { kubeconfig, yes, pace, keep };
-        return existing::run(choice, Screen::new(size), signals).await.map(|()| 0);
+    if let Some(kubeconfig) = &arguments.kubeconfig {
+        return existing::run(kubeconfig, &arguments, Screen::new(size), signals).await.map(|()| 0);
     }
-    if keep && !arguments.in_background {
-        let words = ["--keep".to_owned(), format!("--pace={}", pace.as_secs_f64())];
+    if arguments.keep && !arguments.in_background {
+        let words = ["--keep".to_owned(), format!("--pace={}", arguments.pace.as_secs_f64())];
         return Ok(match background::run(&words, size, &signals).await? {
             Outcome::Detached => 0,
             Outcome::Ended(code) => code,
         });
     }
-    own::run(own::Choice { pace, keep }, Screen::new(size), signals).await.map(|()| 0)
-}
-
-/// Leaves the last table, and the summary unless the user interrupted.
-fn end(stage: Stage<Board>, played: anyhow::Result<()>) -> anyhow::Result<Screen> {
-    let interrupted = played.as_ref().is_err_and(|error| error.is::<Interrupted>());
-    let (board, mut screen) = stage.close()?;
-    if !interrupted {
-        let ink = if played.is_ok() { Ink::Green } else { Ink::Red };
-        screen.say("")?;
-        screen.say_in(ink, &summary::summary(&board))?;
-    }
-    played.map(|()| screen)
+    own::run(&arguments, Screen::new(size), signals).await.map(|()| 0)
 }

@@ -6,36 +6,27 @@ use std::time::Duration;
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, artifacts};
 
-use crate::examples::NAMESPACE;
-use crate::migration::{self, Place};
+use crate::arguments::Arguments;
+use crate::examples::{ALLOW, NAMESPACE};
+use crate::scene::Scene;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
-use crate::stage::Stage;
-use crate::story::{Scene, play};
 use crate::table::Ink;
-use crate::{background, cluster, end, vms, watches};
+use crate::{background, cluster, migration, story, vms};
 
 /// How long a kept cluster stays: then the tokens of Sluice's service accounts end.
 const KEPT: Duration = Duration::from_secs(3600);
-
-/// What differs between runs.
-pub struct Choice {
-    /// Time to read after each step.
-    pub pace: Duration,
-    /// Leave the cluster up.
-    pub keep: bool,
-}
 
 /// Builds what is missing, starts everything, plays the story and stops everything. Whenever this future is
 /// dropped, all that it started ends.
 ///
 /// # Errors
 /// When something does not start, or the story does not come true.
-pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow::Result<()> {
+pub async fn run(arguments: &Arguments, mut screen: Screen, signals: Signals) -> anyhow::Result<()> {
     let all = async {
         screen.say("Starting a Kubernetes control plane (the first time its programs are built) …")?;
         let bed = Bed::start(BedOptions { kubevirt: true, ..BedOptions::default() }).await?;
-        let played = with(&bed, &choice, screen, &signals).await;
+        let played = with(&bed, arguments, screen, &signals).await;
         if played.as_ref().is_err_and(|error| !error.is::<Interrupted>()) {
             bed.keep();
         }
@@ -47,28 +38,29 @@ pub async fn run(choice: Choice, mut screen: Screen, signals: Signals) -> anyhow
     }
 }
 
-async fn with(bed: &Bed, choice: &Choice, mut screen: Screen, signals: &Signals) -> anyhow::Result<()> {
+async fn with(bed: &Bed, arguments: &Arguments, mut screen: Screen, signals: &Signals) -> anyhow::Result<()> {
     let seconds = bed.ready_after().as_secs_f32();
     screen.say(&format!("{} answers after {seconds:.1} s; installing Sluice …", bed.server_url()))?;
-    // Both acts play on them: they have what KubeVirt asks of a node.
+    // All acts play on them: they have what KubeVirt asks of a node.
     bed.kubevirt()?.add_nodes(2).await?;
     let _sluice = Running::on(bed, Setup::default()).await?;
-    let scene =
-        Scene { client: bed.admin()?, namespace: NAMESPACE.to_owned(), nodes: true, pace: choice.pace };
-    let updates = watches::open(&scene.client, &scene.namespace);
-    let mut stage = Stage::open(updates, screen, signals.clone());
-    let played = play(&scene, &mut stage).await;
-    let mut screen = end(stage, played)?;
+    let scene = Scene {
+        client: bed.admin()?,
+        written: NAMESPACE,
+        name: NAMESPACE.to_owned(),
+        nodes: true,
+        pace: arguments.pace,
+        signals: signals.clone(),
+    };
+    let mut screen = story::act(&scene, screen).await?;
     screen.say("")?;
-    cluster::allow(&scene.client).await?;
-    let second = Scene { namespace: cluster::NAME.to_owned(), ..scene };
-    let mut screen = cluster::act(&second, screen, signals.clone()).await?;
+    scene.apply(&[ALLOW]).await?;
+    let mut screen = cluster::act(&scene.of(cluster::NAME), screen).await?;
     screen.say("")?;
-    let mut screen = vms::act(bed, choice.pace, screen, signals.clone()).await?;
+    let mut screen = vms::act(&scene.of(vms::NAMESPACE), screen).await?;
     screen.say("")?;
-    let place = Place { bed, client: bed.admin()?, pace: choice.pace };
-    let mut screen = migration::act(&place, screen, signals.clone()).await?;
-    if !choice.keep {
+    let mut screen = migration::act(&scene.of(migration::NAMESPACE), bed, screen).await?;
+    if !arguments.keep {
         return Ok(screen.say(NEXT)?);
     }
     screen.say_in(Ink::Bold, "\nThe cluster stays up, for an hour at most. In this or another terminal:")?;

@@ -1,58 +1,59 @@
-//! Where the story is played: watches feed the board, the board is shown.
+//! Where an act is played: watches feed the board, the board is shown.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use futures::stream::{BoxStream, SelectAll, StreamExt as _};
+use futures::stream::StreamExt as _;
+use kube::runtime::watcher;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
+use crate::follow::{Update, Updates};
+use crate::scene::Scene;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
 use crate::table::{Ink, Style};
 
 /// How often the times in the table are renewed.
 const FRAME: Duration = Duration::from_millis(100);
+/// Deadline of everything that should take milliseconds.
+pub const SOON: Duration = Duration::from_secs(60);
 
-/// Updates of several watches, as they come.
-pub type Updates<U> = SelectAll<BoxStream<'static, U>>;
-
-/// What is observed in an act, and how it looks.
+/// How what is observed in an act looks.
 pub trait View {
-    /// What a watch tells.
-    type Update: Send + 'static;
-
-    /// Takes one update, seen so long after the start; the lines that tell what is new.
-    ///
-    /// # Errors
-    /// What a watch complains about. It goes on by itself.
-    fn take(&mut self, at: Duration, update: Self::Update) -> Result<Vec<String>, String>;
-
     /// The table, no line wider than the terminal.
     fn table(&self, now: Duration, style: Style) -> Vec<String>;
+
+    /// The last line; none if there is nothing to say.
+    fn summary(&self) -> Option<String>;
 }
 
 /// Everything that an act needs to see and to show.
-pub struct Stage<B: View> {
+pub struct Stage<B> {
     /// What was observed.
     pub board: B,
-    /// Where it is shown.
-    pub screen: Screen,
-    updates: Updates<B::Update>,
+    screen: Screen,
+    updates: Updates<B>,
+    /// Watches that have not begun.
+    awaited: usize,
     trouble: Option<String>,
     signals: Signals,
+    /// Time to read after each step.
+    pace: Duration,
     started: Instant,
     frames: Interval,
 }
 
 impl<B: View + Default> Stage<B> {
     /// An act that observes these updates.
-    pub fn open(updates: Updates<B::Update>, screen: Screen, signals: Signals) -> Self {
+    pub fn open(scene: &Scene, updates: Updates<B>, screen: Screen) -> Self {
         Self {
             board: B::default(),
             screen,
+            awaited: updates.len(),
             updates,
             trouble: None,
-            signals,
+            signals: scene.signals.clone(),
+            pace: scene.pace,
             started: Instant::now(),
             frames: interval(FRAME),
         }
@@ -69,21 +70,45 @@ impl<B: View + Default> Stage<B> {
         self.show()
     }
 
+    /// A step: tells what comes, does it, observes until it has come true, and leaves time to read.
+    ///
+    /// # Errors
+    /// When it does not come true in time, the user interrupts or the output is closed.
+    pub async fn step(
+        &mut self,
+        words: &str,
+        work: impl Future<Output = anyhow::Result<()>>,
+        what: &str,
+        condition: impl Fn(&B) -> bool,
+    ) -> anyhow::Result<()> {
+        self.tell(words)?;
+        self.during(work).await?;
+        self.until(what, condition).await?;
+        self.pause().await
+    }
+
     /// Observes until the condition is met.
     ///
     /// # Errors
     /// When the deadline passes, the user interrupts or the output is closed.
-    pub async fn until(
-        &mut self,
-        deadline: Duration,
-        what: &str,
-        condition: impl Fn(&B) -> bool,
-    ) -> anyhow::Result<()> {
-        let end = Instant::now() + deadline;
-        while !condition(&self.board) {
-            if !self.step(end).await? {
+    pub async fn until(&mut self, what: &str, condition: impl Fn(&B) -> bool) -> anyhow::Result<()> {
+        self.wait(what, |stage| condition(&stage.board)).await
+    }
+
+    /// Observes until every watch has begun: what happens from then on will be seen.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn watching(&mut self) -> anyhow::Result<()> {
+        self.wait("the watches to begin", |stage| stage.awaited == 0).await
+    }
+
+    async fn wait(&mut self, what: &str, condition: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let end = Instant::now() + SOON;
+        while !condition(self) {
+            if !self.observe(end).await? {
                 let trouble = self.trouble.as_deref().map(|text| format!("; last trouble: {text}"));
-                bail!("waited {deadline:?} in vain for {what}{}", trouble.unwrap_or_default());
+                bail!("waited {SOON:?} in vain for {what}{}", trouble.unwrap_or_default());
             }
         }
         Ok(())
@@ -93,9 +118,9 @@ impl<B: View + Default> Stage<B> {
     ///
     /// # Errors
     /// When the user interrupts or the output is closed.
-    pub async fn pause(&mut self, time: Duration) -> anyhow::Result<()> {
-        let end = Instant::now() + time;
-        while self.step(end).await? {}
+    pub async fn pause(&mut self) -> anyhow::Result<()> {
+        let end = Instant::now() + self.pace;
+        while self.observe(end).await? {}
         Ok(())
     }
 
@@ -114,18 +139,24 @@ impl<B: View + Default> Stage<B> {
         }
     }
 
-    /// Writes the table for the last time; what follows stands below it.
+    /// Leaves the last table, and what came of the act unless the user interrupted.
     ///
     /// # Errors
-    /// When the output is closed.
-    pub fn close(mut self) -> anyhow::Result<(B, Screen)> {
+    /// What went wrong when it was played, or when the output is closed.
+    pub fn close(mut self, played: anyhow::Result<()>) -> anyhow::Result<Screen> {
         self.show()?;
         self.screen.leave();
-        Ok((self.board, self.screen))
+        let interrupted = played.as_ref().is_err_and(|error| error.is::<Interrupted>());
+        if let Some(summary) = self.board.summary().filter(|_| !interrupted) {
+            let ink = if played.is_ok() { Ink::Green } else { Ink::Red };
+            self.screen.say("")?;
+            self.screen.say_in(ink, &summary)?;
+        }
+        played.map(|()| self.screen)
     }
 
     /// Takes one update or shows the time; false when the time is over.
-    async fn step(&mut self, end: Instant) -> anyhow::Result<bool> {
+    async fn observe(&mut self, end: Instant) -> anyhow::Result<bool> {
         tokio::select! {
             biased;
             () = self.signals.came(1) => return Err(Interrupted.into()),
@@ -136,12 +167,18 @@ impl<B: View + Default> Stage<B> {
         Ok(true)
     }
 
-    fn take(&mut self, update: B::Update) -> anyhow::Result<()> {
+    fn take(&mut self, update: watcher::Result<Update<B>>) -> anyhow::Result<()> {
         let at = self.started.elapsed();
-        let lines = self.board.take(at, update).unwrap_or_else(|trouble| {
-            self.trouble = Some(trouble);
-            Vec::new()
-        });
+        let lines = match update {
+            Ok(update) => {
+                self.awaited -= usize::from(update.begins);
+                (update.take)(&mut self.board, at)
+            }
+            Err(error) => {
+                self.trouble = Some(error.to_string());
+                Vec::new()
+            }
+        };
         if self.screen.is_live() {
             return Ok(());
         }

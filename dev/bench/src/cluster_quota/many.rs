@@ -5,34 +5,44 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
+use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_api::names;
 pub(super) use sluice_controllers::cluster_quota_status::MIRRORS;
 use sluice_controllers::cluster_quota_status::{MirrorNamespaces, Planner, Write};
-use sluice_controllers::gate::{Action, Answer, GateConfig, Moment, Outcome, Record, RecordedObject, State};
+use sluice_controllers::gate::{Action, Answer, Moment, Outcome, Record, RecordedObject, State};
 use sluice_e2e::objects::from_json;
-use sluice_engine::{ChargeRules, Quantity};
-use sluice_index::{AcrqWire, PodWire, Targeting};
+use sluice_engine::Quantity;
+use sluice_index::{AcrqWire, PodWire};
 
-use super::bytes;
+use crate::objects::{self, NOW};
 use crate::pod_json::mix;
-use crate::report::{median, ms, quantile, round, say};
+use crate::report::{median, ms, quantile, say};
 
 const QUOTA: &str = "bench";
 /// Pods that come or go in each second of which the writes are counted; odd, so that it makes a difference in one namespace too.
 const CHANGES: u64 = 501;
 
 /// What was measured of so many namespaces.
+#[derive(Serialize)]
 pub(super) struct Many {
     namespaces: u64,
-    pub(super) event_ns: f64,
-    event_p99_ns: f64,
-    statuses_per_s: f64,
-    mirrors_per_s: f64,
-    plan_ms: f64,
-    quota_bytes: usize,
-    mirror_bytes: usize,
+    pub(super) ns_per_event: f64,
+    p99_ns_per_event: f64,
+    event: &'static str,
+    writes_per_s: Value,
+    changes_per_s: u64,
+    plan_ms_per_s: f64,
+    bytes: Bytes,
 }
+
+/// Of the largest objects that were written.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(super) struct Bytes {
+    pub(super) quota: usize,
+    pub(super) mirror: usize,
+}
+
+const EVENT: &str = "a pod of a namespace comes or goes: applied to the gate's state, with the round of decisions that follows";
 
 impl Many {
     pub(super) fn measure(namespaces: u64, quick: bool) -> anyhow::Result<Self> {
@@ -65,46 +75,20 @@ impl Many {
         };
         Ok(Self {
             namespaces,
-            event_ns: median(&mut events),
-            event_p99_ns: quantile(&mut events, 0.99),
-            statuses_per_s: per_s(|(statuses, _)| *statuses),
-            mirrors_per_s: per_s(|(_, mirrors)| *mirrors),
-            plan_ms: median(&mut time),
-            quota_bytes: world.quota_bytes,
-            mirror_bytes: world.mirror_bytes,
+            ns_per_event: median(&mut events),
+            p99_ns_per_event: quantile(&mut events, 0.99),
+            event: EVENT,
+            writes_per_s: json!({
+                "status": per_s(|(statuses, _)| *statuses), "mirrors": per_s(|(_, mirrors)| *mirrors),
+            }),
+            changes_per_s: CHANGES,
+            plan_ms_per_s: median(&mut time),
+            bytes: world.bytes,
         })
     }
 
     pub(super) fn largest(&self) -> usize {
-        self.quota_bytes.max(self.mirror_bytes)
-    }
-
-    pub(super) fn cells(&self) -> [String; 8] {
-        [
-            self.namespaces.to_string(),
-            format!("{:.0}", self.event_ns),
-            format!("{:.0}", self.event_p99_ns),
-            format!("{:.1}", self.statuses_per_s),
-            format!("{:.1}", self.mirrors_per_s),
-            format!("{:.1}", self.plan_ms),
-            self.quota_bytes.to_string(),
-            self.mirror_bytes.to_string(),
-        ]
-    }
-
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "namespaces": self.namespaces,
-            "ns_per_event": round(self.event_ns, 0),
-            "p99_ns_per_event": round(self.event_p99_ns, 0),
-            "event": "a pod of a namespace comes or goes: applied to the gate's state, with the round of decisions that follows",
-            "writes_per_s": {
-                "status": round(self.statuses_per_s, 1), "mirrors": round(self.mirrors_per_s, 1),
-            },
-            "changes_per_s": CHANGES,
-            "plan_ms_per_s": round(self.plan_ms, 1),
-            "bytes": bytes(self.quota_bytes, self.mirror_bytes),
-        })
+        self.bytes.quota.max(self.bytes.mirror)
     }
 }
 
@@ -119,17 +103,13 @@ struct World {
     made: u64,
     version: u64,
     now: Moment,
-    /// Of the largest that was written.
-    quota_bytes: usize,
-    mirror_bytes: usize,
+    bytes: Bytes,
 }
 
 impl World {
     /// Each namespace has a pod that runs, and what is charged is recorded.
     fn new(namespaces: u64) -> Self {
-        let targeting = Targeting::new(kube::core::Selector::default(), [].into());
-        let mut state = State::new(GateConfig::new(names::GATE, ChargeRules::for_minor(36)), targeting);
-        let now = Moment { mono_ms: 1_000, unix_ms: 1_772_500_000_000 };
+        let (mut state, now) = (objects::state(), NOW);
         let hard = json!({"pods": "100k", "requests.cpu": "100k", "requests.memory": "1Pi"});
         let quota = json!({
             "metadata": {"name": QUOTA, "uid": QUOTA, "resourceVersion": "1"},
@@ -138,9 +118,7 @@ impl World {
         });
         state.allow_cluster_quotas(true, now);
         for number in 0..namespaces {
-            let name = namespace(number);
-            let metadata = json!({"name": name, "uid": name, "labels": {QUOTA: "true"}});
-            state.apply_namespace(&from_json(json!({"metadata": metadata})), now);
+            objects::apply_namespace(&mut state, &namespace(number), &json!({QUOTA: "true"}));
         }
         state.apply_cluster_quota(&from_json(quota.clone()), now);
         state.apply_charge(&from_json(charge(1, &json!({"hard": hard, "used": {}, "charges": 1}))), now);
@@ -152,19 +130,8 @@ impl World {
         state.lead(now);
         let mut planner = Planner::new(MirrorNamespaces::Own, 1);
         planner.apply_quota(&from_json(quota.clone()));
-        let pods = BTreeMap::new();
-        let mut world = Self {
-            state,
-            planner,
-            namespaces,
-            quota,
-            pods,
-            made: 0,
-            version: 1,
-            now,
-            quota_bytes: 0,
-            mirror_bytes: 0,
-        };
+        let (pods, bytes) = (BTreeMap::new(), Bytes::default());
+        let mut world = Self { state, planner, namespaces, quota, pods, made: 0, version: 1, now, bytes };
         while world.state.next_due_ms(world.now) == Some(0) {
             let actions = world.state.plan(world.now);
             world.settle(actions);
@@ -234,7 +201,7 @@ impl World {
             match write {
                 Write::Status(_, object) => {
                     statuses += 1;
-                    self.quota_bytes = self.quota_bytes.max(object.to_string().len());
+                    self.bytes.quota = self.bytes.quota.max(object.to_string().len());
                     let written = json!({
                         "metadata": {"resourceVersion": version}, "status": object.get("status"),
                     });
@@ -243,7 +210,7 @@ impl World {
                 }
                 Write::Create((_, namespace), mut object) | Write::Replace((_, namespace), mut object) => {
                     mirrors += 1;
-                    self.mirror_bytes = self.mirror_bytes.max(object.to_string().len());
+                    self.bytes.mirror = self.bytes.mirror.max(object.to_string().len());
                     let written = json!({"metadata": {"uid": *namespace, "resourceVersion": version}});
                     json_patch::merge(&mut object, &written);
                     self.planner.apply_mirror(&from_json(object));
@@ -260,14 +227,8 @@ fn namespace(number: u64) -> String {
 }
 
 fn pod(number: u64, name: &str) -> PodWire {
-    let metadata = json!({
-        "name": name, "namespace": namespace(number), "uid": format!("{name}-{number}"), "resourceVersion": "7",
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-    });
     let requests = json!({"cpu": "100m", "memory": "64Mi"});
-    let containers = json!([{"name": "c", "resources": {"requests": requests}}]);
-    let spec = json!({"nodeName": "node", "containers": containers});
-    from_json(json!({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}))
+    objects::pod(&namespace(number), name, &requests, &objects::runs())
 }
 
 fn charge(version: u64, status: &Value) -> Value {

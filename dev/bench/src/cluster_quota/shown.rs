@@ -14,9 +14,8 @@ use sluice_api::{
 };
 use sluice_testbed::wait;
 
-use super::bytes;
-use crate::gate::{Shape, Site, arrive, put, stop, writes};
-use crate::report::{round, say};
+use crate::gate::{Shape, Site, arrive, since, stop, writes};
+use crate::report::say;
 
 /// Pods that come per second.
 const RATE_PER_S: u32 = 50;
@@ -29,9 +28,8 @@ pub(super) struct Shown {
     seconds: f64,
     /// Writes of the controller, by labels.
     writes: HashMap<String, f64>,
-    quota: usize,
-    charge: usize,
-    mirror: usize,
+    /// Bytes of the largest quota, charge and mirror.
+    bytes: [usize; 3],
 }
 
 impl Shown {
@@ -57,18 +55,12 @@ impl Shown {
         arrive(site, &plot, f64::from(RATE_PER_S), pods).await?;
         let after = writes(&controller).await?;
         let seconds = begin.elapsed().as_secs_f64();
-        let writes = after.into_iter().map(|(kind, count)| {
-            let since = count - before.get(&kind).unwrap_or(&0.0);
-            (kind, since)
-        });
-        let shown = Self {
-            namespaces,
-            seconds,
-            writes: writes.collect(),
-            quota: largest::<Quota>(&site.admin, None).await?,
-            charge: largest::<Charge>(&site.admin, Some(names::INSTALL_NAMESPACE)).await?,
-            mirror: largest::<Mirror>(&site.admin, None).await?,
-        };
+        let bytes = [
+            largest::<Quota>(&site.admin, None).await?,
+            largest::<Charge>(&site.admin, Some(names::INSTALL_NAMESPACE)).await?,
+            largest::<Mirror>(&site.admin, None).await?,
+        ];
+        let shown = Self { namespaces, seconds, writes: since(after, &before), bytes };
         stop(&controller);
         site.clear(&plot).await?;
         Ok(shown)
@@ -82,38 +74,23 @@ impl Shown {
     }
 
     pub(super) fn largest(&self) -> usize {
-        self.quota.max(self.charge).max(self.mirror)
-    }
-
-    pub(super) fn cells(&self) -> [String; 8] {
-        let per_s = |resource| format!("{:.1}", self.per_s(resource));
-        [
-            self.namespaces.to_string(),
-            per_s("pods"),
-            per_s(names::CLUSTER_QUOTA_CHARGES),
-            per_s(names::ACRQS),
-            per_s(names::AACRQS),
-            self.quota.to_string(),
-            self.charge.to_string(),
-            self.mirror.to_string(),
-        ]
+        self.bytes.into_iter().max().unwrap_or(0)
     }
 
     pub(super) fn json(&self) -> Value {
-        let mut bytes = bytes(self.quota, self.mirror);
-        put(&mut bytes, "charge", json!(self.charge));
+        let [quota, charge, mirror] = self.bytes;
         json!({
             "namespaces": self.namespaces,
-            "seconds": round(self.seconds, 1),
+            "seconds": self.seconds,
             "pods_per_s": RATE_PER_S,
             "writes_per_s": {
-                "releases": round(self.per_s("pods"), 1),
-                "charges": round(self.per_s(names::CLUSTER_QUOTA_CHARGES), 1),
-                "status": round(self.per_s(names::ACRQS), 2),
-                "mirrors": round(self.per_s(names::AACRQS), 1),
+                "releases": self.per_s("pods"),
+                "charges": self.per_s(names::CLUSTER_QUOTA_CHARGES),
+                "status": self.per_s(names::ACRQS),
+                "mirrors": self.per_s(names::AACRQS),
             },
             "controller_writes": self.writes,
-            "bytes": bytes,
+            "bytes": {"quota": quota, "charge": charge, "mirror": mirror},
         })
     }
 }

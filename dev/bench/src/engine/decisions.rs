@@ -5,36 +5,27 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sluice_engine::{
     Amount, Charge, Claim, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
     ShareId, Uid, WaitKey,
 };
 
-use crate::report::{median, quantile, round, say};
+use crate::report::{median, quantile, say};
 
 /// Different charges that wait, where only the number of pods is to vary.
 const CLASSES: u32 = 10;
 
 /// What was measured for one length of the queue.
+#[derive(Serialize)]
 pub(super) struct Row {
-    pub(super) waiting: u32,
-    pub(super) classes: u32,
-    pub(super) event_ns: f64,
-    pub(super) event_p99_ns: f64,
-    pub(super) queue_ns: f64,
-}
-
-impl Row {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "waiting": self.waiting,
-            "different_charges": self.classes,
-            "ns": round(self.event_ns, 0),
-            "p99_ns": round(self.event_p99_ns, 0),
-            "queue_ns": round(self.queue_ns, 0),
-        })
-    }
+    waiting: u32,
+    different_charges: u32,
+    /// Of an event.
+    ns: f64,
+    p99_ns: f64,
+    /// To queue a pod.
+    queue_ns: f64,
 }
 
 /// No pod has waited long enough to have room kept.
@@ -59,34 +50,17 @@ pub(super) fn measure(quick: bool) -> Vec<Row> {
 /// How much more an event costs with the most pods than with the fewest, at equal numbers of charges.
 pub(super) fn growth(rows: &[Row]) -> Option<f64> {
     let of = |waiting| {
-        rows.iter().find(|row| row.classes == CLASSES && row.waiting == waiting).map(|row| row.event_ns)
+        rows.iter().find(|row| row.different_charges == CLASSES && row.waiting == waiting).map(|row| row.ns)
     };
     Some(of(100_000)? / of(10)?)
 }
 
 /// What the worst queue costs.
+#[derive(Serialize)]
 pub(super) struct Sweep {
-    waiting: u32,
+    different_charges: u32,
     slice_p99_ns: f64,
     whole_ns: f64,
-}
-
-impl Sweep {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "different_charges": self.waiting,
-            "slice_p99_ns": round(self.slice_p99_ns, 0),
-            "whole_ns": round(self.whole_ns, 0),
-        })
-    }
-
-    pub(super) fn cells(&self) -> [String; 3] {
-        [
-            self.waiting.to_string(),
-            format!("{:.0}", self.slice_p99_ns / 1e3),
-            format!("{:.1}", self.whole_ns / 1e6),
-        ]
-    }
 }
 
 /// The worst queue that a tenant can make: all charges differ, and none of them fits although of each resource there is
@@ -127,7 +101,11 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
         }
         sweeps.push(whole);
     }
-    Sweep { waiting, slice_p99_ns: quantile(&mut slices, 0.99), whole_ns: median(&mut sweeps) }
+    Sweep {
+        different_charges: waiting,
+        slice_p99_ns: quantile(&mut slices, 0.99),
+        whole_ns: median(&mut sweeps),
+    }
 }
 
 struct Queue {
@@ -205,9 +183,9 @@ impl Queue {
         }
         Row {
             waiting: self.waiting,
-            classes: self.classes,
-            event_p99_ns: quantile(&mut event_ns, 0.99),
-            event_ns: median(&mut event_ns),
+            different_charges: self.classes,
+            p99_ns: quantile(&mut event_ns, 0.99),
+            ns: median(&mut event_ns),
             queue_ns: median(&mut queue_ns),
         }
     }

@@ -5,17 +5,35 @@ mod edit;
 mod pods;
 
 use std::hint::black_box;
-use std::path::Path;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use sluice_engine::{Amount, ChargeRules, Claim, Ledger, Quantity, Resource, pod_charge};
 
-use crate::report::{self, Table, median, round, say, verdict};
+use crate::report::{Run, Table, median, rows, say, verdict};
 
 /// A decision must not cost more than this many times as much with 100,000 waiting pods as with ten. Caches and
 /// deeper trees make it a little dearer; a loop over pods would make it 10,000 times as dear.
 const GROWTH_LIMIT: f64 = 5.0;
+
+const EVENT: [(&str, &str); 5] = [
+    ("waiting pods", "waiting"),
+    ("different charges", "different_charges"),
+    ("ns per event", "ns"),
+    ("p99 ns", "p99_ns"),
+    ("ns to queue a pod", "queue_ns"),
+];
+const SWEEP: [(&str, &str); 3] = [
+    ("different charges", "different_charges"),
+    ("p99 ns under the lock", "slice_p99_ns"),
+    ("ns in all", "whole_ns"),
+];
+const EDIT: [(&str, &str); 4] = [
+    ("edit", "edit"),
+    ("p99 ns under the lock", "slice_p99_ns"),
+    ("longest ns", "slice_max_ns"),
+    ("ns in all", "whole_ns"),
+];
 
 /// How often things are repeated.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +54,8 @@ impl Effort {
 ///
 /// # Errors
 /// When the file cannot be written or an input of the bench is wrong.
-pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
-    let machine = report::machine();
-    let effort = Effort::of(quick);
+pub fn run(run: &Run) -> anyhow::Result<()> {
+    let effort = Effort::of(run.quick);
     say("engine: quantities, charges, ledger");
     let mut table = Table::new("engine: pure operations (median)", &["operation", "ns"]);
     let quantities = quantities(effort);
@@ -52,62 +69,36 @@ pub fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     table.row([format!("ledger event (apply or revert), {line_count} resources"), format!("{ledger:.1}")]);
     table.print();
 
-    let decisions = decisions::measure(quick);
-    let growth = decisions::growth(&decisions);
-    let met = growth.is_some_and(|growth| growth <= GROWTH_LIMIT);
-    let mut table = Table::new(
+    let decisions = decisions::measure(run.quick);
+    rows(
         "engine: a pod ends, one of the waiting takes its room (median of single events)",
-        &["waiting pods", "different charges", "ns per event", "p99 ns", "ns to queue a pod"],
-    );
-    for row in &decisions {
-        table.row([
-            row.waiting.to_string(),
-            row.classes.to_string(),
-            format!("{:.0}", row.event_ns),
-            format!("{:.0}", row.event_p99_ns),
-            format!("{:.0}", row.queue_ns),
-        ]);
-    }
-    table.print();
-    let growth = growth.unwrap_or(f64::NAN);
+        &EVENT,
+        &decisions,
+    )?;
+    let growth = decisions::growth(&decisions).unwrap_or(f64::NAN);
+    let met = growth <= GROWTH_LIMIT;
     println!(
         "  100,000 waiting pods cost {growth:.2} × what 10 cost (at most {GROWTH_LIMIT}): {}",
         verdict(met)
     );
-
-    let sweep = decisions::measure_sweep(quick);
-    let mut table = Table::new(
-        "engine: a pod ends, none of the waiting fits, and all have to be looked at",
-        &["different charges", "p99 µs under the lock", "ms in all"],
-    );
-    table.row(sweep.cells());
-    table.print();
-
-    let edits = edit::measure(quick)?;
-    let mut table = Table::new(
-        "engine: a quota over 10,000 running and 40,000 different waiting pods is edited",
-        &["edit", "p99 µs under the lock", "longest µs", "ms in all"],
-    );
-    for edit in &edits {
-        table.row(edit.cells());
-    }
-    table.print();
-
-    let rows: Vec<Value> = decisions.iter().map(decisions::Row::json).collect();
+    let sweep = decisions::measure_sweep(run.quick);
+    let title = "engine: a pod ends, none of the waiting fits, and all have to be looked at";
+    rows(title, &SWEEP, &[&sweep])?;
+    let edits = edit::measure(run.quick);
+    let title = "engine: a quota over 10,000 running and 40,000 different waiting pods is edited";
+    rows(title, &EDIT, &edits)?;
     let file = json!({
-        "machine": machine,
-        "quick": quick,
         "quantity_parse_ns": quantities,
         "pod_charge_ns": charges,
-        "ledger_event_ns": round(ledger, 1),
-        "release_decision": rows,
-        "sweep": sweep.json(),
-        "edits": edits.iter().map(edit::Edit::json).collect::<Vec<_>>(),
-        "release_decision_growth_10_to_100k": round(growth, 2),
+        "ledger_event_ns": ledger,
+        "release_decision": decisions,
+        "sweep": sweep,
+        "edits": edits,
+        "release_decision_growth_10_to_100k": growth,
         "growth_limit": GROWTH_LIMIT,
         "met": met,
     });
-    report::write(out, "engine", &file)
+    run.write("engine", file)
 }
 
 fn quantities(effort: Effort) -> Map<String, Value> {
@@ -128,14 +119,14 @@ fn quantities(effort: Effort) -> Map<String, Value> {
         let ns = per_operation(effort, || {
             let _ = black_box(Quantity::parse(black_box(text)));
         });
-        figures.insert(text.to_owned(), json!(round(ns, 1)));
+        figures.insert(text.to_owned(), json!(ns));
     }
     let hostile = "9".repeat(1024 * 1024);
     let few = Effort { batch: 50, ..effort };
     let ns = per_operation(few, || {
         let _ = black_box(Quantity::parse(black_box(&hostile)));
     });
-    figures.insert("1 MiB of digits (an error)".to_owned(), json!(round(ns, 1)));
+    figures.insert("1 MiB of digits (an error)".to_owned(), json!(ns));
     figures
 }
 
@@ -148,7 +139,7 @@ fn charges(effort: Effort) -> anyhow::Result<Map<String, Value>> {
         let ns = per_operation(effort, || {
             black_box(pod_charge(black_box(&pod), rules, 1_770_000_000));
         });
-        figures.insert(name.to_owned(), json!(round(ns, 1)));
+        figures.insert(name.to_owned(), json!(ns));
     }
     Ok(figures)
 }

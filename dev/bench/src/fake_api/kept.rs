@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::world::Written;
+use super::object::Refused;
 
 /// How an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +25,20 @@ impl Kept {
     }
 
     /// Writes an object, which has this version then.
-    pub(super) fn write(&mut self, how: How, path: String, sent: Value, version: u64) -> Written {
+    pub(super) fn write(
+        &mut self,
+        how: How,
+        path: String,
+        sent: Value,
+        version: u64,
+    ) -> Result<String, Refused> {
         let mut object = match (how, self.0.get(&path)) {
-            (How::Create, Some(_)) => return Written::Conflict,
-            (How::Replace | How::Merge, None) => return Written::Missing,
+            (How::Create, Some(_)) => return Err(Refused::Exists),
+            (How::Replace | How::Merge, None) => return Err(Refused::Missing),
             (How::Replace, Some(known))
                 if named_version(&sent).is_some() && named_version(&sent) != named_version(known) =>
             {
-                return Written::Conflict;
+                return Err(Refused::Conflict);
             }
             (How::Merge, Some(known)) => {
                 let mut merged = known.clone();
@@ -46,7 +52,7 @@ impl Kept {
         }
         let text = object.to_string();
         self.0.insert(path, object);
-        Written::Done(text)
+        Ok(text)
     }
 }
 
@@ -66,11 +72,11 @@ mod tests {
     fn one_of_two_candidates_wins() {
         let mut kept = Kept::default();
         let mut write = |how, named, version| kept.write(how, "a".to_owned(), object(named), version);
-        assert_eq!(write(How::Replace, None, 1), Written::Missing);
-        assert_eq!(write(How::Create, None, 2), Written::Done(object(Some("2")).to_string()));
-        assert_eq!(write(How::Create, None, 3), Written::Conflict, "it is there");
-        assert_eq!(write(How::Replace, Some("2"), 4), Written::Done(object(Some("4")).to_string()));
-        assert_eq!(write(How::Replace, Some("2"), 5), Written::Conflict, "the other one was faster");
+        assert_eq!(write(How::Replace, None, 1), Err(Refused::Missing));
+        assert_eq!(write(How::Create, None, 2), Ok(object(Some("2")).to_string()));
+        assert_eq!(write(How::Create, None, 3), Err(Refused::Exists), "it is there");
+        assert_eq!(write(How::Replace, Some("2"), 4), Ok(object(Some("4")).to_string()));
+        assert_eq!(write(How::Replace, Some("2"), 5), Err(Refused::Conflict), "the other one was faster");
         assert_eq!(kept.get("a"), Some(&object(Some("4"))));
     }
 
@@ -78,9 +84,9 @@ mod tests {
     fn a_merge_patch_changes_what_it_names() {
         let mut kept = Kept::default();
         let series = |count| json!({"series": {"count": count}});
-        assert_eq!(kept.write(How::Merge, "a".to_owned(), series(1), 1), Written::Missing);
-        assert!(matches!(kept.write(How::Create, "a".to_owned(), object(None), 2), Written::Done(_)));
-        assert!(matches!(kept.write(How::Merge, "a".to_owned(), series(1), 3), Written::Done(_)));
+        assert_eq!(kept.write(How::Merge, "a".to_owned(), series(1), 1), Err(Refused::Missing));
+        assert!(matches!(kept.write(How::Create, "a".to_owned(), object(None), 2), Ok(_)));
+        assert!(matches!(kept.write(How::Merge, "a".to_owned(), series(1), 3), Ok(_)));
         let wanted = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "series": {"count": 1}});
         assert_eq!(kept.get("a"), Some(&wanted));
     }

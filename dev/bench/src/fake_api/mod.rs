@@ -6,9 +6,7 @@
 
 mod answer;
 mod kept;
-mod kind;
-mod lists;
-mod policies;
+mod object;
 mod query;
 mod watches;
 mod world;
@@ -46,7 +44,7 @@ pub struct FakeApiServer {
 }
 
 /// What its connections share.
-struct Shared {
+pub struct Shared {
     world: Mutex<World>,
     template: Template,
     /// Told of after each change.
@@ -56,14 +54,29 @@ struct Shared {
 }
 
 impl Shared {
-    fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+    /// Looks at what there is.
+    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+    /// Changes what there is, and has the watches tell of it.
+    pub fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
         let changed = change(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner));
         self.news.send_replace(());
         changed
+    }
+
+    /// How many events of pods were handed to watches, without those that releases caused.
+    pub fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+}
+
+impl std::ops::Deref for FakeApiServer {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -115,21 +128,6 @@ impl FakeApiServer {
         });
         std::fs::write(&kubeconfig, config.to_string()).context("writing a kubeconfig")?;
         Ok(kubeconfig)
-    }
-
-    /// Looks at what there is.
-    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        self.shared.read(look)
-    }
-
-    /// Changes what there is, and has the watches tell of it.
-    pub fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
-        self.shared.change(change)
-    }
-
-    /// How many events of pods were handed to watches, without those that releases caused.
-    pub fn delivered(&self) -> u64 {
-        self.shared.delivered.load(Ordering::Relaxed)
     }
 }
 

@@ -14,8 +14,7 @@ use tokio::time::{Instant, Interval, interval_at};
 
 use super::Shared;
 use super::answer::Body;
-use super::kind::Kind;
-use super::world::{Change, PodEvent, QuotaEvent};
+use super::object::{Event, Kind};
 
 /// An API server sends a bookmark about so often.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -35,11 +34,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Tells of what happened after this version.
     pub(super) fn since(shared: &Arc<Shared>, kind: Kind, version: u64) -> Self {
-        let sent = shared.read(|world| match kind {
-            Kind::Pods => world.pod_events().partition_point(|event| event.facts.version <= version),
-            Kind::Quotas => world.quota_events().partition_point(|event| event.version <= version),
-            Kind::Namespaces | Kind::Other => 0,
-        });
+        let is_old = |event: &Event| event.version <= version;
+        let sent = shared.read(|world| world.events(kind).partition_point(is_old));
         let bookmarks = interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
         Self { shared: Arc::clone(shared), kind, sent, news: shared.news.subscribe(), bookmarks }
     }
@@ -61,7 +57,7 @@ impl Watch {
             }
             let is_time = tokio::select! {
                 // There is an error only when the server ends, and this watch with it.
-                Ok(()) = self.news.changed(), if self.kind.changes() => false,
+                Ok(()) = self.news.changed() => false,
                 _ = self.bookmarks.tick() => true,
             };
             if is_time && let Some(bookmark) = self.bookmark() {
@@ -72,44 +68,25 @@ impl Watch {
 
     /// The next events, if there are any.
     fn take(&mut self) -> Option<Bytes> {
+        let events: Vec<Event> = self
+            .shared
+            .read(|world| world.events(self.kind).iter().skip(self.sent).take(BATCH).cloned().collect());
+        self.sent += events.len();
         let mut text = String::new();
-        match self.kind {
-            Kind::Pods => {
-                let events: Vec<PodEvent> = self
-                    .shared
-                    .read(|world| world.pod_events().iter().skip(self.sent).take(BATCH).copied().collect());
-                self.sent += events.len();
-                let caused = events.iter().filter(|event| event.change == Change::Released).count();
-                for event in &events {
-                    text.push_str(&format!(r#"{{"type":"{}","object":"#, event.change.word()));
-                    self.shared.template.write(event.facts, &mut text);
-                    text.push_str("}\n");
-                }
-                let told = u64::try_from(events.len() - caused).unwrap_or(0);
-                self.shared.delivered.fetch_add(told, Ordering::Relaxed);
-            }
-            Kind::Quotas => {
-                let events: Vec<QuotaEvent> = self
-                    .shared
-                    .read(|world| world.quota_events().iter().skip(self.sent).take(BATCH).cloned().collect());
-                self.sent += events.len();
-                for event in &events {
-                    text.push_str(&format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", event.quota));
-                }
-            }
-            Kind::Namespaces | Kind::Other => {}
+        for event in &events {
+            text.push_str(&format!(r#"{{"type":"{}","object":"#, event.word));
+            event.object.print(&self.shared.template, &mut text);
+            text.push_str("}\n");
         }
+        let told = events.iter().filter(|event| !event.is_caused).count();
+        self.shared.delivered.fetch_add(u64::try_from(told).unwrap_or(0), Ordering::Relaxed);
         (!text.is_empty()).then(|| text.into())
     }
 
     /// Says how far this watch has come; nothing while there are events that it did not send.
     fn bookmark(&self) -> Option<Bytes> {
         let version = self.shared.read(|world| {
-            let there = match self.kind {
-                Kind::Pods => world.pod_events().len(),
-                Kind::Quotas => world.quota_events().len(),
-                Kind::Namespaces | Kind::Other => self.sent,
-            };
+            let there = world.events(self.kind).len();
             (there == self.sent).then(|| world.version())
         })?;
         let (api_version, kind) = self.kind.names();

@@ -1,17 +1,13 @@
 //! What there is at the fake API server: namespaces, each with a quota, and their pods.
-//!
-//! Pods are kept as facts and printed when they are sent: as JSON 150,000 of them would take more than a gibibyte.
-
-mod parts;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 
 use super::kept::{How, Kept};
+use super::object::{Event, Kind, Object, Part, Refused, namespace_version};
 use crate::cluster_json;
 use crate::pod_json::{Facts, Stage, shape};
-pub(super) use parts::Part;
 
 /// How much there is at the beginning.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +31,9 @@ pub struct World {
     released: VecDeque<u64>,
     ended: VecDeque<u64>,
     next_pod: u64,
-    pod_events: Vec<PodEvent>,
-    quota_events: Vec<QuotaEvent>,
+    /// What happened, the oldest first.
+    pod_events: Vec<Event>,
+    quota_events: Vec<Event>,
     releases: u64,
     excess: u64,
     /// How often an object was kept that is no lease.
@@ -58,57 +55,6 @@ struct Tenant {
     status: Option<Value>,
     /// What the status says: pods that count, and pods that wait.
     recorded: Option<(u64, u64)>,
-}
-
-/// What happened to a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Created,
-    Changed,
-    /// Changed, by Sluice.
-    Released,
-    Deleted,
-}
-
-impl Change {
-    /// As a watch says it.
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Created => "ADDED",
-            Self::Changed | Self::Released => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
-
-/// A change, and the pod after it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PodEvent {
-    pub(super) change: Change,
-    pub(super) facts: Facts,
-}
-
-/// A quota was changed in this version, and is this then.
-#[derive(Clone, Debug)]
-pub(super) struct QuotaEvent {
-    pub(super) version: u64,
-    pub(super) quota: String,
-}
-
-/// What became of a write.
-#[derive(Debug, PartialEq)]
-pub(super) enum Written {
-    /// It was done; this is the object now.
-    Done(String),
-    /// There is no such object.
-    Missing,
-    /// The object is not what it was, or is there already.
-    Conflict,
-}
-
-/// The version of a namespace; it does not change.
-pub(super) const fn namespace_version(number: u64) -> u64 {
-    number + 1
 }
 
 fn index(number: u64) -> usize {
@@ -163,7 +109,7 @@ impl World {
         tenant.gated += 1;
         self.next_pod += 1;
         let pod = Facts { number, namespace, version: 0, shape: shape(number), stage: Stage::Gated };
-        self.put(Change::Created, pod);
+        self.put("ADDED", false, pod);
         true
     }
 
@@ -175,7 +121,7 @@ impl World {
         if let Some(tenant) = self.tenants.get_mut(index(pod.namespace)) {
             tenant.running.push_back(pod.number);
         }
-        self.put(Change::Changed, Facts { stage: Stage::Running, ..pod });
+        self.put("MODIFIED", false, Facts { stage: Stage::Running, ..pod });
         true
     }
 
@@ -183,7 +129,7 @@ impl World {
     pub fn touch(&mut self, namespace: u64) -> bool {
         let oldest = self.tenants.get(index(namespace)).and_then(|tenant| tenant.running.front());
         let Some(pod) = oldest.and_then(|number| self.pods.get(number).copied()) else { return false };
-        self.put(Change::Changed, pod);
+        self.put("MODIFIED", false, pod);
         true
     }
 
@@ -195,7 +141,7 @@ impl World {
         };
         tenant.counted = tenant.counted.saturating_sub(1);
         self.ended.push_back(pod.number);
-        self.put(Change::Changed, Facts { stage: Stage::Ended, ..pod });
+        self.put("MODIFIED", false, Facts { stage: Stage::Ended, ..pod });
         true
     }
 
@@ -204,7 +150,7 @@ impl World {
         let Some(pod) = self.ended.pop_front().and_then(|number| self.pods.get(&number).copied()) else {
             return false;
         };
-        self.put(Change::Deleted, pod);
+        self.put("DELETED", false, pod);
         true
     }
 
@@ -217,29 +163,29 @@ impl World {
         self.excess += u64::from(tenant.counted > tenant.room);
         self.released.push_back(number);
         self.releases += 1;
-        Some(self.put(Change::Released, Facts { stage: Stage::Released, ..pod }))
+        Some(self.put("MODIFIED", true, Facts { stage: Stage::Released, ..pod }))
     }
 
-    fn put(&mut self, change: Change, pod: Facts) -> Facts {
+    fn put(&mut self, word: &'static str, is_caused: bool, pod: Facts) -> Facts {
         self.version += 1;
-        let facts = Facts { version: self.version, ..pod };
-        if change == Change::Deleted {
+        let (version, facts) = (self.version, Facts { version: self.version, ..pod });
+        if word == "DELETED" {
             self.pods.remove(&facts.number);
         } else {
             self.pods.insert(facts.number, facts);
         }
-        self.pod_events.push(PodEvent { change, facts });
+        self.pod_events.push(Event { word, is_caused, version, object: Object::Pod(facts) });
         facts
     }
 
     /// Replaces the status of a namespace's quota, if what was sent is about the quota as it is.
-    pub(super) fn record(&mut self, namespace: u64, sent: &Value) -> Written {
-        let Some(tenant) = self.tenants.get_mut(index(namespace)) else { return Written::Missing };
+    pub(super) fn record(&mut self, namespace: u64, sent: &Value) -> Result<String, Refused> {
+        let tenant = self.tenants.get_mut(index(namespace)).ok_or(Refused::Missing)?;
         let text = |pointer: &str| sent.pointer(pointer).and_then(Value::as_str);
         let is_current = text("/metadata/uid") == Some(&*cluster_json::quota_uid(namespace))
             && text("/metadata/resourceVersion").is_none_or(|version| version == tenant.version.to_string());
         if !is_current {
-            return Written::Conflict;
+            return Err(Refused::Conflict);
         }
         let status = sent.get("status").cloned();
         let changes = tenant.status != status;
@@ -252,16 +198,17 @@ impl World {
         }
         let quota = tenant.print(namespace);
         if changes {
-            self.quota_events.push(QuotaEvent { version: self.version, quota: quota.clone() });
+            let (version, object) = (self.version, Object::Quota(quota.clone()));
+            self.quota_events.push(Event { word: "MODIFIED", is_caused: true, version, object });
         }
-        Written::Done(quota)
+        Ok(quota)
     }
 
     /// As [`Kept::write`].
-    pub(super) fn keep(&mut self, how: How, path: String, sent: Value) -> Written {
+    pub(super) fn keep(&mut self, how: How, path: String, sent: Value) -> Result<String, Refused> {
         let is_lease = path.contains("/leases/");
         let written = self.kept.write(how, path, sent, self.version + 1);
-        if matches!(written, Written::Done(_)) {
+        if written.is_ok() {
             self.version += 1;
             self.told += u64::from(!is_lease);
         }
@@ -285,14 +232,34 @@ impl World {
         self.version
     }
 
-    /// What happened to pods, the oldest first.
-    pub(super) fn pod_events(&self) -> &[PodEvent] {
-        &self.pod_events
+    /// What happened to objects of a kind, the oldest first.
+    pub(super) fn events(&self, kind: Kind) -> &[Event] {
+        match kind {
+            Kind::Pods => &self.pod_events,
+            Kind::Quotas => &self.quota_events,
+            Kind::Namespaces | Kind::Other => &[],
+        }
     }
 
-    /// What happened to quotas, the oldest first.
-    pub(super) fn quota_events(&self) -> &[QuotaEvent] {
-        &self.quota_events
+    /// A part of the list of a kind's objects.
+    pub(super) fn part(&self, kind: Kind, first: u64, limit: u64) -> Part {
+        let most = index(limit);
+        let take = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut numbers: Vec<u64> = numbers.take(most.saturating_add(1)).collect();
+            let next = if numbers.len() > most { numbers.pop() } else { None };
+            (numbers, next)
+        };
+        let (numbers, next) = match kind {
+            Kind::Pods => take(&mut self.pods.range(first..).map(|(number, _)| *number)),
+            Kind::Namespaces | Kind::Quotas => take(&mut (first..self.tenants.len() as u64)),
+            Kind::Other => (Vec::new(), None),
+        };
+        let object = |number: u64| match kind {
+            Kind::Pods => self.pods.get(&number).copied().map(Object::Pod),
+            Kind::Quotas => self.quota(number).map(Object::Quota),
+            _ => Some(Object::Namespace(number)),
+        };
+        Part { version: self.version, objects: numbers.into_iter().filter_map(object).collect(), next }
     }
 
     /// Whether every quota's status says what is the case, and no pod waits for room that is there.
@@ -323,7 +290,7 @@ impl World {
 
 impl Tenant {
     fn print(&self, namespace: u64) -> String {
-        cluster_json::quota(namespace, self.version, self.room, self.status.as_ref())
+        cluster_json::quota(namespace, self.version, self.room, self.status.as_ref()).to_string()
     }
 
     fn is_settled(&self) -> bool {
@@ -350,17 +317,17 @@ mod tests {
         let mut world = World::new(SIZE);
         for namespace in 0..2 {
             let sent = status(&world, namespace, 3, 1);
-            assert!(matches!(world.record(namespace, &sent), Written::Done(_)));
+            assert!(matches!(world.record(namespace, &sent), Ok(_)));
         }
         assert!(world.is_settled());
         assert!(world.end(0) && !world.is_settled(), "there is room now, and it is not recorded");
         assert_eq!(world.release(0).map(|pod| pod.stage), Some(Stage::Released));
         assert!(world.release(0).is_none() && world.release(1).is_none(), "no gate is left");
         let sent = status(&world, 0, 3, 0);
-        assert!(matches!(world.record(0, &sent), Written::Done(_)));
+        assert!(matches!(world.record(0, &sent), Ok(_)));
         assert!(world.is_settled());
         assert!(world.start() && !world.start() && world.delete() && !world.delete());
-        let words: Vec<_> = world.pod_events().iter().map(|event| event.change.word()).collect();
+        let words: Vec<_> = world.events(Kind::Pods).iter().map(|event| event.word).collect();
         assert_eq!(words, ["MODIFIED", "MODIFIED", "MODIFIED", "DELETED"]);
         assert_eq!((world.releases(), world.excess(), world.quota_writes()), (1, 0, 3));
         assert!(world.release(4).is_some());
@@ -371,13 +338,34 @@ mod tests {
     fn a_status_is_written_to_the_version_that_it_is_about() {
         let mut world = World::new(SIZE);
         let (sent, version) = (status(&world, 1, 3, 1), world.version());
-        assert!(matches!(world.record(1, &sent), Written::Done(_)));
-        assert_eq!((world.record(1, &sent), world.record(2, &sent)), (Written::Conflict, Written::Missing));
+        assert!(matches!(world.record(1, &sent), Ok(_)));
+        assert_eq!(
+            (world.record(1, &sent), world.record(2, &sent)),
+            (Err(Refused::Conflict), Err(Refused::Missing))
+        );
         let again = status(&world, 1, 3, 1);
-        assert!(matches!(world.record(1, &again), Written::Done(_)));
+        assert!(matches!(world.record(1, &again), Ok(_)));
         assert_eq!((world.version(), world.quota_writes()), (version + 1, 1), "it says what it said");
         let mut other = again;
         other["metadata"]["uid"] = json!("other");
-        assert_eq!(world.record(1, &other), Written::Conflict);
+        assert_eq!(world.record(1, &other), Err(Refused::Conflict));
+    }
+
+    #[test]
+    fn parts_are_a_whole_together() {
+        let mut world = World::new(SIZE);
+        assert!(world.create(1) && !world.create(2));
+        let first = world.part(Kind::Pods, 0, 5);
+        let rest = world.part(Kind::Pods, first.next.unwrap(), 5);
+        let numbers = first.objects.iter().chain(&rest.objects).map(|object| match object {
+            Object::Pod(pod) => pod.number,
+            other => panic!("{other:?} is no pod"),
+        });
+        assert!(numbers.eq(0..9) && rest.next.is_none());
+        let (one, two) = (world.part(Kind::Quotas, 0, 1), world.part(Kind::Quotas, 1, 1));
+        assert_eq!((one.objects.len(), one.next, two.objects.len(), two.next), (1, Some(1), 1, None));
+        assert!(world.part(Kind::Namespaces, 0, u64::MAX).next.is_none());
+        assert!(world.part(Kind::Other, 0, u64::MAX).objects.is_empty());
+        assert!(World::new(Size::default()).part(Kind::Pods, 0, u64::MAX).objects.is_empty());
     }
 }

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Controller, objects};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::seen::{Seen, key, rate};
 use super::site::{LABEL, Plot, Shape, Site, gated_pod, stop};
-use crate::report::{ms, quantile, round, say};
+use crate::report::{ms, quantile, say};
 
 /// How long the last pod may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,12 +24,12 @@ pub struct Arriving {
     wanted_per_s: f64,
     releases_per_s: f64,
     pods: usize,
-    /// Quantiles 0.5, 0.99 and 1 from sending the request.
-    from_sent: [f64; 3],
-    /// The same from its answer.
-    from_answer: [f64; 3],
-    /// The same of the create request alone.
-    create: [f64; 3],
+    /// From sending the request.
+    from_sent: Quantiles,
+    /// From its answer.
+    from_answer: Quantiles,
+    /// Of the create request alone.
+    create: Quantiles,
     /// Writes of the controller, by labels.
     writes: HashMap<String, f64>,
 }
@@ -58,7 +59,7 @@ impl Arriving {
         stop(&controller);
         site.clear(plot).await?;
         let released = |arrival: &Arrival| moments.get(&arrival.key).copied();
-        let since = |of: fn(&Arrival) -> Instant| {
+        let waited = |of: fn(&Arrival) -> Instant| {
             arrivals
                 .iter()
                 .filter_map(|it| Some(ms(released(it)?.saturating_duration_since(of(it)))))
@@ -69,54 +70,46 @@ impl Arriving {
             wanted_per_s: per_s,
             releases_per_s: rate(of_arrivals.iter()),
             pods,
-            from_sent: quantiles(since(|it| it.sent)),
-            from_answer: quantiles(since(|it| it.answered)),
+            from_sent: quantiles(waited(|it| it.sent)),
+            from_answer: quantiles(waited(|it| it.answered)),
             create: quantiles(arrivals.iter().map(|it| ms(it.answered - it.sent)).collect()),
-            writes: after
-                .into_iter()
-                .map(|(kind, count)| (kind.clone(), count - before.get(&kind).unwrap_or(&0.0)))
-                .collect(),
+            writes: since(after, &before),
         })
     }
 
-    pub const fn pods(&self) -> usize {
-        self.pods
-    }
-
-    pub const fn releases_per_s(&self) -> f64 {
-        self.releases_per_s
-    }
-
-    pub const fn p50_ms(&self) -> f64 {
-        self.from_sent[0]
-    }
-
     pub const fn p99_ms(&self) -> f64 {
-        self.from_sent[1]
+        self.from_sent.p99
     }
 
     pub fn json(&self, run: &str, shape: Shape) -> Value {
-        let rounded =
-            |of: &[f64; 3]| json!({"p50": round(of[0], 2), "p99": round(of[1], 2), "max": round(of[2], 2)});
         json!({
             "run": run,
             "namespaces": shape.namespaces,
             "pods": self.pods,
-            "arrivals_per_s": round(self.wanted_per_s, 1),
-            "releases_per_s": round(self.releases_per_s, 1),
-            "p50_ms": round(self.p50_ms(), 2),
-            "p99_ms": round(self.p99_ms(), 2),
-            "max_ms": round(self.from_sent[2], 2),
+            "arrivals_per_s": self.wanted_per_s,
+            "releases_per_s": self.releases_per_s,
+            "p50_ms": self.from_sent.p50,
+            "p99_ms": self.from_sent.p99,
+            "max_ms": self.from_sent.max,
             "latency": "from sending the create request to the pod seen without gate in a watch",
-            "from_answer_ms": rounded(&self.from_answer),
-            "create_request_ms": rounded(&self.create),
+            "from_answer_ms": self.from_answer,
+            "create_request_ms": self.create,
             "controller_writes": self.writes,
         })
     }
 }
 
-fn quantiles(mut values: Vec<f64>) -> [f64; 3] {
-    [0.5, 0.99, 1.0].map(|q| quantile(&mut values, q))
+/// Of some times, in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Quantiles {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+fn quantiles(mut values: Vec<f64>) -> Quantiles {
+    let [p50, p99, max] = [0.5, 0.99, 1.0].map(|q| quantile(&mut values, q));
+    Quantiles { p50, p99, max }
 }
 
 /// One pod in each namespace: the controller leads, and connections are open, when they are released. Returns how many.
@@ -153,12 +146,21 @@ pub async fn arrive(site: &Site, plot: &Plot, per_s: f64, pods: usize) -> anyhow
     Ok(arrivals)
 }
 
-/// The controller's own count of its writes.
+/// The controller's own count of its writes, by labels.
 pub async fn writes(controller: &Controller) -> anyhow::Result<HashMap<String, f64>> {
-    let (_, text) = sluice_e2e::probe::get(&controller.admin, names::PATH_METRICS).await?;
-    let counts = text.lines().filter_map(|line| {
-        let (labels, count) = line.strip_prefix("sluice_api_writes_total{")?.split_once('}')?;
-        Some((labels.replace('"', ""), count.trim().parse().ok()?))
+    let samples = Samples::of(&controller.admin).await?;
+    let counts = samples.matching("sluice_api_writes_total", &[]).into_iter().map(|sample| {
+        let labels = sample.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        (labels.collect::<Vec<_>>().join(","), sample.value)
     });
     Ok(counts.collect())
+}
+
+/// What was counted after `before`.
+pub fn since(after: HashMap<String, f64>, before: &HashMap<String, f64>) -> HashMap<String, f64> {
+    let since = after.into_iter().map(|(labels, count)| {
+        let since = count - before.get(&labels).unwrap_or(&0.0);
+        (labels, since)
+    });
+    since.collect()
 }

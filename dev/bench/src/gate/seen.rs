@@ -1,71 +1,54 @@
 //! When things happened, as a watch shows them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use kube::Api;
 use sluice_index::PodWire;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use sluice_testbed::wait;
-use tokio::sync::Notify;
+use tokio::sync::watch::{Receiver, Sender};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// By `namespace/name`.
+type Moments = HashMap<String, Instant>;
 
 /// A watch that notes when each pod was first seen without gates. Ends when it is dropped.
 pub(super) struct Seen {
-    moments: Arc<Mutex<HashMap<String, Instant>>>,
-    changed: Arc<Notify>,
+    moments: Receiver<Moments>,
     _running: DropGuard,
 }
 
 impl Seen {
     /// Watches the pods that have this label.
     pub(super) async fn releases(client: kube::Client, label: &str) -> anyhow::Result<Self> {
-        let (moments, changed) = (Arc::new(Mutex::new(HashMap::new())), Arc::new(Notify::new()));
-        let stop = CancellationToken::new();
-        let health = WatchHealth::new("pods");
-        let (noted, told) = (Arc::clone(&moments), Arc::clone(&changed));
+        let noted = Sender::new(Moments::new());
+        let (stop, health, moments) = (CancellationToken::new(), WatchHealth::new("pods"), noted.subscribe());
         let sink = move |event: Event<PodWire>| {
             let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return };
             if pod.spec.scheduling_gates.is_empty() {
-                let meta = &pod.metadata;
-                let name = meta.name.as_deref().unwrap_or_default();
-                let key = key(meta.namespace.as_deref().unwrap_or_default(), name);
-                noted.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert_with(Instant::now);
-                told.notify_one();
+                let [namespace, name] =
+                    [pod.metadata.namespace, pod.metadata.name].map(Option::unwrap_or_default);
+                let now = Instant::now();
+                noted.send_modify(|moments| _ = moments.entry(key(&namespace, &name)).or_insert(now));
             }
         };
         let options = WatchOptions::default().labels(label);
         tokio::spawn(watch(Api::all(client), options, sink, health.clone(), stop.clone()));
-        let seen = Self { moments, changed, _running: stop.drop_guard() };
+        let seen = Self { moments, _running: stop.drop_guard() };
         let synced = || async { health.is_synced().then_some(()) };
         wait::eventually(Duration::from_secs(20), synced, "the bench's own watch").await?;
         Ok(seen)
     }
 
-    /// Waits until so many objects were seen; all moments by `namespace/name`.
-    pub(super) async fn until(
-        &self,
-        count: usize,
-        limit: Duration,
-    ) -> anyhow::Result<HashMap<String, Instant>> {
-        let enough = async {
-            while self.count() < count {
-                self.changed.notified().await;
-            }
-        };
-        if tokio::time::timeout(limit, enough).await.is_err() {
-            anyhow::bail!("after {limit:?} only {} of {count} were seen", self.count());
-        }
-        Ok(self.moments())
-    }
-
-    fn moments(&self) -> HashMap<String, Instant> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn count(&self) -> usize {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).len()
+    /// Waits until so many pods were seen; all moments.
+    pub(super) async fn until(&self, count: usize, limit: Duration) -> anyhow::Result<Moments> {
+        let mut moments = self.moments.clone();
+        let enough = timeout(limit, moments.wait_for(|moments| moments.len() >= count)).await;
+        let seen = || format!("after {limit:?} only {} of {count} were seen", self.moments.borrow().len());
+        Ok(enough.with_context(seen)?.context("the bench's own watch ended")?.clone())
     }
 }
 

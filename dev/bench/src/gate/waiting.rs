@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::seen::{Seen, rate};
 use super::site::{LABEL, Plot, Shape, Site, stop};
 use super::{CONCURRENCY, raw};
-use crate::report::{median, ms, quantile, round, say};
+use crate::report::{median, ms, quantile, say};
 
 /// How long all pods of a run may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -46,7 +46,7 @@ impl Drain {
 /// All runs of one shape.
 #[derive(Debug)]
 pub struct Waiting {
-    pub shape: Shape,
+    shape: Shape,
     runs: Vec<(Drain, Drain)>,
 }
 
@@ -95,35 +95,31 @@ impl Waiting {
     }
 
     pub fn json(&self) -> Value {
-        let runs: Vec<Value> = self
-            .runs
-            .iter()
-            .map(|(released, patched)| {
-                json!({
-                    "releases_per_s": round(released.per_s, 1),
-                    "releases_per_s_first_to_last": round(released.per_s_first_to_last, 1),
-                    "raw_patch_per_s": round(patched.per_s, 1),
-                    "raw_patch_per_s_first_to_last": round(patched.per_s_first_to_last, 1),
-                    "ratio": round(released.per_s / patched.per_s, 3),
-                })
+        let run = |(released, patched): &(Drain, Drain)| {
+            json!({
+                "releases_per_s": released.per_s,
+                "releases_per_s_first_to_last": released.per_s_first_to_last,
+                "raw_patch_per_s": patched.per_s,
+                "raw_patch_per_s_first_to_last": patched.per_s_first_to_last,
+                "ratio": released.per_s / patched.per_s,
             })
-            .collect();
+        };
         let first_to_last =
             self.middle(|(released, patched)| released.per_s_first_to_last / patched.per_s_first_to_last);
         json!({
             "namespaces": self.shape.namespaces,
             "pods": self.shape.pods(),
             "pods_per_namespace": self.shape.each,
-            "releases_per_s": round(self.releases_per_s(), 1),
-            "raw_patch_per_s": round(self.raw_patch_per_s(), 1),
-            "ratio": round(self.ratio(), 3),
-            "ratio_quartiles": self.ratio_quartiles().map(|ratio| round(ratio, 3)),
-            "ratio_first_to_last": round(first_to_last, 3),
-            "p50_ms": round(self.middle(|(released, _)| released.p50_ms), 1),
-            "p99_ms": round(self.middle(|(released, _)| released.p99_ms), 1),
+            "releases_per_s": self.releases_per_s(),
+            "raw_patch_per_s": self.raw_patch_per_s(),
+            "ratio": self.ratio(),
+            "ratio_quartiles": self.ratio_quartiles(),
+            "ratio_first_to_last": first_to_last,
+            "p50_ms": self.middle(|(released, _)| released.p50_ms),
+            "p99_ms": self.middle(|(released, _)| released.p99_ms),
             "latency": "from the controller's first decision to the pod seen without gate: the time to drain what waited",
             "concurrency": CONCURRENCY,
-            "repetitions": runs,
+            "repetitions": self.runs.iter().map(run).collect::<Vec<_>>(),
             "measured": "medians of the repetitions, of their ratios too; rates from the first decision (the first PATCH sent) to the last gate seen removed by the same watch",
         })
     }

@@ -12,13 +12,12 @@ use sluice_testbed::Bed;
 use sluice_testbed::audit::AuditEvent;
 use sluice_testbed::kubevirt::Vm;
 
-use super::figures;
 use crate::headroom::{between_ms, first_node, requests};
-use crate::report::{median, quantile, round, say};
+use crate::report::{median, quantile, say};
 
 const NAMESPACES: usize = 5;
 const VMS_EACH: usize = 4;
-const VMS: usize = NAMESPACES * VMS_EACH;
+pub(super) const VMS: usize = NAMESPACES * VMS_EACH;
 
 /// All drains.
 #[derive(Default)]
@@ -84,34 +83,17 @@ impl Drains {
         self.held_ms.iter().copied().fold(0.0, f64::max)
     }
 
-    pub(super) fn full_s(&self) -> f64 {
-        median(&mut self.full_s.clone())
-    }
-
-    pub(super) fn unlimited_s(&self) -> f64 {
-        median(&mut self.unlimited_s.clone())
-    }
-
-    fn held(&self, q: f64) -> f64 {
-        quantile(&mut self.held_ms.clone(), q)
-    }
-
-    pub(super) fn print(&self) {
-        let rows = [
-            ("targets held under full quotas, p50 ms", format!("{:.1}", self.held(0.5))),
-            ("the same, longest", format!("{:.1}", self.held_max_ms())),
-            ("seconds of a drain under full quotas", format!("{:.2}", self.full_s())),
-            ("the same without quotas", format!("{:.2}", self.unlimited_s())),
-        ];
-        figures(&format!("vms: drains of {VMS} VMs in {NAMESPACES} namespaces (medians)"), &rows);
-    }
-
     pub(super) fn json(&self) -> Value {
+        let held = |q| quantile(&mut self.held_ms.clone(), q);
         json!({
-            "targets": self.held_ms.len(),
-            "held_p50_ms": round(self.held(0.5), 1),
-            "held_p99_ms": round(self.held(0.99), 1),
-            "held_max_ms": round(self.held_max_ms(), 1),
+            "drain": {
+                "targets": self.held_ms.len(),
+                "held_p50_ms": held(0.5),
+                "held_p99_ms": held(0.99),
+                "held_max_ms": self.held_max_ms(),
+            },
+            "drain_s": median(&mut self.full_s.clone()),
+            "drain_unlimited_s": median(&mut self.unlimited_s.clone()),
         })
     }
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_operator::{InstallOptions, render};
 
 use super::attack::{Attack, IDLE, PEER, UPLOADS};
 use super::process::Server;
 use super::reviews::Body;
-use crate::report::{Table, quantile, say, verdict};
+use crate::report::{self, number, quantile, say, verdict};
 
 const RATE_PER_S: u32 = 400;
 const CONNECTIONS: u32 = 8;
@@ -17,27 +17,15 @@ const SAME_PEER_RATE_PER_S: u32 = 50;
 const SAME_PEER_CONNECTIONS: u32 = 2;
 const GOAL_MS: f64 = 10.0;
 
-/// What was seen.
-pub(super) struct Attacked {
-    /// Seen by the API server.
-    pub(super) p99_ms: f64,
-    /// Seen by a client with the attacker's address.
-    pub(super) same_peer_p99_ms: f64,
-    /// The most that the webhook had in memory.
-    pub(super) rss_mib: f64,
-    pub(super) rss_mib_before: f64,
-    /// What it may have by the manifest.
-    pub(super) limit_mib: f64,
-}
-
-pub(super) fn describe() -> String {
+fn describe() -> String {
     format!(
         "{UPLOADS} uploads of 8 MiB that stall at the last byte and {IDLE} silent connections from one address, made \
          anew 2 s after they are closed; {RATE_PER_S} reviews/s from another address, {SAME_PEER_RATE_PER_S}/s from the same"
     )
 }
 
-pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> anyhow::Result<Attacked> {
+/// What the API server's reviews and those of the attacker's own address take, and what the webhook holds in memory at most.
+pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> anyhow::Result<Value> {
     let limit_mib = limit_mib().context("the manifest has no limit of memory for the webhook")?;
     let rss_mib_before = server.rss_mib()?;
     say(&format!("webhook: {}", describe()));
@@ -66,28 +54,32 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
     };
     let (mut measured, mut same_peer) = (measured?, same_peer?);
     let busy = (server.cpu()? - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
-    let p99_ms = quantile(&mut measured.latencies_ms, 0.99);
-    let same_peer_p99_ms = quantile(&mut same_peer.latencies_ms, 0.99);
-    let mut table = Table::new(
-        &format!("webhook: {UPLOADS} stalled uploads and {IDLE} idle connections of one peer"),
-        &["reviews from", "requests", "p50 ms", "p99 ms", "longest until the first answer, ms"],
-    );
-    for (name, load) in [("another peer", &mut measured), ("the same peer", &mut same_peer)] {
-        let latencies = &mut load.latencies_ms;
-        table.row([
-            name.to_owned(),
-            latencies.len().to_string(),
-            format!("{:.2}", quantile(latencies, 0.5)),
-            format!("{:.2}", quantile(latencies, 0.99)),
-            format!("{:.0}", load.connected_ms),
-        ]);
-    }
-    table.print();
+    let rows = [("another peer", &mut measured), ("the same peer", &mut same_peer)].map(|(name, load)| {
+        let [p50_ms, p99_ms] = [0.5, 0.99].map(|q| quantile(&mut load.latencies_ms, q));
+        json!({"from": name, "requests": load.latencies_ms.len(), "p50_ms": p50_ms, "p99_ms": p99_ms, "first_ms": load.connected_ms})
+    });
+    let columns = [
+        ("reviews from", "from"),
+        ("requests", "requests"),
+        ("p50 ms", "p50_ms"),
+        ("p99 ms", "p99_ms"),
+        ("longest until the first answer, ms", "first_ms"),
+    ];
+    let title = format!("webhook: {UPLOADS} stalled uploads and {IDLE} idle connections of one peer");
+    report::rows(&title, &columns, &rows)?;
     println!("  the webhook was busy {:.0} % of the time", busy * 100.0);
     println!("  memory {rss_mib:.0} MiB ({rss_mib_before:.0} before), limit {limit_mib:.0} MiB");
+    let [p99_ms, same_peer_p99_ms] = rows.each_ref().map(|row| number(row, "p99_ms"));
     let met = p99_ms <= GOAL_MS && rss_mib < limit_mib;
     println!("  goal: p99 ≤ {GOAL_MS} ms below the limit: {}", verdict(met));
-    Ok(Attacked { p99_ms, same_peer_p99_ms, rss_mib, rss_mib_before, limit_mib })
+    Ok(json!({
+        "under_attack_p99_ms": p99_ms,
+        "under_attack_same_peer_p99_ms": same_peer_p99_ms,
+        "rss_mib": rss_mib,
+        "rss_mib_idle": rss_mib_before,
+        "rss_limit_mib": limit_mib,
+        "attack": describe(),
+    }))
 }
 
 /// The limit in the manifest.

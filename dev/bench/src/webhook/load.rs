@@ -12,7 +12,6 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -121,15 +120,14 @@ pub(super) async fn run(
         connected_ms = connected_ms.max(begin.elapsed().as_secs_f64() * 1e3);
     }
     let begin = Instant::now() + Duration::from_millis(20);
-    let mut lanes = JoinSet::new();
-    for (lane, sender) in senders.into_iter().enumerate() {
+    let lanes = senders.into_iter().enumerate().map(|(lane, sender)| {
         let turns = (lane as u64..total).step_by(connections as usize);
         let due = turns.map(move |turn| (turn, begin + spacing * u32::try_from(turn).unwrap_or(u32::MAX)));
-        lanes.spawn(send(sender, bodies.to_vec(), due.collect()));
-    }
+        tokio::spawn(send(sender, bodies.to_vec(), due.collect()))
+    });
     let mut latencies_ms = Vec::new();
-    while let Some(lane) = lanes.join_next().await {
-        latencies_ms.extend(lane??);
+    for lane in lanes.collect::<Vec<_>>() {
+        latencies_ms.extend(lane.await??);
     }
     Ok(Measured { latencies_ms, connected_ms, took: begin.elapsed() })
 }

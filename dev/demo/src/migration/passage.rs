@@ -12,7 +12,10 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
-use crate::listing::Change;
+use super::table::table;
+use crate::follow::Change;
+use crate::stage::View;
+use crate::table::Style;
 
 /// Amounts as `kubectl` shows them, by key.
 pub type Amounts = BTreeMap<String, String>;
@@ -122,7 +125,19 @@ pub struct Passage {
     pub migration: Option<[String; 2]>,
     /// Reason and text of Sluice's last event on the migration.
     pub told: Option<[String; 2]>,
+    /// The last line of the act.
+    pub verdict: Option<String>,
     launchers: BTreeMap<String, Launcher>,
+}
+
+impl View for Passage {
+    fn table(&self, now: Duration, style: Style) -> Vec<String> {
+        table(self, now, style)
+    }
+
+    fn summary(&self) -> Option<String> {
+        self.verdict.clone()
+    }
 }
 
 impl Passage {
@@ -140,8 +155,7 @@ impl Passage {
 
     /// Something became of the quotas; lines for what is new.
     pub fn quotas(&mut self, at: Duration, change: Change<ResourceQuota>) -> Vec<String> {
-        let there = present(change);
-        there.iter().filter_map(|quota| self.quota(at, Quota::read(quota))).collect()
+        change.present().iter().filter_map(|quota| self.quota(at, Quota::read(quota))).collect()
     }
 
     fn quota(&mut self, at: Duration, quota: Quota) -> Option<String> {
@@ -168,21 +182,14 @@ impl Passage {
     /// Something became of the pods; lines for what is new.
     pub fn pods(&mut self, at: Duration, change: Change<Pod>) -> Vec<String> {
         let mut lines = Vec::new();
-        let gone: Vec<String> = match &change {
-            Change::All(pods) => {
-                let there: Vec<_> = pods.iter().filter_map(|pod| pod.metadata.uid.as_ref()).collect();
-                self.launchers.keys().filter(|uid| !there.contains(uid)).cloned().collect()
-            }
-            Change::Gone(pod) => pod.metadata.uid.iter().cloned().collect(),
-            Change::Is(_) => Vec::new(),
-        };
+        let gone = change.gone(self.launchers.keys());
         for uid in gone {
             if let Some(launcher) = self.launchers.get_mut(&uid).filter(|known| known.phase != "Deleted") {
                 (launcher.phase, launcher.since) = ("Deleted".to_owned(), at);
                 lines.push(told(launcher));
             }
         }
-        lines.extend(present(change).iter().filter_map(|pod| self.pod(at, pod)));
+        lines.extend(change.present().iter().filter_map(|pod| self.pod(at, pod)));
         lines
     }
 
@@ -209,58 +216,46 @@ impl Passage {
     }
 
     /// Something became of the VMs; lines for what is new.
-    pub fn vms(&mut self, change: Change<DynamicObject>) -> Vec<String> {
-        let there = present(change);
-        let news = there.iter().filter_map(|vm| {
-            let now = [text(vm, "/status/phase"), text(vm, "/status/nodeName")];
-            let is_new = self.vm.as_ref() != Some(&now);
+    pub fn vms(&mut self, _: Duration, change: Change<DynamicObject>) -> Vec<String> {
+        let news = change.present().into_iter().filter_map(|vm| {
+            let now = [text(&vm, "/status/phase"), text(&vm, "/status/nodeName")];
             let place = if now[1].is_empty() { String::new() } else { format!(" on {}", now[1]) };
             let line = line(&format!("VM {}", vm.name_any()), &format!("{}{place}", now[0]));
-            self.vm = Some(now);
-            is_new.then_some(line)
+            is_new(&mut self.vm, now).then_some(line)
         });
         news.collect()
     }
 
     /// Something became of the migrations; lines for what is new.
-    pub fn migrations(&mut self, change: Change<DynamicObject>) -> Vec<String> {
-        let there = present(change);
-        let news = there.iter().filter_map(|migration| {
-            let phase = Some(text(migration, "/status/phase")).filter(|phase| !phase.is_empty());
+    pub fn migrations(&mut self, _: Duration, change: Change<DynamicObject>) -> Vec<String> {
+        let news = change.present().into_iter().filter_map(|migration| {
+            let phase = Some(text(&migration, "/status/phase")).filter(|phase| !phase.is_empty());
             let now = [migration.name_any(), phase.unwrap_or_else(|| "Pending".to_owned())];
-            let is_new = self.migration.as_ref() != Some(&now);
             let line = line(&format!("migration {}", now[0]), &now[1]);
-            self.migration = Some(now);
-            is_new.then_some(line)
+            is_new(&mut self.migration, now).then_some(line)
         });
         news.collect()
     }
 
     /// Something became of the events; lines for what Sluice tells on the migration.
-    pub fn events(&mut self, change: Change<v1::Event>) -> Vec<String> {
-        let ours = present(change).into_iter().filter_map(|event| {
+    pub fn events(&mut self, _: Duration, change: Change<v1::Event>) -> Vec<String> {
+        let news = change.present().into_iter().filter_map(|event| {
+            let ours = event.reporting_controller.as_deref() == Some(names::EVENT_COMPONENT);
             let regarding = event
                 .regarding
-                .filter(|_| event.reporting_controller.as_deref() == Some(names::EVENT_COMPONENT))?;
-            let of_migration = regarding.kind.as_deref() == Some("VirtualMachineInstanceMigration");
-            Some((of_migration.then_some(regarding.name?)?, [event.reason?, event.note?]))
-        });
-        let news = ours.filter_map(|(name, told)| {
-            let is_new = self.told.as_ref() != Some(&told);
-            let line = line(&format!("migration {name}"), &told.join(": "));
-            self.told = Some(told);
-            is_new.then_some(line)
+                .filter(|it| ours && it.kind.as_deref() == Some("VirtualMachineInstanceMigration"))?;
+            let told = [event.reason?, event.note?];
+            let line = line(&format!("migration {}", regarding.name?), &told.join(": "));
+            is_new(&mut self.told, told).then_some(line)
         });
         news.collect()
     }
 }
 
-fn present<K>(change: Change<K>) -> Vec<K> {
-    match change {
-        Change::All(objects) => objects,
-        Change::Is(object) => vec![object],
-        Change::Gone(_) => Vec::new(),
-    }
+/// Replaces what was seen before; whether it was anything else.
+fn is_new(seen: &mut Option<[String; 2]>, now: [String; 2]) -> bool {
+    let before = seen.replace(now);
+    before != *seen
 }
 
 fn text(object: &DynamicObject, pointer: &str) -> String {

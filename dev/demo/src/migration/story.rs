@@ -1,69 +1,67 @@
 //! A VM fills a native quota and migrates all the same.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
-use kube::Client;
+use futures::stream::select_all;
+use kube::api::{Api, ApiResource, GroupVersionKind};
+use kube::runtime::watcher;
 use sluice_testbed::Bed;
 
 use super::audit::Facts;
-use super::files::{self, NAMESPACE};
 use super::passage::Passage;
-use super::watches::{self, Watched};
+use crate::examples::{HEADROOM, ONE_VM, ONE_VM_MIGRATION, ONE_VM_QUOTA, POLICY, TEAM_B};
+use crate::follow::{Updates, follow};
+use crate::scene::Scene;
 use crate::screen::Screen;
-use crate::signals::Signals;
 use crate::stage::Stage;
-use crate::story::{SOON, account};
-use crate::table::Ink;
 
-/// Where the act plays.
-pub struct Place<'b> {
-    /// A control plane with KubeVirt, Sluice, nodes and an audit log.
-    pub bed: &'b Bed,
-    /// Who plays.
-    pub client: Client,
-    /// Time to read after each step.
-    pub pace: Duration,
-}
+/// The namespace that the files name.
+pub const NAMESPACE: &str = "team-b";
 
-/// Plays the act and says what came of it.
+/// Plays the act on a control plane with KubeVirt, Sluice, nodes and an audit log, and says what came of it.
 ///
 /// # Errors
 /// When a step does not come true in time, or the quota was not left alone.
-pub async fn act(place: &Place<'_>, screen: Screen, signals: Signals) -> anyhow::Result<Screen> {
-    let mut stage = Stage::open(watches::open(&place.client), screen, signals);
-    let played = play(place, &mut stage).await;
-    let (board, mut screen) = stage.close()?;
-    let verdict = verdict(&board.passage, &played?)?;
-    screen.say("")?;
-    screen.say_in(Ink::Green, &verdict)?;
-    Ok(screen)
+pub async fn act(scene: &Scene, bed: &Bed, screen: Screen) -> anyhow::Result<Screen> {
+    let mut stage = Stage::open(scene, updates(scene), screen);
+    let played = play(scene, bed, &mut stage).await;
+    stage.close(played)
 }
 
-async fn play(place: &Place<'_>, stage: &mut Stage<Watched>) -> anyhow::Result<Facts> {
-    stage.tell("A namespace whose native ResourceQuota has room for one VM. KubeVirt's virt-controller is the real one, what runs on nodes is simulated.")?;
-    stage.during(files::apply(&place.client, files::TEAM)).await?;
-    stage.during(account(&place.client, NAMESPACE)).await?;
-    stage.until(SOON, "the watches to begin", Watched::is_complete).await?;
-    stage.during(files::apply(&place.client, files::QUOTA)).await?;
-    let counted = |board: &Watched| board.passage.is_clear();
-    stage.until(SOON, "the status of the quota", counted).await?;
-    stage.during(files::apply(&place.client, files::VM)).await?;
-    stage.until(SOON, "the VM to run and to fill the quota", |board| runs_full(&board.passage)).await?;
-    stage.tell("The quota is full: not one pod more gets in, unless a budget for migrations is granted.")?;
-    stage.pause(place.pace).await?;
+fn updates(scene: &Scene) -> Updates<Passage> {
+    let (client, any) = (|| scene.client.clone(), watcher::Config::default);
+    let of_kubevirt = |kind| {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
+        Api::namespaced_with(client(), NAMESPACE, &kind)
+    };
+    select_all([
+        follow(Api::namespaced(client(), NAMESPACE), any(), Passage::quotas),
+        follow(Api::namespaced(client(), NAMESPACE), any(), Passage::pods),
+        follow(of_kubevirt("VirtualMachineInstance"), any(), Passage::vms),
+        follow(of_kubevirt("VirtualMachineInstanceMigration"), any(), Passage::migrations),
+        follow(Api::namespaced(client(), NAMESPACE), any(), Passage::events),
+    ])
+}
 
-    stage.tell(
-        "It is, and the VM migrates. The pod it moves to has to get in while the one it leaves still counts.",
-    )?;
-    for file in [files::HEADROOM, files::POLICY, files::MIGRATION] {
-        stage.during(files::apply(&place.client, file)).await?;
-    }
-    stage.until(SOON, "the VM to have moved and all to be as before", |board| moved(&board.passage)).await?;
-    stage.until(SOON, "the event on the migration", |board| granted(&board.passage)).await?;
-    stage.pause(place.pace).await?;
-    let events = stage.during(place.bed.audit_events()).await?;
-    Ok(Facts::read(events, NAMESPACE))
+async fn play(scene: &Scene, bed: &Bed, stage: &mut Stage<Passage>) -> anyhow::Result<()> {
+    stage.tell("A namespace whose native ResourceQuota has room for one VM. KubeVirt's virt-controller is the real one, what runs on nodes is simulated.")?;
+    stage.during(scene.apply(&[TEAM_B])).await?;
+    stage.during(scene.account(NAMESPACE)).await?;
+    stage.watching().await?;
+    stage.during(scene.apply(&[ONE_VM_QUOTA])).await?;
+    stage.until("the status of the quota", Passage::is_clear).await?;
+    stage.during(scene.apply(&[ONE_VM])).await?;
+    stage.until("the VM to run and to fill the quota", runs_full).await?;
+    stage.tell("The quota is full: not one pod more gets in, unless a budget for migrations is granted.")?;
+    stage.pause().await?;
+
+    let words =
+        "It is, and the VM migrates. The pod it moves to has to get in while the one it leaves still counts.";
+    let files = scene.apply(&[HEADROOM, POLICY, ONE_VM_MIGRATION]);
+    let what = "the VM to have moved, all to be as before, and the event on the migration";
+    stage.step(words, files, what, |passage| moved(passage) && granted(passage)).await?;
+    let events = stage.during(bed.audit_events()).await?;
+    stage.board.verdict = Some(verdict(&stage.board, &Facts::read(events, NAMESPACE))?);
+    Ok(())
 }
 
 /// The VM runs in its only pod, and there may be no other.

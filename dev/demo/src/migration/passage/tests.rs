@@ -8,7 +8,7 @@ use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
 use super::Passage;
-use crate::listing::Change;
+use crate::follow::Change;
 use crate::migration::table::table;
 use crate::table::Style;
 
@@ -88,10 +88,13 @@ fn what_sluice_says_of_the_migration_is_told_once() {
     };
     let mut passage = Passage::default();
     let (sluice, kind) = (names::EVENT_COMPONENT, "VirtualMachineInstanceMigration");
-    assert_eq!(passage.events(event("another", kind)), Vec::<String>::new());
-    assert_eq!(passage.events(event(sluice, "Pod")), Vec::<String>::new());
-    assert_eq!(passage.events(event(sluice, kind)), ["migration move           HeadroomGranted: let in"]);
-    assert_eq!(passage.events(event(sluice, kind)), Vec::<String>::new());
+    assert_eq!(passage.events(at(0), event("another", kind)), Vec::<String>::new());
+    assert_eq!(passage.events(at(0), event(sluice, "Pod")), Vec::<String>::new());
+    assert_eq!(
+        passage.events(at(0), event(sluice, kind)),
+        ["migration move           HeadroomGranted: let in"]
+    );
+    assert_eq!(passage.events(at(0), event(sluice, kind)), Vec::<String>::new());
 }
 
 #[test]
@@ -127,15 +130,15 @@ fn vm_and_migration_are_told_once_per_phase() {
             "apiVersion": "kubevirt.io/v1", "kind": "K", "metadata": {"name": "web"}, "status": status,
         })))
     };
-    assert_eq!(passage.migrations(object(json!({}))), ["migration web            Pending"]);
-    assert_eq!(passage.migrations(object(json!({"phase": "Pending"}))), Vec::<String>::new());
+    assert_eq!(passage.migrations(at(0), object(json!({}))), ["migration web            Pending"]);
+    assert_eq!(passage.migrations(at(0), object(json!({"phase": "Pending"}))), Vec::<String>::new());
     assert_eq!(
-        passage.migrations(object(json!({"phase": "Succeeded"}))),
+        passage.migrations(at(0), object(json!({"phase": "Succeeded"}))),
         ["migration web            Succeeded"]
     );
     let running = json!({"phase": "Running", "nodeName": "n1"});
-    assert_eq!(passage.vms(object(running.clone())), ["VM web                   Running on n1"]);
-    assert_eq!(passage.vms(object(running)), Vec::<String>::new());
+    assert_eq!(passage.vms(at(0), object(running.clone())), ["VM web                   Running on n1"]);
+    assert_eq!(passage.vms(at(0), object(running)), Vec::<String>::new());
 }
 
 #[test]
