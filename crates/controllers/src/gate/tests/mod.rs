@@ -15,6 +15,7 @@ mod platform;
 mod platform_orders;
 mod protocol;
 mod refused;
+mod relists;
 mod resizes;
 mod rules;
 mod scrape;
