@@ -7,6 +7,7 @@ mod amounts;
 mod cluster;
 mod kinds;
 mod labels;
+mod list_number;
 mod meta;
 mod quantity;
 mod quota_spec;
@@ -62,6 +63,7 @@ pub use kinds::vmim::{
 };
 pub use kinds::vmmrq::{Vmmrq, VmmrqRecord, VmmrqSpecWire, VmmrqStated, VmmrqWire, Vmmrqs};
 pub use labels::Labels;
+pub use list_number::{ListNumber, Source};
 pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 pub use quotas::{
@@ -70,5 +72,5 @@ pub use quotas::{
 };
 pub use selector::read_selector;
 pub use stated::Stated;
-pub use store::{Affected, Change, Key, ListNumber, Record, Watched};
+pub use store::{Affected, Change, Key, Record, Watched};
 pub use version::Version;

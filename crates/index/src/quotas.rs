@@ -26,7 +26,7 @@ pub use self::recorded::{Quantities, Recorded, Told, ToldOfMachines};
 use self::shared_specs::SharedSpecs;
 use crate::kinds::arq::ArqWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
-use crate::store::ListNumber;
+use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
 
 /// What applying a quota changed.
@@ -113,7 +113,7 @@ impl Quotas {
     }
 
     /// A quota of a namespace was seen. [`Self::replaced_by`] has to be asked and obeyed before.
-    pub fn upsert(&mut self, wire: &ArqWire, namespaces: &mut Namespaces) -> QuotaChange {
+    pub fn upsert(&mut self, wire: &ArqWire, by: Source, namespaces: &mut Namespaces) -> QuotaChange {
         let name = wire.metadata.name.as_deref().unwrap_or_default();
         let namespace = namespaces.intern(wire.metadata.namespace.as_deref().unwrap_or_default());
         let fresh = compiled(&wire.spec).map(|spec| self.shared.spec(spec));
@@ -126,7 +126,7 @@ impl Quotas {
         };
         let list = self.list;
         let Some(known) = self.records.get_mut(&id) else { return QuotaChange::Same };
-        known.list = list;
+        known.list.see(list, by);
         if !known.is_to_be_read(&wire.metadata) {
             return QuotaChange::Same;
         }

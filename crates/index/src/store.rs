@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use sluice_engine::Uid;
 
+use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
 
 /// Namespace and name of an object; the namespace of a cluster-wide one is empty.
@@ -37,17 +38,6 @@ pub enum Affected {
     Namespace(Arc<str>),
     /// In any namespace.
     Everywhere,
-}
-
-/// The number of a list: what carries another number when the list ends was not in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListNumber(u32);
-
-impl ListNumber {
-    /// The next list begins.
-    pub const fn begin(&mut self) {
-        self.0 = self.0.wrapping_add(1);
-    }
 }
 
 /// What is kept of an object: who it is, and what its kind adds.
@@ -125,6 +115,9 @@ pub trait Watched {
     /// An object was seen, in a list or by an event.
     fn upsert(&mut self, wire: &Self::Wire) -> Change;
 
+    /// The answer to a request says how an object is.
+    fn upsert_answered(&mut self, wire: &Self::Wire) -> Change;
+
     /// An object is gone. Returns whether it was known; one of the same name with another uid stays.
     fn remove(&mut self, wire: &Self::Wire) -> bool;
 
@@ -198,29 +191,11 @@ impl<T: Indexed> Watched for T {
     }
 
     fn upsert(&mut self, wire: &T::Wire) -> Change {
-        let meta = T::meta(wire);
-        let version = Version::parse(meta.resource_version.as_deref());
-        if self.store_mut().is_stale(meta, version) {
-            return Change::Same;
-        }
-        if !T::is_kept(meta) {
-            let (namespace, name) = named(meta);
-            return if self.remove_named(namespace, name) { Change::Removed } else { Change::Same };
-        }
-        let (record, old) = self.store_mut().put(Record::new(meta, T::body(wire)));
-        let Some(old) = old else {
-            self.link(&record);
-            return Change::Added;
-        };
-        self.unlink(&old);
-        self.link(&record);
-        if old.uid != record.uid {
-            Change::Replaced
-        } else if old.body != record.body || old.deleting != record.deleting {
-            Change::Changed
-        } else {
-            Change::Same
-        }
+        see(self, wire, Source::Watch)
+    }
+
+    fn upsert_answered(&mut self, wire: &T::Wire) -> Change {
+        see(self, wire, Source::Answer)
     }
 
     fn remove(&mut self, wire: &T::Wire) -> bool {
@@ -252,6 +227,32 @@ impl<T: Indexed> Watched for T {
 
     fn affects(key: &Key) -> Affected {
         <T as Indexed>::affects(key)
+    }
+}
+
+fn see<T: Indexed>(kind: &mut T, wire: &T::Wire, by: Source) -> Change {
+    let meta = T::meta(wire);
+    let version = Version::parse(meta.resource_version.as_deref());
+    if kind.store_mut().is_stale(meta, version, by) {
+        return Change::Same;
+    }
+    if !T::is_kept(meta) {
+        let (namespace, name) = named(meta);
+        return if remove(kind, namespace, name, None) { Change::Removed } else { Change::Same };
+    }
+    let (record, old) = kind.store_mut().put(Record::new(meta, T::body(wire)), by);
+    let Some(old) = old else {
+        kind.link(&record);
+        return Change::Added;
+    };
+    kind.unlink(&old);
+    kind.link(&record);
+    if old.uid != record.uid {
+        Change::Replaced
+    } else if old.body != record.body || old.deleting != record.deleting {
+        Change::Changed
+    } else {
+        Change::Same
     }
 }
 
@@ -311,7 +312,7 @@ impl<B> Store<B> {
     }
 
     /// Whether an object says nothing new; that it was listed is noted.
-    fn is_stale(&mut self, meta: &ObjectMeta, version: Version) -> bool {
+    fn is_stale(&mut self, meta: &ObjectMeta, version: Version, by: Source) -> bool {
         let list = self.list;
         let (namespace, name) = named(meta);
         let Some(group) = self.groups.get_mut(namespace) else { return false };
@@ -320,13 +321,13 @@ impl<B> Store<B> {
         let stale = version.is_older_than(known.version)
             || (version == known.version && version != Version::default());
         if stale && let Some(seen) = group.lists.get_mut(place) {
-            *seen = list;
+            seen.see(list, by);
         }
         stale
     }
 
     /// Puts a record in; returns it, and the one it replaces.
-    fn put(&mut self, mut record: Record<B>) -> (Arc<Record<B>>, Option<Arc<Record<B>>>) {
+    fn put(&mut self, mut record: Record<B>, by: Source) -> (Arc<Record<B>>, Option<Arc<Record<B>>>) {
         match self.groups.get_key_value(&record.namespace) {
             Some((shared, _)) => record.namespace = Arc::clone(shared),
             None => {
@@ -339,11 +340,12 @@ impl<B> Store<B> {
         let Some(group) = self.groups.get_mut(&record.namespace) else { return (record, None) };
         match group.place(&record.name) {
             Ok(place) => {
-                if let Some(seen) = group.lists.get_mut(place) {
-                    *seen = list;
-                }
                 let old =
                     group.records.get_mut(place).map(|known| std::mem::replace(known, Arc::clone(&record)));
+                let is_another = old.as_ref().is_some_and(|old| old.uid != record.uid);
+                if let Some(seen) = group.lists.get_mut(place) {
+                    if is_another { *seen = list } else { seen.see(list, by) }
+                }
                 (record, old)
             }
             Err(place) => {

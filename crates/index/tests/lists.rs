@@ -1,5 +1,5 @@
 //! The contract of lists and sweeps ([`Watched`]), which the gate's kinds keep too: in the middle of a list nothing is forgotten, a
-//! list that breaks off removes nothing, and what a complete one did not have is gone.
+//! list that breaks off removes nothing, and what a complete one did not have is gone, whatever answers have said meanwhile.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -7,12 +7,16 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use sluice_engine::ChargeRules;
-use sluice_index::{HeadroomNamespaces, Namespaces, PodFacts, Pods, Quotas, Targeting, Watched as _};
+use sluice_index::{
+    AcrqWire, HeadroomNamespaces, Namespaces, PodFacts, Pods, Quotas, Source, Targeting, Watched as _,
+};
 
 #[derive(Clone, Copy)]
 enum Step {
     Begin,
     See(&'static str),
+    /// The answer to a request.
+    Answer(&'static str),
     End,
 }
 
@@ -25,6 +29,18 @@ fn check(mut known_after: impl FnMut(Step) -> Vec<String>) {
     assert_eq!(known_after(Step::Begin), ["a", "b"], "the list broke off");
     assert_eq!(known_after(Step::See("a")), ["a", "b"]);
     assert_eq!(known_after(Step::End), ["a"]);
+}
+
+/// An answer about an object does not show that a list holds it.
+fn check_answers(mut known_after: impl FnMut(Step) -> Vec<String>) {
+    known_after(Step::See("a"));
+    known_after(Step::See("b"));
+    known_after(Step::Begin);
+    known_after(Step::See("b"));
+    assert_eq!(known_after(Step::Answer("a")), ["a", "b"]);
+    assert_eq!(known_after(Step::Answer("c")), ["a", "b", "c"]);
+    assert_eq!(known_after(Step::Answer("b")), ["a", "b", "c"]);
+    assert_eq!(known_after(Step::End), ["b", "c"], "what was not known may have been created since");
 }
 
 fn object<W: DeserializeOwned>(name: &str) -> W {
@@ -42,32 +58,37 @@ fn no_namespaces() -> Namespaces {
     Namespaces::new(Targeting::new(kube::core::Selector::default(), [].into()))
 }
 
-#[test]
-fn records_of_a_store() {
+fn store() -> impl FnMut(Step) -> Vec<String> {
     let mut kind = HeadroomNamespaces::default();
-    check(|step| {
-        kind.apply(&match step {
-            Step::Begin => Event::Init,
-            Step::See(name) => {
-                let metadata = json!({"name": name, "uid": name, "resourceVersion": "5"});
-                Event::InitApply(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
-            }
-            Step::End => Event::InitDone,
-        });
+    let wire = |name| {
+        let metadata = json!({"name": name, "uid": name, "resourceVersion": "5"});
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    };
+    move |step| {
+        match step {
+            Step::Begin => drop(kind.apply(&Event::Init)),
+            Step::See(name) => drop(kind.apply(&Event::InitApply(wire(name)))),
+            Step::Answer(name) => _ = kind.upsert_answered(&wire(name)),
+            Step::End => drop(kind.apply(&Event::InitDone)),
+        }
         sorted(kind.all().iter().map(|record| &*record.name))
-    });
+    }
 }
 
 #[test]
-fn pods() {
+fn records_of_a_store() {
+    check(store());
+    check_answers(store());
+}
+
+fn pods() -> impl FnMut(Step) -> Vec<String> {
     let (mut pods, mut namespaces) = (Pods::default(), no_namespaces());
-    check(|step| {
+    let facts = |name| PodFacts::read(&object(name), "gate", ChargeRules::for_minor(36), 0);
+    move |step| {
         match step {
             Step::Begin => pods.begin_list(),
-            Step::See(name) => {
-                let facts = PodFacts::read(&object(name), "gate", ChargeRules::for_minor(36), 0);
-                drop(pods.upsert(facts, &mut namespaces));
-            }
+            Step::See(name) => drop(pods.upsert(facts(name), Source::Watch, &mut namespaces)),
+            Step::Answer(name) => drop(pods.upsert(facts(name), Source::Answer, &mut namespaces)),
             Step::End => {
                 for id in pods.end_list() {
                     pods.remove(id, &mut namespaces).unwrap();
@@ -75,16 +96,22 @@ fn pods() {
             }
         }
         sorted(pods.iter().map(|(_, record)| &*record.name))
-    });
+    }
 }
 
 #[test]
-fn quotas() {
+fn pods_of_the_gate() {
+    check(pods());
+    check_answers(pods());
+}
+
+fn quotas() -> impl FnMut(Step) -> Vec<String> {
     let (mut quotas, mut namespaces) = (Quotas::default(), no_namespaces());
-    check(|step| {
+    move |step| {
         match step {
             Step::Begin => quotas.begin_list(),
-            Step::See(name) => _ = quotas.upsert(&object(name), &mut namespaces),
+            Step::See(name) => _ = quotas.upsert(&object(name), Source::Watch, &mut namespaces),
+            Step::Answer(name) => _ = quotas.upsert(&object(name), Source::Answer, &mut namespaces),
             Step::End => {
                 for id in quotas.end_list() {
                     quotas.remove(id, &mut namespaces).unwrap();
@@ -92,7 +119,40 @@ fn quotas() {
             }
         }
         sorted(quotas.iter().map(|(_, record)| &*record.name))
-    });
+    }
+}
+
+#[test]
+fn quotas_of_a_namespace() {
+    check(quotas());
+    check_answers(quotas());
+}
+
+fn cluster_quotas() -> impl FnMut(Step) -> Vec<String> {
+    let (mut quotas, mut namespaces) = (Quotas::default(), no_namespaces());
+    move |step| {
+        let mut see = |name, by| {
+            let wire: AcrqWire = object(name);
+            drop(quotas.upsert_cluster(&wire, by, &mut namespaces));
+        };
+        match step {
+            Step::Begin => quotas.begin_cluster_list(),
+            Step::See(name) => see(name, Source::Watch),
+            Step::Answer(name) => see(name, Source::Answer),
+            Step::End => {
+                for id in quotas.end_cluster_list() {
+                    quotas.remove(id, &mut namespaces).unwrap();
+                }
+            }
+        }
+        sorted(quotas.iter().map(|(_, record)| &*record.name))
+    }
+}
+
+#[test]
+fn quotas_of_the_cluster() {
+    check(cluster_quotas());
+    check_answers(cluster_quotas());
 }
 
 #[test]
@@ -105,6 +165,7 @@ fn namespaces_of_the_gate() {
                 let meta = ObjectMeta { name: Some((*name).to_owned()), ..ObjectMeta::default() };
                 namespaces.upsert(&meta);
             }
+            Step::Answer(_) => unreachable!("no request is answered with one"),
             Step::End => drop(namespaces.end_list()),
         }
         sorted(namespaces.iter().map(|(_, namespace)| &*namespace.name))

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{
-    Gates, Namespaces, PlatformPod, PodChange as Change, PodFacts, PodWire, Pods, Targeting, Version,
+    Gates, Namespaces, PlatformPod, PodChange as Change, PodFacts, PodWire, Pods, Source, Targeting, Version,
 };
 
 const GATE: &str = "gate";
@@ -93,7 +93,7 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
 }
 
 fn see(pods: &mut Pods, namespaces: &mut Namespaces, at: (u8, u8), known: &Known) {
-    if let Change::Replaced(old, _) = pods.upsert(facts(at, known), namespaces) {
+    if let Change::Replaced(old, _) = pods.upsert(facts(at, known), Source::Watch, namespaces) {
         assert_eq!(*old.name, *format!("pod{}", at.1), "the pod that is gone has the name of the new one");
     }
 }
@@ -171,7 +171,7 @@ fn run(steps: &[Step]) {
             Step::Relist { without } => {
                 pods.begin_list();
                 for (at, known) in model.iter().filter(|(at, _)| at.0 != without) {
-                    let change = pods.upsert(facts(*at, known), &mut namespaces);
+                    let change = pods.upsert(facts(*at, known), Source::Watch, &mut namespaces);
                     assert!(matches!(change, Change::Same), "a pod that is as it was known is no change");
                 }
                 for id in pods.end_list() {
@@ -220,7 +220,7 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
     let targeting = Targeting::new(kube::core::Selector::default(), [].into());
     let (mut pods, mut namespaces) = (Pods::default(), Namespaces::new(targeting));
     let facts = PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 100);
-    let Change::Added(id) = pods.upsert(facts, &mut namespaces) else { unreachable!() };
+    let Change::Added(id) = pods.upsert(facts, Source::Watch, &mut namespaces) else { unreachable!() };
     assert_eq!(pods.next_overdue(), Some(131));
     assert!(pods.take_overdue(130).is_empty());
     assert_eq!(pods.take_overdue(131), [id]);

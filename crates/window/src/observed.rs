@@ -113,13 +113,13 @@ impl Observed {
             }
         }
         for vmmrq in &budget.vmmrqs {
-            index.vmmrqs.upsert(vmmrq);
+            index.vmmrqs.upsert_answered(vmmrq);
         }
         for policy in &budget.policies {
-            index.policies.upsert(policy);
+            index.policies.upsert_answered(policy);
         }
         if let Some(namespace) = &budget.namespace {
-            index.namespaces.upsert(namespace);
+            index.namespaces.upsert_answered(namespace);
         }
     }
 

@@ -11,7 +11,7 @@ use sluice_api::{
     names,
 };
 use sluice_engine::{QuotaId, StatusTarget};
-use sluice_index::{AacrqWire, AcrqWire, ListNumber};
+use sluice_index::{AacrqWire, AcrqWire, ListNumber, Source};
 
 use super::digest::Digest;
 use super::retries::{MirrorKey, Object, Retries};
@@ -127,7 +127,7 @@ impl Planner {
     }
 
     /// A quota is this now.
-    pub fn apply_quota(&mut self, wire: &AcrqWire) {
+    pub fn apply_quota(&mut self, wire: &AcrqWire, by: Source) {
         let meta = &wire.metadata;
         let name: Arc<str> = meta.name.as_deref().unwrap_or_default().into();
         let uid = meta.uid.clone().unwrap_or_default();
@@ -143,7 +143,7 @@ impl Planner {
             round: None,
             list: self.quota_list,
         });
-        quota.list = self.quota_list;
+        quota.list.see(self.quota_list, by);
         quota.version.clone_from(&meta.resource_version);
         quota.status = wire.status.clone();
         if quota.spec != wire.spec {
@@ -175,15 +175,15 @@ impl Planner {
     }
 
     /// A mirror is this now.
-    pub fn apply_mirror(&mut self, wire: &AacrqWire) {
+    pub fn apply_mirror(&mut self, wire: &AacrqWire, by: Source) {
         let key = mirror_key(wire);
         let meta = &wire.metadata;
-        let mirror = Mirror {
-            uid: meta.uid.clone().unwrap_or_default(),
-            version: meta.resource_version.clone(),
-            digest: Digest::of(wire),
-            list: self.mirror_list,
-        };
+        let uid = meta.uid.clone().unwrap_or_default();
+        let known = self.mirrors.get(&key).filter(|known| known.uid == uid);
+        let mut list = known.map_or(self.mirror_list, |known| known.list);
+        list.see(self.mirror_list, by);
+        let (version, digest) = (meta.resource_version.clone(), Digest::of(wire));
+        let mirror = Mirror { uid, version, digest, list };
         self.mirrors.insert(key.clone(), mirror);
         self.urgent.insert(key);
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{ApplicationAwareAppliedClusterResourceQuota, ApplicationAwareClusterResourceQuota, names};
 use sluice_engine::QuotaId;
-use sluice_index::{AacrqWire, AcrqWire};
+use sluice_index::{AacrqWire, AcrqWire, Source};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
@@ -57,7 +57,7 @@ impl ClusterQuotaStatus {
         self.change(|planner| match event {
             Event::Init => planner.begin_quotas(),
             Event::InitDone => planner.end_quotas(),
-            Event::InitApply(quota) | Event::Apply(quota) => planner.apply_quota(quota),
+            Event::InitApply(quota) | Event::Apply(quota) => planner.apply_quota(quota, Source::Watch),
             Event::Delete(quota) => planner.delete_quota(quota.metadata.name.as_deref().unwrap_or_default()),
         });
     }
@@ -67,7 +67,7 @@ impl ClusterQuotaStatus {
         self.change(|planner| match event {
             Event::Init => planner.begin_mirrors(),
             Event::InitDone => planner.end_mirrors(),
-            Event::InitApply(mirror) | Event::Apply(mirror) => planner.apply_mirror(mirror),
+            Event::InitApply(mirror) | Event::Apply(mirror) => planner.apply_mirror(mirror, Source::Watch),
             Event::Delete(mirror) => planner.delete_mirror(mirror),
         });
     }
@@ -152,8 +152,8 @@ impl ClusterQuotaStatus {
                 Ok(written) => {
                     planner.done(&write);
                     match written {
-                        Some(Written::Quota(quota)) => planner.apply_quota(&quota),
-                        Some(Written::Mirror(mirror)) => planner.apply_mirror(&mirror),
+                        Some(Written::Quota(quota)) => planner.apply_quota(&quota, Source::Answer),
+                        Some(Written::Mirror(mirror)) => planner.apply_mirror(&mirror, Source::Answer),
                         None => {}
                     }
                 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_engine::vm::Calculator;
 use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
-use sluice_index::AcrqWire;
+use sluice_index::{AcrqWire, Source};
 
 use super::planner::{MirrorNamespaces, Planner, Write};
 use crate::gate::{ClusterView, Moment};
@@ -44,7 +44,7 @@ impl World {
             "spec": { "quota": { "hard": { "pods": "100000" } }, "selector": { "labels": {} } },
         });
         let mut planner = Planner::new(shows, 1);
-        planner.apply_quota(&wire::<AcrqWire>(quota.clone()));
+        planner.apply_quota(&wire::<AcrqWire>(quota.clone()), Source::Watch);
         Self {
             planner,
             quota,
@@ -92,7 +92,7 @@ impl World {
             match write {
                 Write::Status(_, object) => {
                     self.quota["status"] = object["status"].clone();
-                    self.planner.apply_quota(&wire(self.quota.clone()));
+                    self.planner.apply_quota(&wire(self.quota.clone()), Source::Watch);
                 }
                 Write::Create((_, namespace), mut object) => {
                     assert!(!self.mirrors.contains_key(&*namespace), "{namespace} has one");
@@ -119,7 +119,7 @@ impl World {
 
     fn put(&mut self, namespace: &str, mut object: Value) {
         object["metadata"]["resourceVersion"] = json!(self.now.to_string());
-        self.planner.apply_mirror(&wire(object.clone()));
+        self.planner.apply_mirror(&wire(object.clone()), Source::Watch);
         self.mirrors.insert(namespace.to_owned(), object);
     }
 
@@ -170,6 +170,20 @@ fn upstreams_full_copy_is_a_setting() {
     }
 }
 
+/// Its absence from the list tells, whatever is answered meanwhile.
+#[test]
+fn a_mirror_that_ends_during_a_list_is_made_anew_although_a_write_is_answered_then() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    world.see(1, &[(0, Some(1))], true);
+    world.settle(50);
+    let gone = world.mirrors.remove("n00000").unwrap();
+    world.planner.begin_mirrors();
+    world.planner.apply_mirror(&wire(gone), Source::Answer);
+    world.planner.end_mirrors();
+    world.settle(50);
+    assert_eq!(world.mirrors.len(), 1);
+}
+
 /// Another leader showed more than this one's quota selects, and a stranger edits.
 #[test]
 fn what_is_not_as_it_should_be_is_put_right() {
@@ -178,9 +192,9 @@ fn what_is_not_as_it_should_be_is_put_right() {
     world.settle(50);
     let (mut planner, quota) = (Planner::new(MirrorNamespaces::Own, 1), world.quota.clone());
     planner.begin_mirrors();
-    world.mirrors.values().for_each(|mirror| planner.apply_mirror(&wire(mirror.clone())));
+    world.mirrors.values().for_each(|mirror| planner.apply_mirror(&wire(mirror.clone()), Source::Watch));
     planner.end_mirrors();
-    planner.apply_quota(&wire(quota));
+    planner.apply_quota(&wire(quota), Source::Watch);
     world.planner = planner;
     assert_eq!(world.settle(50), 1, "before the gate is known, nothing is deleted");
     assert_eq!(world.mirrors.len(), 2);
@@ -189,11 +203,11 @@ fn what_is_not_as_it_should_be_is_put_right() {
     assert_eq!(world.mirrors.keys().collect::<Vec<_>>(), ["n00000"]);
     let mut edited = world.mirrors["n00000"].clone();
     edited["status"]["namespaces"] = json!([]);
-    world.planner.apply_mirror(&wire(edited));
+    world.planner.apply_mirror(&wire(edited), Source::Watch);
     world.settle(50);
     assert_eq!(world.own(0).0, json!("1"));
     world.quota["spec"]["quota"]["hard"]["pods"] = json!("7");
-    world.planner.apply_quota(&wire(world.quota.clone()));
+    world.planner.apply_quota(&wire(world.quota.clone()), Source::Watch);
     world.settle(50);
     assert_eq!(world.mirrors["n00000"]["spec"], world.quota["spec"]);
 }

@@ -12,7 +12,7 @@ use super::{QuotaChange, Quotas};
 use crate::kinds::acrq::AcrqWire;
 use crate::kinds::cluster_quota_charge::ClusterQuotaChargeWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
-use crate::store::ListNumber;
+use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
 
 /// What all cluster quotas have in common.
@@ -107,7 +107,12 @@ impl Quotas {
     }
 
     /// A cluster quota was seen. [`Self::replaced_by_cluster`] has to be asked and obeyed before.
-    pub fn upsert_cluster(&mut self, wire: &AcrqWire, namespaces: &mut Namespaces) -> ClusterChange {
+    pub fn upsert_cluster(
+        &mut self,
+        wire: &AcrqWire,
+        by: Source,
+        namespaces: &mut Namespaces,
+    ) -> ClusterChange {
         let spec = wire.read_spec().map_err(Arc::from);
         let selector =
             spec.as_ref().map_err(Arc::clone).and_then(|spec| NamespaceSelector::read(spec.selector.clone()));
@@ -137,7 +142,7 @@ impl Quotas {
         let list = self.cluster.list;
         let none = ClusterChange { quota: QuotaChange::Same, moved: Vec::new() };
         let Some(known) = self.records.get_mut(&id) else { return none };
-        known.list = list;
+        known.list.see(list, by);
         if !known.is_to_be_read(&wire.metadata) {
             return none;
         }
@@ -262,7 +267,7 @@ impl Quotas {
     }
 
     /// The object that records a quota's charges was seen. Returns the quota if that says something new about it.
-    pub fn upsert_charge(&mut self, wire: &ClusterQuotaChargeWire) -> Option<QuotaId> {
+    pub fn upsert_charge(&mut self, wire: &ClusterQuotaChargeWire, by: Source) -> Option<QuotaId> {
         let meta = &wire.metadata;
         // It has the name of the quota's uid.
         let quota = Uid::parse(meta.name.as_deref().unwrap_or_default());
@@ -270,9 +275,12 @@ impl Quotas {
             uid: Uid::parse(meta.uid.as_deref().unwrap_or_default()),
             version: Version::parse(meta.resource_version.as_deref()),
         };
-        let list = self.cluster.charge_list;
+        let mut list = self.cluster.charge_list;
         if let Some(known) = self.cluster.charges.get_mut(&quota) {
-            known.list = list;
+            if known.object.uid == object.uid {
+                known.list.see(list, by);
+                list = known.list;
+            }
             let is_older = object.version.is_older_than(known.object.version);
             if is_older || object == known.object && object.version != Version::default() {
                 return None;
@@ -284,18 +292,6 @@ impl Quotas {
         let id = self.find_cluster_by_uid(&quota)?;
         self.take_charge(id);
         Some(id)
-    }
-
-    /// As [`Self::upsert_charge`], of an answer to a request. While a list is under way it does not show that the object is in it:
-    /// of one that was deleted meanwhile the list is all that tells.
-    pub fn upsert_answered_charge(&mut self, wire: &ClusterQuotaChargeWire) -> Option<QuotaId> {
-        let quota = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
-        let list = self.cluster.charges.get(&quota).map(|known| known.list);
-        let id = self.upsert_charge(wire);
-        if let (Some(list), Some(known)) = (list, self.cluster.charges.get_mut(&quota)) {
-            known.list = list;
-        }
-        id
     }
 
     /// The object that records the charges of the quota with this uid is gone. Returns the quota if there is one.

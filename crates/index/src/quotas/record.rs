@@ -11,8 +11,8 @@ use sluice_engine::{CompiledQuota, Uid};
 use super::namespace_selector::NamespaceSelector;
 use super::recorded::{Quantities, Recorded};
 use crate::kinds::namespace::NamespaceId;
+use crate::list_number::ListNumber;
 use crate::quota_spec::QuotaSpecWire;
-use crate::store::ListNumber;
 use crate::version::Version;
 
 /// A quota.

@@ -41,7 +41,7 @@ impl World {
             "spec": {"selector": selector, "quota": {"hard": hard}},
         }));
         assert_eq!(self.quotas.replaced_by_cluster(&quota), None);
-        self.quotas.upsert_cluster(&quota, &mut self.namespaces)
+        self.quotas.upsert_cluster(&quota, Source::Watch, &mut self.namespaces)
     }
 
     /// It selects these namespaces.
@@ -85,14 +85,14 @@ impl World {
             charges.map(|charges| json!({"hard": {"pods": "5"}, "used": {"pods": "1"}, "charges": charges}));
         let version = self.version.to_string();
         let charge = json!({"metadata": {"name": "quota", "uid": object, "resourceVersion": version}, "status": status});
-        self.quotas.upsert_charge(&wire(charge))
+        self.quotas.upsert_charge(&wire(charge), Source::Watch)
     }
 
     fn answered_charge(&mut self, object: &str) -> Option<QuotaId> {
         self.version += 1;
         let version = self.version.to_string();
         let charge = json!({"metadata": {"name": "quota", "uid": object, "resourceVersion": version}});
-        self.quotas.upsert_answered_charge(&wire(charge))
+        self.quotas.upsert_charge(&wire(charge), Source::Answer)
     }
 }
 
@@ -239,7 +239,7 @@ fn a_record_is_lost_where_there_has_been_one(
         "metadata": {"name": "all", "uid": "quota", "resourceVersion": "1"},
         "spec": {"quota": {"hard": {"pods": "5"}}}, "status": {"total": {"hard": hard}},
     });
-    world.quotas.upsert_cluster(&wire(quota), &mut world.namespaces);
+    world.quotas.upsert_cluster(&wire(quota), Source::Watch, &mut world.namespaces);
     world.version = 1;
     if let Some(charges) = charge {
         world.charge("object", charges);

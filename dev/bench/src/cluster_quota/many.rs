@@ -12,7 +12,7 @@ use sluice_controllers::cluster_quota_status::{MirrorNamespaces, Planner, Write}
 use sluice_controllers::gate::{Action, Answer, Moment, Outcome, Record, RecordedObject, State};
 use sluice_e2e::objects::from_json;
 use sluice_engine::Quantity;
-use sluice_index::{AcrqWire, PodWire};
+use sluice_index::{AcrqWire, PodWire, Source};
 
 use crate::objects::{self, NOW};
 use crate::pod_json::mix;
@@ -129,7 +129,7 @@ impl World {
         state.end_pods();
         state.lead(now);
         let mut planner = Planner::new(MirrorNamespaces::Own, 1);
-        planner.apply_quota(&from_json(quota.clone()));
+        planner.apply_quota(&from_json(quota.clone()), Source::Watch);
         let (pods, bytes) = (BTreeMap::new(), Bytes::default());
         let mut world = Self { state, planner, namespaces, quota, pods, made: 0, version: 1, now, bytes };
         while world.state.next_due_ms(world.now) == Some(0) {
@@ -206,14 +206,14 @@ impl World {
                         "metadata": {"resourceVersion": version}, "status": object.get("status"),
                     });
                     json_patch::merge(&mut self.quota, &written);
-                    self.planner.apply_quota(&from_json::<AcrqWire>(self.quota.clone()));
+                    self.planner.apply_quota(&from_json::<AcrqWire>(self.quota.clone()), Source::Answer);
                 }
                 Write::Create((_, namespace), mut object) | Write::Replace((_, namespace), mut object) => {
                     mirrors += 1;
                     self.bytes.mirror = self.bytes.mirror.max(object.to_string().len());
                     let written = json!({"metadata": {"uid": *namespace, "resourceVersion": version}});
                     json_patch::merge(&mut object, &written);
-                    self.planner.apply_mirror(&from_json(object));
+                    self.planner.apply_mirror(&from_json(object), Source::Answer);
                 }
                 Write::Delete((_, namespace), _) => bail!("the mirror in {namespace} is deleted"),
             }

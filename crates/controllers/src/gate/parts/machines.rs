@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
 use sluice_engine::{Charge, Uid};
-use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Version, VmiError, VmiRecord};
+use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Source, Version, VmiError, VmiRecord};
 
 use super::owners::Owner;
 use crate::gate::config::Moment;
@@ -134,11 +134,12 @@ impl Machines {
     }
 
     /// A VM was seen. Returns whether its size is news.
-    pub fn see(&mut self, record: &VmiRecord) -> bool {
+    pub fn see(&mut self, record: &VmiRecord, by: Source) -> bool {
         let owner = Owner { namespace: Arc::clone(&record.namespace), uid: record.uid.clone() };
-        let (version, size, list) = (record.version, record.size.clone(), self.list);
+        let (version, size, mut list) = (record.version, record.size.clone(), self.list);
         if let Some(known) = self.known.get_mut(&owner) {
-            known.list = list;
+            known.list.see(list, by);
+            list = known.list;
             if version.is_older_than(known.version) {
                 return false;
             }

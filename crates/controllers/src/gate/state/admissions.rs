@@ -1,8 +1,7 @@
 //! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::NamespaceId;
-use sluice_index::PodWire;
+use sluice_index::{NamespaceId, PodWire, Source};
 
 use super::State;
 use crate::gate::action::{Answer, Release};
@@ -67,7 +66,7 @@ impl State {
         }
         match answer {
             Answer::Done(pod) | Answer::Stale(Some(pod)) => {
-                self.apply_pod(&pod, now);
+                self.see_pod(&pod, Source::Answer, now);
                 // There may have been more questions meanwhile.
                 if self.admissions.has_expired(id, now) {
                     self.end_admission(id, &CHANGED);

@@ -4,7 +4,7 @@
 //! many namespaces the quota is about, and what people are shown may be late.
 
 use sluice_engine::{QuotaId, Uid};
-use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Quotas};
+use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
 
 use super::State;
 use crate::gate::config::Moment;
@@ -34,12 +34,17 @@ impl State {
         }
     }
 
-    /// A cluster quota was added or modified, by whatever way that is known.
+    /// A cluster quota was added or modified.
     pub fn apply_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
+        self.see_cluster_quota(wire, Source::Watch, now);
+    }
+
+    /// A cluster quota is this, by the watch or an answer.
+    pub(super) fn see_cluster_quota(&mut self, wire: &AcrqWire, by: Source, now: Moment) {
         if let Some(old) = self.quotas.replaced_by_cluster(wire) {
             self.forget_quota(old, now);
         }
-        let change = self.quotas.upsert_cluster(wire, &mut self.namespaces);
+        let change = self.quotas.upsert_cluster(wire, by, &mut self.namespaces);
         match change.quota {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);
@@ -83,25 +88,16 @@ impl State {
 
     /// A charge was seen recorded.
     pub fn apply_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
-        self.apply_charge_by(Quotas::upsert_charge, wire, now);
+        self.see_charge(wire, Source::Watch, now);
     }
 
-    /// An answer says how the charge is.
-    pub(super) fn apply_answered_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
-        self.apply_charge_by(Quotas::upsert_answered_charge, wire, now);
-    }
-
-    fn apply_charge_by(
-        &mut self,
-        upsert: fn(&mut Quotas, &ClusterQuotaChargeWire) -> Option<QuotaId>,
-        wire: &ClusterQuotaChargeWire,
-        now: Moment,
-    ) {
+    /// The charge is this, by the watch or an answer.
+    pub(super) fn see_charge(&mut self, wire: &ClusterQuotaChargeWire, by: Source, now: Moment) {
         let uid = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
         let known = self.quotas.find_cluster_by_uid(&uid).and_then(|id| self.quotas.get(id));
         let before = known.map_or(0, |quota| quota.recorded.charges);
         let known = known.and_then(|quota| quota.cluster()?.charge.as_ref()).map(|object| object.uid.clone());
-        if let Some(id) = upsert(&mut self.quotas, wire) {
+        if let Some(id) = self.quotas.upsert_charge(wire, by) {
             // Another leader has made it in place of one that is gone, with records that were not seen.
             let object = self.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
             if known.is_some_and(|known| object.is_some_and(|object| object.uid != known)) {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Patience, PodId, QuotaId, Uid};
-use sluice_index::{NamespaceId, Version, VmiRecord, VmiWire};
+use sluice_index::{NamespaceId, Source, Version, VmiRecord, VmiWire};
 
 use super::State;
 use super::machines::as_launcher;
@@ -222,7 +222,7 @@ impl State {
             let is_it =
                 |vmi: &VmiWire| vmi.metadata.uid.as_deref().map(Uid::parse).as_ref() == Some(&owner.uid);
             match found.filter(is_it) {
-                Some(vmi) => self.apply_machine(&vmi, now),
+                Some(vmi) => self.see_machine(&vmi, Source::Answer, now),
                 None => self.forget_machine(&owner, now),
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, Launcher};
 use sluice_engine::{Charge, PodId, Uid};
-use sluice_index::{Gates, NamespaceId, PodRecord, VmiRecord, VmiWire};
+use sluice_index::{Gates, NamespaceId, PodRecord, Source, VmiRecord, VmiWire};
 
 use super::State;
 use crate::gate::admission::{CHANGED, Judgement};
@@ -57,8 +57,13 @@ impl State {
 
     /// A VirtualMachineInstance was added or modified.
     pub fn apply_machine(&mut self, wire: &VmiWire, now: Moment) {
+        self.see_machine(wire, Source::Watch, now);
+    }
+
+    /// A VirtualMachineInstance is this, by the watch or an answer.
+    pub(super) fn see_machine(&mut self, wire: &VmiWire, by: Source, now: Moment) {
         let record = VmiRecord::read(wire);
-        let is_news = self.machines.see(&record);
+        let is_news = self.machines.see(&record, by);
         let owner = Owner { namespace: record.namespace, uid: record.uid };
         let tickets = self.machine_growth.end_before(&owner, record.version);
         // A request that was not answered yet cannot commit any more: the API server will ask again.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::PodWire;
-use sluice_index::{Gates, PodChange, PodRecord};
+use sluice_index::{Gates, PodChange, PodRecord, PodWire, Source};
 
 use super::State;
 use super::classify::ClaimEnd;
@@ -28,10 +27,15 @@ impl State {
 
     /// A pod was added or modified.
     pub fn apply_pod(&mut self, wire: &PodWire, now: Moment) {
+        self.see_pod(wire, Source::Watch, now);
+    }
+
+    /// A pod is this, by the watch or an answer.
+    pub(super) fn see_pod(&mut self, wire: &PodWire, by: Source, now: Moment) {
         let facts = self.config.read(wire, now);
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
-        match self.pods.upsert(facts, &mut self.namespaces) {
+        match self.pods.upsert(facts, by, &mut self.namespaces) {
             PodChange::Added(id) => {
                 self.classify(id, now);
                 self.on_pod_changed(id, None);

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
-use sluice_index::{AcrqWire, ArqWire, NamespaceId};
+use sluice_index::{AcrqWire, ArqWire, NamespaceId, Source};
 use smallvec::SmallVec;
 
 use super::State;
@@ -84,7 +84,7 @@ impl State {
             // One that is not asked about may have been deleted meanwhile, and no charge would find that out.
             let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
             if namespace.is_some_and(|namespace| asked.contains(&namespace)) {
-                self.apply_quota(quota, now);
+                self.see_quota(quota, Source::Answer, now);
             }
         }
         for listed in lists {
@@ -98,7 +98,7 @@ impl State {
             let uid = Uid::parse(quota.metadata.uid.as_deref().unwrap_or_default());
             // The watch has shown its end already and will not do so again.
             if !self.checks.is_gone(&uid) {
-                self.apply_cluster_quota(quota, now);
+                self.see_cluster_quota(quota, Source::Answer, now);
             }
         }
         if quotas.is_some() {

@@ -1,6 +1,6 @@
 //! Applies watch events of quotas.
 //!
-//! A changed limit goes this way: [`State::apply_quota`] → [`State::on_limits_changed`], where the ledger takes over the
+//! A changed limit goes this way: [`State::see_quota`] → [`State::on_limits_changed`], where the ledger takes over the
 //! limits, decisions that are not recorded are [reverted](State::revert_decisions) and the status is marked for a write. The
 //! queue then reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than
 //! before is [another one](State::renew_quotas) to the queue.
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, QuotaId, Uid};
-use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Version};
+use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Source, Version};
 
 use super::State;
 use crate::gate::config::Moment;
@@ -53,13 +53,18 @@ impl State {
         self.on_charges_confirmed(confirmed);
     }
 
-    /// A quota was added or modified, by whatever way that is known.
+    /// A quota was added or modified.
     pub fn apply_quota(&mut self, wire: &ArqWire, now: Moment) {
+        self.see_quota(wire, Source::Watch, now);
+    }
+
+    /// A quota is this, by the watch or an answer.
+    pub(super) fn see_quota(&mut self, wire: &ArqWire, by: Source, now: Moment) {
         if let Some(old) = self.quotas.replaced_by(wire, &self.namespaces) {
             self.forget_quota(old, now);
         }
         let before = self.recorded_charges(wire);
-        match self.quotas.upsert(wire, &mut self.namespaces) {
+        match self.quotas.upsert(wire, by, &mut self.namespaces) {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);
                 self.reclassify_each(self.namespaces_of(id), now);

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::PodRecord;
-use sluice_index::PodWire;
+use sluice_index::{PodRecord, PodWire, Source};
 
 use super::State;
 use crate::gate::action::{Answer, Release};
@@ -42,7 +41,7 @@ impl State {
         }
         if let Answer::Done(wire) = answer {
             // While the request is in flight this is known to be the own release.
-            self.apply_pod(&wire, now);
+            self.see_pod(&wire, Source::Answer, now);
             self.releases.answered(id);
             return;
         }
@@ -50,7 +49,7 @@ impl State {
         match answer {
             Answer::Done(_) => {}
             Answer::Stale(Some(wire)) => {
-                self.apply_pod(&wire, now);
+                self.see_pod(&wire, Source::Answer, now);
                 // Not the version that was decided on: decide on this one. The first time at once.
                 if self.pods.get(id).is_some_and(|record| record.uid == *uid) {
                     self.give_up_release(id, 0, now);

@@ -1,7 +1,7 @@
 //! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
 
 use sluice_engine::{QuotaId, StatusTarget, Uid};
-use sluice_index::QuotaRecord;
+use sluice_index::{QuotaRecord, Source};
 
 use super::State;
 use super::quotas::version;
@@ -97,12 +97,12 @@ impl State {
                 self.writes.reset_failures(id);
                 let confirmed = match object {
                     RecordedObject::Quota(wire) => {
-                        self.quotas.upsert(&wire, &mut self.namespaces);
+                        self.quotas.upsert(&wire, Source::Answer, &mut self.namespaces);
                         self.confirmations.recorded(version(&wire), charged)
                     }
                     RecordedObject::Charge(wire) => {
                         if !may_be_gone {
-                            self.quotas.upsert_answered_charge(&wire);
+                            self.quotas.upsert_charge(&wire, Source::Answer);
                         }
                         charged
                     }
@@ -117,9 +117,9 @@ impl State {
                 undone.append(&mut self.writes.take_pending(id));
                 self.revert_decisions(&undone, now);
                 match object {
-                    Some(RecordedObject::Quota(wire)) => self.apply_quota(&wire, now),
+                    Some(RecordedObject::Quota(wire)) => self.see_quota(&wire, Source::Answer, now),
                     Some(RecordedObject::Charge(_)) if may_be_gone => {}
-                    Some(RecordedObject::Charge(wire)) => self.apply_answered_charge(&wire, now),
+                    Some(RecordedObject::Charge(wire)) => self.see_charge(&wire, Source::Answer, now),
                     None => self.on_record_gone(id, now),
                 }
                 self.writes.mark(id);

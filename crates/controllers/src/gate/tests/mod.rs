@@ -17,6 +17,7 @@ mod platform;
 mod platform_orders;
 mod protocol;
 mod refused;
+mod relists;
 mod resizes;
 mod rules;
 mod scrape;

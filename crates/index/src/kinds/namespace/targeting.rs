@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Selector, SelectorExt};
 use sluice_engine::{NamespacePattern, PodId, QuotaId, ShareId};
 
+use crate::list_number::ListNumber;
 use crate::quotas::Annotations;
-use crate::store::ListNumber;
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
 type Labels = Box<[(Box<str>, Box<str>)]>;

@@ -14,7 +14,7 @@ use super::facts::PodFacts;
 use super::ownership::Ownership;
 use super::platform::{PlatformKey, PlatformPod};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
-use crate::store::ListNumber;
+use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
 
 /// What holds a pod back from being scheduled.
@@ -151,7 +151,7 @@ impl Pods {
     }
 
     /// A pod was seen.
-    pub fn upsert(&mut self, facts: PodFacts, namespaces: &mut Namespaces) -> PodChange {
+    pub fn upsert(&mut self, facts: PodFacts, by: Source, namespaces: &mut Namespaces) -> PodChange {
         let namespace = namespaces.intern(&facts.namespace);
         let Some(id) = self.find(namespace, &facts.name) else {
             return PodChange::Added(self.insert(facts, namespace, namespaces));
@@ -161,14 +161,14 @@ impl Pods {
             return PodChange::Same;
         };
         if facts.version.is_older_than(known.version) {
-            known.list = list;
+            known.list.see(list, by);
             return PodChange::Same;
         }
         if known.uid != facts.uid {
             let Some(old) = self.remove(id, namespaces) else { return PodChange::Same };
             return PodChange::Replaced(old, self.insert(facts, namespace, namespaces));
         }
-        known.list = list;
+        known.list.see(list, by);
         // The same version is compared too: it may be read by other rules of charging.
         known.version = facts.version;
         let unchanged = known.gates == facts.gates
