@@ -160,7 +160,7 @@ fn cases() -> Vec<Case> {
         (
             "an isolated emulator",
             with(vm(4, "2Gi"), |vm| {
-                vm.overhead = features(&[Feature::DedicatedCpus, Feature::IsolatedEmulator])
+                vm.overhead = features(&[Feature::DedicatedCpus, Feature::IsolatedEmulator]);
             }),
             default(),
             &[("cpu", "3"), ("limits.cpu", "3")],

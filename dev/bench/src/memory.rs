@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kube::api::ObjectList;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_controllers::gate::State;
 use sluice_e2e::objects::from_json;
@@ -90,8 +90,13 @@ pub fn run(run: &Run) -> anyhow::Result<()> {
         "first_plan_ms": ms(planning),
         "first_plan_actions": actions,
     });
+    print(&file, &stages)?;
+    run.write("memory", file)
+}
+
+fn print(file: &Value, stages: &[Value]) -> anyhow::Result<()> {
     let columns = [("stage", "stage"), ("rss MiB", "rss_mib"), ("allocated MiB", "allocated_mib")];
-    rows("memory: the gate's state (jemalloc, read at once)", &columns, &stages)?;
+    rows("memory: the gate's state (jemalloc, read at once)", &columns, stages)?;
     let lines = [
         ("the most of a stage, MiB", "rss_mib", Some("goal_mib")),
         ("peak, MiB", "peak_rss_mib", None),
@@ -100,8 +105,8 @@ pub fn run(run: &Run) -> anyhow::Result<()> {
         ("the same, unchanged", "decode_us_per_unchanged_pod", None),
         ("ms of the first plan", "first_plan_ms", None),
     ];
-    figures("memory: in all", &lines, &file);
-    run.write("memory", file)
+    figures("memory: in all", &lines, file);
+    Ok(())
 }
 
 fn feed_namespaces(state: &mut State) {

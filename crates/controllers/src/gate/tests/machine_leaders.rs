@@ -140,7 +140,7 @@ impl World {
         let Plug { update, replica, .. } = self.plugs.remove(allowed[choice % allowed.len()]);
         let before = self.server.taken();
         match self.with_vms(|vms, _| vms.commit(&update)) {
-            Committed::Done(vmi) => self.show(vmi, true),
+            Committed::Done(vmi) => self.show(*vmi, true),
             Committed::Changed => {
                 let update = self.server.vms.as_ref().unwrap().again(&update);
                 return self.plug(replica, update);

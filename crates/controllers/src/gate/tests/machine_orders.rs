@@ -124,7 +124,7 @@ impl World {
         }
         let update = self.updates.remove(allowed[choice % allowed.len()]);
         match self.vms.commit(&update) {
-            Committed::Done(vmi) => self.changed(vmi, true),
+            Committed::Done(vmi) => self.changed(*vmi, true),
             Committed::Changed => self.ask(self.vms.again(&update)),
             Committed::Failed => {}
         }

@@ -76,7 +76,7 @@ pub struct Update {
 /// What comes of an update that was allowed.
 pub enum Committed {
     /// It is done.
-    Done(VmiWire),
+    Done(Box<VmiWire>),
     /// The VM has changed: the gate is asked again.
     Changed,
     /// It fails.
@@ -239,7 +239,7 @@ impl Vms {
             return Committed::Changed;
         }
         known.wanted = update.wanted;
-        Committed::Done(self.changed(update.vm))
+        Committed::Done(Box::new(self.changed(update.vm)))
     }
 
     /// What the VMs that run take, in thousandths of a CPU: what they have and what they are to have, or what the largest of
