@@ -170,7 +170,7 @@ impl Namespace {
                     look.tell.extend(events::not_enough(migration, &text));
                     look.counts[1] += 1;
                 }
-                look.summary.not_enough.get_or_insert((text.into(), 0)).1 += 1;
+                look.summary.not_enough.get_or_insert_with(|| (text.into(), 0)).1 += 1;
             }
             Plan::Refused(refusals) => {
                 look.summary.opted_out |= refusals.iter().any(|why| matches!(why, Refusal::OptedOut { .. }));
