@@ -115,11 +115,11 @@ pub struct Rule {
 pub enum Condition {
     /// The namespace is neither exempt nor that of the installation.
     NotExempt,
-    /// The pod does not name its node.
-    NotBound,
-    /// The pod names its node and is not the mirror of a static pod.
-    Bound,
-    /// The pod lacks the gate or a true stamp.
+    /// The pod does not name its node, or an account of the platform creates it.
+    NotBoundByOthers,
+    /// The pod names its node, no account of the platform creates it, and it is not the mirror of a static pod.
+    BoundByOthers,
+    /// The pod lacks a true stamp, or the gate that it could have.
     NotGatedAndStamped,
     /// The stored pod has no gate.
     NotGated,
@@ -167,16 +167,16 @@ impl WebhookEntry {
         // A webhook that runs later may replace the list of gates; adding ours again does no harm.
         reinvocation_policy: Some("IfNeeded"),
         rules: &[NEW_PODS, PROBES],
-        conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
+        conditions: &[Condition::NotExempt, Condition::NotBoundByOthers, Condition::NotGatedAndStamped],
         selected_namespaces: true,
         ..VALIDATING
     };
 
-    /// Pods that name their node, should the admission policy that refuses them not be in force.
+    /// Pods of others than the platform that name their node, should the admission policy that refuses them not be in force.
     pub const BOUND: Self = Self {
         name: "bound.pod.validator",
         rules: &[NEW_PODS, PROBES],
-        conditions: &[Condition::NotExempt, Condition::Bound],
+        conditions: &[Condition::NotExempt, Condition::BoundByOthers],
         selected_namespaces: true,
         ..VALIDATING
     };

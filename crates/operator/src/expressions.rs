@@ -65,6 +65,17 @@ pub(crate) fn bound() -> &'static str {
     "(has(object.spec.nodeName) && object.spec.nodeName != '')"
 }
 
+/// The new pod does not name its node, or an account of the platform creates it: then it is let in.
+pub(crate) fn not_bound_by_others(options: &InstallOptions) -> String {
+    format!("!{} || {}", bound(), by_platform(options))
+}
+
+/// The request is an account's of the platform.
+pub(crate) fn by_platform(options: &InstallOptions) -> String {
+    let usernames: Vec<_> = options.platform_accounts.usernames().collect();
+    format!("(request.userInfo.username in {})", serde_json::json!(usernames))
+}
+
 /// The new pod is what a kubelet shows of a static pod of its node.
 pub(crate) fn mirror() -> String {
     named(&format!(
