@@ -117,6 +117,32 @@ pub(crate) fn resized() -> &'static str {
     "['cpu', 'memory', 'resources'].exists(key, object.?spec.?domain[?key] != oldObject.?spec.?domain[?key])"
 }
 
+/// Where the size of a guest is: in the template of a VirtualMachine, else in a VirtualMachineInstance itself.
+fn domain(object: &str) -> String {
+    format!("{object}.?spec.?template.?spec.?domain.or({object}.?spec.?domain)")
+}
+
+/// The VM says by itself what its pod takes of CPUs or memory.
+pub(crate) fn states_resources() -> String {
+    format!(
+        "['requests', 'limits'].exists(part, ['cpu', 'memory'].exists(key, {}.?resources[?part][?key].hasValue()))",
+        domain("object")
+    )
+}
+
+/// The VM is new, or gets other CPUs, memory or resources.
+pub(crate) fn new_or_resized() -> String {
+    let (now, before) = (domain("object"), domain("oldObject"));
+    format!(
+        "request.operation == 'CREATE' || ['cpu', 'memory', 'resources'].exists(key, {now}[?key] != {before}[?key])"
+    )
+}
+
+/// No controller has made the object for another.
+pub(crate) fn made_by_hand() -> &'static str {
+    "!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller))"
+}
+
 /// The user of the request may remove the gate from a pod.
 pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))

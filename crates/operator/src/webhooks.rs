@@ -6,8 +6,8 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, by_platform, gated, grows, mirror, not_bound_by_others, not_exempt, removes_gates, resized,
-    stamp_kept, stamped_falsely, stamped_truly,
+    bound, by_platform, gated, grows, made_by_hand, mirror, new_or_resized, not_bound_by_others, not_exempt,
+    removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly, states_resources,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -93,6 +93,9 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
         Condition::Resized => ("resized", resized().to_owned()),
+        Condition::MadeByHand => ("made-by-hand", made_by_hand().to_owned()),
+        Condition::StatesResources => ("states-resources", states_resources()),
+        Condition::NewOrResized => ("new-or-resized", new_or_resized()),
     }
 }
 

@@ -36,6 +36,7 @@ pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Val
     let (group, version, resource) = match kind {
         "Pod" => ("", "v1", "pods"),
         "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
+        "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
         "ApplicationAwareClusterResourceQuota" => {
             ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
         }
