@@ -36,6 +36,8 @@ listed! {
         PodGate,
         /// Charges what updates of pods and of VMs take more.
         Growth,
+        /// Warns of VMs whose pods are larger than their guest.
+        VmSize,
         /// Makes room for the target pods of live migrations.
         Headroom,
         /// Decides as managed-tenant-quota's lock server, for the webhook configurations that it left behind.
@@ -68,6 +70,7 @@ impl Endpoint {
             Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
+            Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
             Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
             Self::MtqLock => ("mtq_lock", "/validate-pods", &[]),
         }
@@ -115,11 +118,11 @@ pub struct Rule {
 pub enum Condition {
     /// The namespace is neither exempt nor that of the installation.
     NotExempt,
-    /// The pod does not name its node.
-    NotBound,
-    /// The pod names its node and is not the mirror of a static pod.
-    Bound,
-    /// The pod lacks the gate or a true stamp.
+    /// The pod does not name its node, or an account of the platform creates it.
+    NotBoundByOthers,
+    /// The pod names its node, no account of the platform creates it, and it is not the mirror of a static pod.
+    BoundByOthers,
+    /// The pod lacks a true stamp, or the gate that it could have.
     NotGatedAndStamped,
     /// The stored pod has no gate.
     NotGated,
@@ -135,6 +138,12 @@ pub enum Condition {
     MayTakeMore,
     /// The update gives a VM other CPUs, memory or resources.
     Resized,
+    /// No controller has made the object.
+    MadeByHand,
+    /// The VM, or the template of one, says what its pod takes of CPUs or memory.
+    StatesResources,
+    /// The VM, or the template of one, is new, or gets other CPUs, memory or resources.
+    NewOrResized,
 }
 
 /// Path of the webhooks known from upstream.
@@ -146,6 +155,9 @@ const NEW_PODS: Rule =
 /// What API servers are asked for to learn who gates pods.
 const PROBES: Rule =
     Rule { group: names::OWN_GROUP, resources: &[names::GATE_PROBES], scope: "Cluster", ..NEW_PODS };
+
+/// New objects of KubeVirt. Where that is not installed, no request matches.
+const KUBEVIRT: Rule = Rule { group: "kubevirt.io", ..NEW_PODS };
 
 /// A validating entry that fails closed.
 const VALIDATING: WebhookEntry = WebhookEntry {
@@ -167,16 +179,16 @@ impl WebhookEntry {
         // A webhook that runs later may replace the list of gates; adding ours again does no harm.
         reinvocation_policy: Some("IfNeeded"),
         rules: &[NEW_PODS, PROBES],
-        conditions: &[Condition::NotExempt, Condition::NotBound, Condition::NotGatedAndStamped],
+        conditions: &[Condition::NotExempt, Condition::NotBoundByOthers, Condition::NotGatedAndStamped],
         selected_namespaces: true,
         ..VALIDATING
     };
 
-    /// Pods that name their node, should the admission policy that refuses them not be in force.
+    /// Pods of others than the platform that name their node, should the admission policy that refuses them not be in force.
     pub const BOUND: Self = Self {
         name: "bound.pod.validator",
         rules: &[NEW_PODS, PROBES],
-        conditions: &[Condition::NotExempt, Condition::Bound],
+        conditions: &[Condition::NotExempt, Condition::BoundByOthers],
         selected_namespaces: true,
         ..VALIDATING
     };
@@ -233,18 +245,32 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Charges what updates of VMs take more: the kind has no subresource for sizes, nor for the status. Where KubeVirt is not
-    /// installed no request matches the rule.
+    /// Charges what updates of VMs take more: the kind has no subresource for sizes, nor for the status.
     pub const VMI_GROWTH: Self = Self {
         name: "growth.vmi.quota.sluice.dev",
-        rules: &[Rule {
-            group: "kubevirt.io",
-            operations: &["UPDATE"],
-            resources: &["virtualmachineinstances"],
-            ..NEW_PODS
-        }],
+        rules: &[Rule { operations: &["UPDATE"], resources: &["virtualmachineinstances"], ..KUBEVIRT }],
         conditions: &[Condition::NotExempt, Condition::Resized],
         ..Self::GROWTH
+    };
+
+    /// Tells who makes a VM that its pod takes more than quotas are charged: VMs, and instances without one. virt-controller, which
+    /// makes all others, reads no warnings. Nothing is refused, whether it can be reached or not, and nothing waits for it long.
+    pub const VM_SIZE: Self = Self {
+        name: "size.vm.quota.sluice.dev",
+        rules: &[
+            Rule { operations: WRITES, resources: &["virtualmachines"], ..KUBEVIRT },
+            Rule { resources: &["virtualmachineinstances"], ..KUBEVIRT },
+        ],
+        conditions: &[
+            Condition::NotExempt,
+            Condition::StatesResources,
+            Condition::NewOrResized,
+            Condition::MadeByHand,
+        ],
+        selected_namespaces: true,
+        failure_policy: "Ignore",
+        timeout_seconds: 2,
+        ..VALIDATING
     };
 
     /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it

@@ -65,6 +65,17 @@ pub(crate) fn bound() -> &'static str {
     "(has(object.spec.nodeName) && object.spec.nodeName != '')"
 }
 
+/// The new pod does not name its node, or an account of the platform creates it: then it is let in.
+pub(crate) fn not_bound_by_others(options: &InstallOptions) -> String {
+    format!("!{} || {}", bound(), by_platform(options))
+}
+
+/// The request is an account's of the platform.
+pub(crate) fn by_platform(options: &InstallOptions) -> String {
+    let usernames: Vec<_> = options.platform_accounts.usernames().collect();
+    format!("(request.userInfo.username in {})", serde_json::json!(usernames))
+}
+
 /// The new pod is what a kubelet shows of a static pod of its node.
 pub(crate) fn mirror() -> String {
     named(&format!(
@@ -104,6 +115,32 @@ pub(crate) fn grows() -> String {
 /// (`Equal` in `github.com/google/cel-go/common/types/optional.go`), so no field that is not there is an error.
 pub(crate) fn resized() -> &'static str {
     "['cpu', 'memory', 'resources'].exists(key, object.?spec.?domain[?key] != oldObject.?spec.?domain[?key])"
+}
+
+/// Where the size of a guest is: in the template of a VirtualMachine, else in a VirtualMachineInstance itself.
+fn domain(object: &str) -> String {
+    format!("{object}.?spec.?template.?spec.?domain.or({object}.?spec.?domain)")
+}
+
+/// The VM says by itself what its pod takes of CPUs or memory.
+pub(crate) fn states_resources() -> String {
+    format!(
+        "['requests', 'limits'].exists(part, ['cpu', 'memory'].exists(key, {}.?resources[?part][?key].hasValue()))",
+        domain("object")
+    )
+}
+
+/// The VM is new, or gets other CPUs, memory or resources.
+pub(crate) fn new_or_resized() -> String {
+    let (now, before) = (domain("object"), domain("oldObject"));
+    format!(
+        "request.operation == 'CREATE' || ['cpu', 'memory', 'resources'].exists(key, {now}[?key] != {before}[?key])"
+    )
+}
+
+/// No controller has made the object for another.
+pub(crate) fn made_by_hand() -> &'static str {
+    "!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller))"
 }
 
 /// The user of the request may remove the gate from a pod.

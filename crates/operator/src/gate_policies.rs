@@ -3,17 +3,18 @@
 //!
 //! `sluice-gate` gates and stamps new pods of targeted namespaces. Behind it the webhook does the same for pods that no policy
 //! has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and stamp it is
-//! refused. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not
-//! count when the namespace is targeted tomorrow. `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup
-//! or a replaced object.
+//! refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
+//! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. `sluice-guard` keeps both on existing
+//! pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
+//! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object.
 
 use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
 use crate::expressions::{
-    bound, controllers_kept, gated as has_gate, has_stamp, mirror, not_exempt, removes_gates,
-    stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
+    bound, by_platform, controllers_kept, gated as has_gate, has_stamp, mirror, not_bound_by_others,
+    not_exempt, removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -39,14 +40,17 @@ const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeNa
     with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods \
     are not gated'";
 
-/// Gates and stamps new pods of targeted namespaces.
+/// Gates and stamps new pods of targeted namespaces; those of the platform that name their node are stamped alone.
 pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
-    let expression = format!(
-        "Object{{metadata: Object.metadata{{annotations: {{'{}': request.userInfo.username}}}}, \
-         spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{}'}}]}}}}",
-        names::CREATED_BY_ANNOTATION,
+    let stamp = format!(
+        "metadata: Object.metadata{{annotations: {{'{}': request.userInfo.username}}}}",
+        names::CREATED_BY_ANNOTATION
+    );
+    let gate = format!(
+        "spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{}'}}]}}",
         names::GATE
     );
+    let expression = format!("{} ? Object{{{stamp}}} : Object{{{stamp}, {gate}}}", bound());
     let mut policy = policy(MUTATING, names::GATE_POLICY, "Fail", &created());
     set_in(
         &mut policy,
@@ -54,7 +58,7 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
         "matchConditions",
         json!([
             { "name": "not-exempt", "expression": not_exempt(options) },
-            { "name": "not-bound", "expression": format!("!{}", bound()) },
+            { "name": "not-bound-by-others", "expression": not_bound_by_others(options) },
         ]),
     );
     select(&mut policy, "matchConstraints", options);
@@ -74,7 +78,7 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
 pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
     let validations = json!([
         {
-            "expression": format!("!{} || {}", bound(), mirror()),
+            "expression": format!("{} || {}", not_bound_by_others(options), mirror()),
             "message": "pod sets spec.nodeName, which bypasses the scheduler, so it cannot wait for quota",
             "messageExpression": BOUND_MESSAGE,
             "reason": "Forbidden",
@@ -85,7 +89,7 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
             "reason": "Forbidden",
         },
         {
-            "expression": format!("{} || {}", bound(), stamped_truly()),
+            "expression": format!("({} && !{}) || {}", bound(), by_platform(options), stamped_truly()),
             "message": NOT_STAMPED,
             "reason": "Forbidden",
         },

@@ -13,6 +13,7 @@ mod headroom_policies;
 mod mtq_cleanup;
 mod network;
 mod options;
+mod platform_accounts;
 mod rbac;
 mod render;
 mod vmi_policy;
@@ -24,6 +25,7 @@ pub use mtq_cleanup::mtq_cleanup_objects;
 pub use options::{
     Gating, InstallOptions, WebhookClient, default_exempt_namespaces, default_namespace_selector,
 };
+pub use platform_accounts::PlatformAccounts;
 pub use rbac::rancher_objects;
 pub use render::render;
 pub use webhooks::{mutating, validating};

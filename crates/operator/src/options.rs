@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
 
+use crate::platform_accounts::PlatformAccounts;
+
 /// How the API server reaches the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookClient {
@@ -58,6 +60,8 @@ pub struct InstallOptions {
     pub exempt_namespaces: Vec<NamespacePattern>,
     /// Who gates pods.
     pub gating: Gating,
+    /// Accounts whose pods may name their node: those are let in without a gate.
+    pub platform_accounts: PlatformAccounts,
     /// Usernames that may take the gate from a pod, besides the controller's.
     pub further_gate_removers: Vec<String>,
     /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
@@ -78,6 +82,7 @@ impl Default for InstallOptions {
             namespace_selector: default_namespace_selector(),
             exempt_namespaces: default_exempt_namespaces(),
             gating: Gating::default(),
+            platform_accounts: PlatformAccounts::default(),
             further_gate_removers: Vec::new(),
             priority_class: Some("system-cluster-critical".to_owned()),
         }

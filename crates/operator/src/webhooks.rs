@@ -6,8 +6,8 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, gated, grows, mirror, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely,
-    stamped_truly,
+    bound, by_platform, gated, grows, made_by_hand, mirror, new_or_resized, not_bound_by_others, not_exempt,
+    removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly, states_resources,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -72,11 +72,14 @@ fn entry(options: &InstallOptions, path: &str, webhook: &WebhookEntry) -> Value 
 fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, String) {
     match condition {
         Condition::NotExempt => ("not-exempt", not_exempt(options)),
-        Condition::NotBound => ("not-bound", format!("!{}", bound())),
-        Condition::Bound => ("bound", format!("{} && !{}", bound(), mirror())),
-        Condition::NotGatedAndStamped => {
-            ("not-gated-and-stamped", format!("!({} && {})", gated("object"), stamped_truly()))
+        Condition::NotBoundByOthers => ("not-bound-by-others", not_bound_by_others(options)),
+        Condition::BoundByOthers => {
+            ("bound-by-others", format!("{} && !{} && !{}", bound(), mirror(), by_platform(options)))
         }
+        Condition::NotGatedAndStamped => (
+            "not-gated-and-stamped",
+            format!("!(({} || {}) && {})", gated("object"), bound(), stamped_truly()),
+        ),
         Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
         Condition::GateRemoved => ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
         Condition::NotByARemover => ("not-by-a-remover", format!("!{}", removes_gates(options))),
@@ -90,6 +93,9 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
         Condition::Resized => ("resized", resized().to_owned()),
+        Condition::MadeByHand => ("made-by-hand", made_by_hand().to_owned()),
+        Condition::StatesResources => ("states-resources", states_resources()),
+        Condition::NewOrResized => ("new-or-resized", new_or_resized()),
     }
 }
 

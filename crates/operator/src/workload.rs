@@ -80,6 +80,13 @@ fn gating(options: &InstallOptions) -> Vec<String> {
     by.into_iter().chain(exempt).collect()
 }
 
+/// Accounts of the platform, where they are not the default: all processes that judge pods have to agree.
+fn platform(options: &InstallOptions) -> Option<String> {
+    let accounts = &options.platform_accounts;
+    (*accounts != InstallOptions::default().platform_accounts)
+        .then(|| format!("--platform-accounts={accounts}"))
+}
+
 /// What differs from the default in the admission objects that the operator keeps.
 fn admission(options: &InstallOptions) -> Vec<String> {
     let removers = options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"));
@@ -87,15 +94,16 @@ fn admission(options: &InstallOptions) -> Vec<String> {
         WebhookClient::Service => None,
         WebhookClient::Url(url) => Some(format!("--webhook-url={url}")),
     };
-    removers.chain(url).collect()
+    removers.chain(url).chain(platform(options)).collect()
 }
 
 fn controller(options: &InstallOptions) -> Component {
-    let serving = vec![format!("--growth-listen=0.0.0.0:{}", names::GROWTH_PORT)];
+    let serving = format!("--growth-listen=0.0.0.0:{}", names::GROWTH_PORT);
+    let further = platform(options).into_iter().chain([serving]).collect();
     Component {
         name: names::CONTROLLER,
         replicas: options.replicas,
-        arguments: [own("controller"), gating(options), serving].concat(),
+        arguments: [own("controller"), gating(options), further].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
         cpu: "100m",
         memory: "256Mi",
@@ -107,10 +115,11 @@ fn webhook(options: &InstallOptions) -> Component {
         format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
         format!("--tls-secret={}", names::SERVING_SECRET),
     ];
+    let platform = platform(options).into_iter().collect();
     Component {
         name: names::WEBHOOK,
         replicas: options.replicas,
-        arguments: [own("webhook"), serving].concat(),
+        arguments: [own("webhook"), serving, platform].concat(),
         ports: vec![("webhook", names::WEBHOOK_PORT)],
         cpu: "50m",
         memory: "128Mi",

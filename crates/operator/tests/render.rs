@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AdmissionPolicy, Gating, InstallOptions, admission_policies, mtq_cleanup_objects, rancher_objects, render,
+    AdmissionPolicy, Gating, InstallOptions, PlatformAccounts, admission_policies, mtq_cleanup_objects,
+    rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -247,15 +248,17 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 6);
 }
 
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
+fn arguments(options: &InstallOptions, name: &str) -> String {
+    let objects = render(options);
+    let deployments = of_kind(&objects, "Deployment");
+    let of_name = deployments.into_iter().find(|object| object["metadata"]["name"] == name);
+    let container = &of_name.expect("a Deployment")["spec"]["template"]["spec"]["containers"][0];
+    serde_json::to_string(&container["args"]).expect("JSON")
+}
+
 #[test]
 fn controller_and_operator_are_told_what_differs_from_the_default() {
-    let arguments = |options: &InstallOptions, name: &str| {
-        let objects = render(options);
-        let deployments = of_kind(&objects, "Deployment");
-        let of_name = deployments.into_iter().find(|object| object["metadata"]["name"] == name);
-        let container = &of_name.expect("a Deployment")["spec"]["template"]["spec"]["containers"][0];
-        serde_json::to_string(&container["args"]).expect("JSON")
-    };
     let other = InstallOptions {
         gating: Gating::Webhook,
         further_gate_removers: vec!["system:admin".to_owned()],
@@ -268,6 +271,41 @@ fn controller_and_operator_are_told_what_differs_from_the_default() {
         assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
     }
     assert!(arguments(&other, names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
+}
+
+/// The accounts whose pods may name their node are the same for what gates, what refuses, and what counts.
+#[test]
+fn policies_webhooks_and_processes_agree_on_the_accounts_of_the_platform() {
+    let accounts: PlatformAccounts = "openshift-cnv:cdi-sa,storage:populator".parse().expect("accounts");
+    let is_by = "(request.userInfo.username in [\"system:serviceaccount:openshift-cnv:cdi-sa\",\
+                 \"system:serviceaccount:storage:populator\"])";
+    let options = InstallOptions { platform_accounts: accounts, ..InstallOptions::default() };
+    let objects = render(&options);
+    let of_name = |kind: &str, name: &str| {
+        let found = of_kind(&objects, kind).into_iter().find(|object| object["metadata"]["name"] == name);
+        found.expect("an object").clone()
+    };
+    let gate = of_name("MutatingAdmissionPolicy", names::GATE_POLICY);
+    let gater = of_name("MutatingWebhookConfiguration", names::MUTATING_CONFIG)["webhooks"][0].clone();
+    let not_bound_by_others = &gate["spec"]["matchConditions"][1];
+    assert_eq!(gater["matchConditions"][1], *not_bound_by_others);
+    let text = |value: &Value| value.as_str().expect("an expression").to_owned();
+    assert!(text(&not_bound_by_others["expression"]).ends_with(&format!("|| {is_by}")));
+    let last_word = of_name("ValidatingAdmissionPolicy", names::GATED_POLICY);
+    let validations = &last_word["spec"]["validations"];
+    assert!(text(&validations[0]["expression"]).contains(&format!("|| {is_by} ||")));
+    assert!(text(&validations[2]["expression"]).contains(&format!("&& !{is_by})")), "and it is stamped");
+    let validating = of_name("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG);
+    let mut webhooks = validating["webhooks"].as_array().expect("webhooks").iter();
+    let bound = webhooks.find(|webhook| webhook["name"] == "bound.pod.validator").expect("it");
+    assert!(text(&bound["matchConditions"][1]["expression"]).ends_with(&format!("&& !{is_by}")));
+    for name in [names::CONTROLLER, names::OPERATOR, names::WEBHOOK] {
+        let flag = "\"--platform-accounts=openshift-cnv:cdi-sa,storage:populator\"";
+        assert!(arguments(&options, name).contains(flag), "{name}");
+        assert!(!arguments(&InstallOptions::default(), name).contains("--platform-accounts"), "{name}");
+    }
+    let none = InstallOptions { platform_accounts: "".parse().expect("none"), ..InstallOptions::default() };
+    assert!(arguments(&none, names::WEBHOOK).contains("\"--platform-accounts=\""));
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "bound.pod.validator",
             "growth.quota.sluice.dev",
             "growth.vmi.quota.sluice.dev",
+            "size.vm.quota.sluice.dev",
             "headroom.quota.sluice.dev"
         ]
     );
@@ -31,9 +32,10 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
     assert_eq!(mutating[0]["webhooks"][0]["name"], "gater.cqo.kubevirt.io");
     for configuration in [mutating[0], validating[0]] {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
-            // Room for a migration is a service; what is not let in without us fails closed.
+            // Room for a migration is a service, and so is a warning; what is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
-            assert_eq!(webhook["failurePolicy"], if headroom { "Ignore" } else { "Fail" });
+            let service = headroom || webhook["name"] == "size.vm.quota.sluice.dev";
+            assert_eq!(webhook["failurePolicy"], if service { "Ignore" } else { "Fail" });
             let growth = ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"];
             let takes = headroom || growth.iter().any(|name| webhook["name"] == *name);
             assert_eq!(webhook["sideEffects"], if takes { "NoneOnDryRun" } else { "None" });
@@ -92,7 +94,7 @@ fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][8];
+    let headroom = &validating[0]["webhooks"][9];
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -136,4 +138,27 @@ fn growth_of_vms_is_asked_about_where_pods_are_gated_and_only_if_their_size_chan
             object.?spec.?domain[?key] != oldObject.?spec.?domain[?key])",
     });
     assert_eq!((&vms["matchConditions"][1], &vms["matchConditions"][2]), (&resized, &Value::Null));
+}
+
+#[test]
+fn the_size_of_vms_is_looked_at_where_pods_are_gated_and_waits_for_nothing() {
+    let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
+    let webhooks = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"];
+    let (growth, size) = (&webhooks[7], &webhooks[8]);
+    assert_eq!(size["namespaceSelector"], growth["namespaceSelector"]);
+    assert_eq!(size["clientConfig"]["service"]["path"], "/vm-size");
+    assert_eq!(size["timeoutSeconds"], 2);
+    // Not the subresource by which the status of a VirtualMachine is written.
+    let rule = |operations: &[&str], resource| {
+        json!({
+            "apiGroups": ["kubevirt.io"], "apiVersions": ["*"], "operations": operations,
+            "resources": [resource], "scope": "Namespaced",
+        })
+    };
+    let rules =
+        [rule(&["CREATE", "UPDATE"], "virtualmachines"), rule(&["CREATE"], "virtualmachineinstances")];
+    assert_eq!(size["rules"], json!(rules));
+    let conditions: Vec<_> =
+        size["matchConditions"].as_array().expect("conditions").iter().map(|one| &one["name"]).collect();
+    assert_eq!(conditions, ["not-exempt", "states-resources", "new-or-resized", "made-by-hand"]);
 }

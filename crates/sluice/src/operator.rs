@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
+use crate::platform::PlatformAccountsArgs;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -48,6 +49,8 @@ pub struct OperatorArgs {
     webhook_url: Option<String>,
     #[command(flatten)]
     gating: GatingArgs,
+    #[command(flatten)]
+    platform: PlatformAccountsArgs,
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
@@ -105,6 +108,7 @@ impl OperatorArgs {
             webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
             gating: self.gating.of(version),
             exempt_namespaces: self.gating.exempt().to_vec(),
+            platform_accounts: self.platform.platform_accounts.clone(),
             further_gate_removers: self.allowed_gate_remover.clone(),
             ..InstallOptions::default()
         }

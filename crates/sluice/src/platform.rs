@@ -1,9 +1,7 @@
 //! Flags about pods that KubeVirt and CDI create in namespaces of tenants.
 
-use std::str::FromStr;
-
-use sluice_api::names;
 use sluice_controllers::gate::{Platform, PlatformPods};
+use sluice_operator::PlatformAccounts;
 
 /// Which pods are the platform's, and whether they are charged.
 #[derive(Debug, clap::Args)]
@@ -12,10 +10,18 @@ pub struct PlatformArgs {
     /// who has created them, which tenants cannot set
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::WithVm)]
     platform_pods: How,
-    /// ServiceAccounts all whose pods `--platform-pods=exempt` exempts. KubeVirt's controller is not to be named: of its pods
-    /// the launchers of VMs are never exempt
-    #[arg(long, value_name = "NAMESPACE:NAME", value_delimiter = ',', default_value = "cdi:cdi-sa")]
-    platform_accounts: Vec<Account>,
+    #[command(flatten)]
+    accounts: PlatformAccountsArgs,
+}
+
+/// Whose pods are all the platform's. Controller, webhook and operator are given the same.
+#[derive(Debug, clap::Args)]
+pub struct PlatformAccountsArgs {
+    /// ServiceAccounts, separated by commas, that create pods for tenants in the tenants' namespaces. Their pods may name their
+    /// node, and then are not gated; `--platform-pods=exempt` of the controller exempts them. KubeVirt's controller is not to
+    /// be named: of its pods the launchers of VMs are never exempt
+    #[arg(long, value_name = "NAMESPACE:NAME", default_value_t = PlatformAccounts::default())]
+    pub platform_accounts: PlatformAccounts,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -30,34 +36,6 @@ enum How {
     Counted,
 }
 
-/// A ServiceAccount.
-#[derive(Clone, Debug)]
-struct Account {
-    namespace: String,
-    name: String,
-}
-
-impl FromStr for Account {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is_name = |part: &str| {
-            let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-            !part.is_empty() && part.chars().all(is_allowed)
-        };
-        let (namespace, name) =
-            text.split_once(':').filter(|(namespace, name)| is_name(namespace) && is_name(name)).ok_or_else(
-                || format!("{text:?} is not a ServiceAccount: write namespace:name, like cdi:cdi-sa"),
-            )?;
-        if name == names::KUBEVIRT_CONTROLLER_ACCOUNT {
-            return Err(format!(
-                "{text:?} creates the launchers of VMs, which are never exempt: leave it out"
-            ));
-        }
-        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
-    }
-}
-
 impl PlatformArgs {
     /// What the gate has to know of it.
     #[must_use]
@@ -67,7 +45,6 @@ impl PlatformArgs {
             How::Exempt => PlatformPods::Exempt,
             How::Counted => PlatformPods::Counted,
         };
-        let user = |account: &Account| names::service_account_username(&account.namespace, &account.name);
-        Platform::new(pods, self.platform_accounts.iter().map(user))
+        Platform::new(pods, self.accounts.platform_accounts.usernames())
     }
 }

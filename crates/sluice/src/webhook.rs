@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
 use crate::metrics::{MetricsArgs, bind};
+use crate::platform::PlatformAccountsArgs;
 use crate::rules::follow_versions;
 use crate::watches::{SecretWatches, WebhookWatches};
 
@@ -74,6 +75,8 @@ pub struct WebhookArgs {
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     pub allowed_gate_remover: Vec<String>,
+    #[command(flatten)]
+    pub platform: PlatformAccountsArgs,
     /// Largest request body, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = BodyLimits::default().body)]
     pub max_body_bytes: usize,
@@ -108,7 +111,8 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
 
     let mut registry = Registry::default();
     let metrics = WebhookMetrics::register(&mut registry);
-    let settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
+    let mut settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
+    settings.platform_accounts = args.platform.platform_accounts.usernames().collect();
     let limits = BodyLimits {
         body: args.max_body_bytes,
         bodies: args.max_bodies_bytes,

@@ -29,6 +29,8 @@ pub struct Settings {
     pub install_namespace: String,
     /// Usernames that may remove the gate from a pod.
     pub gate_removers: BTreeSet<String>,
+    /// Usernames of the platform, whose pods may name their node.
+    pub platform_accounts: BTreeSet<String>,
     /// Whether an `AAQ` exists, and what it allows.
     pub aaq: AaqPresence,
     /// Whether the cluster has OpenShift's ClusterResourceQuota; `None` as long as that is not known.
@@ -57,6 +59,7 @@ impl Settings {
         Self {
             install_namespace: install_namespace.to_owned(),
             gate_removers,
+            platform_accounts: BTreeSet::new(),
             aaq: AaqPresence::Unknown,
             cluster_resource_quotas: None,
             kubevirt_controller: None,

@@ -113,6 +113,7 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
             "pods" | "pods/resize" => "Pod",
             "gateprobes" => "GateProbe",
             "virtualmachineinstances" => "VirtualMachineInstance",
+            "virtualmachines" => "VirtualMachine",
             "aaqs" => "AAQ",
             "applicationawareclusterresourcequotas" => "ApplicationAwareClusterResourceQuota",
             "applicationawareresourcequotas" => "ApplicationAwareResourceQuota",

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{GATE, STAMP, TENANT, judge, patched, pod_create};
+use common::{CDI, GATE, STAMP, TENANT, judge, judge_with, patched, pod_create};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_webhook::endpoints::pod_gate;
@@ -94,6 +94,7 @@ fn annotations_at_their_limit_stay_legal(#[case] over: usize, #[case] own: Value
 #[rstest]
 #[case::tenant(TENANT, json!({}), "node-1")]
 #[case::tenant_says_mirror(TENANT, json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
+#[case::tenant_says_platform(TENANT, json!({STAMP: CDI}), "node-1")]
 #[case::node_without_mirror("system:node:node-1", json!({}), "node-1")]
 #[case::other_node("system:node:node-2", json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
 #[case::node_prefix("system:node:", json!({"kubernetes.io/config.mirror": "hash"}), "node-1")]
@@ -110,6 +111,28 @@ fn a_pod_that_names_its_node_is_refused_with_a_remedy(
         insta::assert_snapshot!(verdict.message, @r#"pod sets spec.nodeName to "node-1", which bypasses the scheduler, so it cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the node with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods are not gated"#)
     );
     assert!(verdict.patch.is_empty());
+}
+
+#[rstest]
+#[case::bare(json!({}))]
+#[case::forged(json!({STAMP: "alice"}))]
+#[case::true_already(json!({STAMP: CDI}))]
+fn a_pod_of_the_platform_that_names_its_node_is_stamped_and_not_gated(#[case] annotations: Value) {
+    let pod = json!({"metadata": {"annotations": annotations}, "spec": {"nodeName": "node-1"}});
+    let verdict = judge(pod_gate, &pod_create(CDI, &pod));
+    assert_eq!((verdict.allowed, verdict.code), (true, 202));
+    let after = patched(&pod, &verdict);
+    assert_eq!(after["metadata"]["annotations"][STAMP], CDI);
+    assert_eq!(after["spec"], pod["spec"], "nothing else");
+    // Where it names no node it waits as any other.
+    let pod = json!({"metadata": {}, "spec": {}});
+    let after = patched(&pod, &judge(pod_gate, &pod_create(CDI, &pod)));
+    assert_eq!(after["spec"]["schedulingGates"], gates(&[GATE]));
+    // Whose pods these are is the administrator's choice.
+    let mut settings = common::settings();
+    settings.platform_accounts.clear();
+    let bound = json!({"metadata": {}, "spec": {"nodeName": "node-1"}});
+    assert!(!judge_with(pod_gate, &pod_create(CDI, &bound), &settings).allowed);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod pod_guard;
 mod pod_identity;
 mod quota_rules;
 mod quota_validate;
+mod vm_size;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
 pub use pod_identity::pod_identity;
 pub use quota_validate::{QuotaEndpoint, quota_validate};
+pub use vm_size::vm_size;
 
 use crate::http::body::HeldBody;
 use crate::review::{Operation, Review, Verdict};
@@ -70,6 +72,7 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::PodIdentity => Decision::Pure(pod_identity),
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
+            Endpoint::VmSize => Decision::Pure(vm_size),
             Endpoint::Headroom => Decision::Async(Arc::clone(&asking.headroom)),
             Endpoint::MtqLock => Decision::Pure(mtq_lock),
         };
@@ -90,6 +93,6 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::PodIdentity => kind == "Pod",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
-        Endpoint::Growth | Endpoint::Headroom | Endpoint::MtqLock => true,
+        Endpoint::Growth | Endpoint::VmSize | Endpoint::Headroom | Endpoint::MtqLock => true,
     }
 }

@@ -26,12 +26,18 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     let Some(spec) = &pod.spec else {
         return Verdict::malformed("could not gate the pod: it has no spec");
     };
+    let username = &review.user_info.username;
     if !spec.node_name.is_empty() {
-        return bound_at_creation(review, &pod, spec);
+        if !settings.platform_accounts.contains(username) {
+            return bound_at_creation(review, &pod, spec);
+        }
+        let stamp = stamp(&pod, username).into_iter().collect();
+        return Verdict::allow("Pod names its node and is of the platform: it is not gated")
+            .with_patch(stamp);
     }
     let mut patch = Vec::with_capacity(2);
     patch.extend(gate(&pod, spec));
-    patch.extend(stamp(&pod, &review.user_info.username));
+    patch.extend(stamp(&pod, username));
     if review.kind == names::GATE_PROBE {
         // The controller, which creates the probe, learns that the webhook gated it and not the admission policy.
         patch.push(add("/spec/gatedBy", json!(names::GATED_BY_WEBHOOK)));
@@ -39,7 +45,7 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
     Verdict::allow("Pod has successfully gated").with_patch(patch)
 }
 
-/// A pod that names its node never passes the scheduler, so the API server accepts no gate on it.
+/// A pod of others that names its node never passes the scheduler, so the API server accepts no gate on it.
 fn bound_at_creation(review: &Review<'_>, pod: &PodView<'_>, spec: &PodSpec<'_>) -> Verdict {
     let node = &spec.node_name;
     let own_kubelet = review.user_info.username.strip_prefix("system:node:") == Some(node.as_str())

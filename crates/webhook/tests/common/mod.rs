@@ -23,8 +23,12 @@ pub const STAMP: &str = "quota.sluice.dev/created-by";
 pub const TENANT: &str = "alice";
 pub const CONTROLLER: &str = "system:serviceaccount:sluice-system:sluice-controller";
 
+pub const CDI: &str = "system:serviceaccount:cdi:cdi-sa";
+
 pub fn settings() -> Settings {
-    Settings::new("sluice-system", [String::from("break-glass")])
+    let mut settings = Settings::new("sluice-system", [String::from("break-glass")]);
+    settings.platform_accounts.insert(CDI.to_owned());
+    settings
 }
 
 /// A review as kube-apiserver 1.36 writes it.
@@ -32,6 +36,7 @@ pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Val
     let (group, version, resource) = match kind {
         "Pod" => ("", "v1", "pods"),
         "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
+        "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
         "ApplicationAwareClusterResourceQuota" => {
             ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
         }

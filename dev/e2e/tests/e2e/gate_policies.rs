@@ -8,6 +8,7 @@ mod controllers;
 mod fallback;
 mod forms;
 mod others;
+mod platform;
 mod seen;
 mod selector;
 mod servers;

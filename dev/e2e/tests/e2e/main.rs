@@ -25,4 +25,5 @@ mod restore;
 mod survive;
 mod targeting;
 mod team;
+mod vm_size;
 mod vmi_status;

@@ -14,19 +14,28 @@ use crate::context::SOON;
 use crate::gate_policies::world::{asleep, assert_refused};
 use crate::team::Team;
 
-fn kind() -> Value {
+/// A stand-in for KubeVirt's kind of this name.
+pub fn kind(name: &str, plural: &str, subresources: &Value) -> Value {
     let versions = [("v1", true), ("v1alpha3", false)].map(|(name, storage)| {
         let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-        json!({ "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": schema } })
+        json!({
+            "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": schema },
+            "subresources": subresources,
+        })
     });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "virtualmachineinstances.kubevirt.io" },
+        "metadata": { "name": format!("{plural}.kubevirt.io") },
         "spec": {
             "group": "kubevirt.io", "scope": "Namespaced", "versions": versions,
-            "names": { "kind": "VirtualMachineInstance", "plural": "virtualmachineinstances" },
+            "names": { "kind": name, "plural": plural },
         },
     })
+}
+
+/// The stand-in for VirtualMachineInstances, which have no subresource for their status.
+pub fn instances() -> Value {
+    kind("VirtualMachineInstance", "virtualmachineinstances", &json!({}))
 }
 
 fn path(team: &Team, version: &str) -> String {
@@ -56,7 +65,7 @@ async fn the_policy_waits_for_kubevirt_and_needs_no_process_of_sluice() {
         names::VMI_STATUS_POLICY
     );
     assert!(get(&team.client, &path).await.unwrap().is_ok(), "there without the kind");
-    bed.apply_objects([kind()]).await.unwrap();
+    bed.apply_objects([instances()]).await.unwrap();
     // The stand-in's schema lets anything through: the expressions have to cope with all that is absent.
     for version in ["v1", "v1alpha3"] {
         for plain in
@@ -82,7 +91,7 @@ async fn the_policy_waits_for_kubevirt_and_needs_no_process_of_sluice() {
 async fn the_webhook_is_called_for_another_size_and_for_nothing_else() {
     let bed = asleep().await;
     let team = Team::on(bed, "size").await;
-    bed.apply_objects([kind()]).await.unwrap();
+    bed.apply_objects([instances()]).await.unwrap();
     let path = path(&team, "v1");
     let sized = json!({ "spec": { "domain": { "cpu": { "sockets": 1 }, "memory": { "guest": "1Gi" } } } });
     for (name, content) in [("bare", json!({})), ("sized", sized)] {

@@ -16,4 +16,5 @@ mod drain;
 mod harvester;
 mod hotplug;
 mod migrations;
+mod size;
 mod upgrade;

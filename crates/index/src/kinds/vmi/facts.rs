@@ -4,8 +4,8 @@ use sluice_engine::quantity::QuantityError;
 use sluice_engine::vm::{CpuAndMemory, CpuTopology, Feature, OverheadFacts, VmFacts};
 use sluice_engine::{Amount, Quantity};
 
-use super::VmiWire;
 use super::wire::{CpuWire, DevicesWire, DomainWire, VmiSpecWire};
+use super::{VmiStatusWire, VmiWire};
 use crate::quantity::{QuantityText, ResourceTexts};
 
 /// A number of a VirtualMachineInstance that cannot be read.
@@ -43,9 +43,22 @@ impl std::error::Error for VmiError {}
 const MOST_BINDINGS: usize = 32;
 const LONGEST_BINDING: usize = 253;
 
+impl VmiSpecWire {
+    /// What the charge of such a machine depends on as long as it has no status.
+    ///
+    /// # Errors
+    /// When a number cannot be read.
+    pub fn facts(&self) -> Result<VmFacts, VmiError> {
+        facts_of(self, &VmiStatusWire::default())
+    }
+}
+
 /// What the charge depends on.
 pub(super) fn facts(wire: &VmiWire) -> Result<VmFacts, VmiError> {
-    let VmiWire { spec, status, .. } = wire;
+    facts_of(&wire.spec, &wire.status)
+}
+
+fn facts_of(spec: &VmiSpecWire, status: &VmiStatusWire) -> Result<VmFacts, VmiError> {
     let domain = &spec.domain;
     let none = ResourceTexts::default();
     let (requests, limits) = match &domain.resources {

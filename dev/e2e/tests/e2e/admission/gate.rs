@@ -1,7 +1,7 @@
 //! New pods are gated, whichever account creates them.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
@@ -189,6 +189,35 @@ async fn a_pod_that_names_its_node_is_refused_with_a_way_out() {
     let elsewhere = bed.namespace("node-name-free", &[]).await.unwrap();
     let created = post(&team.client, &pods_path(&elsewhere.name), &pod).await.unwrap();
     assert_eq!(created.code, 201, "not our business where pods are not gated: {created:?}");
+}
+
+/// CDI's pod is not refused, for its claim would wait for ever; what it takes is counted, and missing for others.
+#[tokio::test]
+async fn a_pod_of_cdi_that_names_its_node_is_counted_beyond_the_limit_and_holds_others_back() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "importer").await;
+    team.quota("full", &[("requests.cpu", "1")]).await;
+    team.pod("app", &[("cpu", "1")]).await;
+    team.until_released("app").await;
+    let nodes: Api<Node> = Api::all(team.client.clone());
+    let node = nodes.list(&ListParams::default().limit(1)).await.unwrap().items.remove(0);
+    let mut importer = serde_json::to_value(objects::pod("importer", &[("cpu", "250m")])).unwrap();
+    importer["spec"]["nodeName"] = json!(node.name_any());
+    let cdi = "system:serviceaccount:cdi:cdi-sa";
+    let client = bed.client_as_user(cdi, &["system:masters"]).unwrap().client().unwrap();
+    let created = post(&client, &pods_path(&team.namespace.name), &importer).await.unwrap();
+    assert_eq!(created.code, 201, "{created:?}");
+    assert!(gates(&created.body).is_empty(), "{created:?}");
+    assert_eq!(created.body["metadata"]["annotations"][names::CREATED_BY_ANNOTATION], cdi);
+    team.until_used("full", "requests.cpu", "1250m").await;
+    // No room is left for as much as it takes, although the limit alone would leave it.
+    team.pod("next", &[("cpu", "800m")]).await;
+    team.pods.delete("app", &DeleteParams::default().grace_period(0)).await.unwrap();
+    team.until_used("full", "requests.cpu", "250m").await;
+    assert_eq!(team.held().await, ["next"]);
+    team.pods.delete("importer", &DeleteParams::default().grace_period(0)).await.unwrap();
+    team.until_released("next").await;
+    team.until_used("full", "requests.cpu", "800m").await;
 }
 
 #[tokio::test]
