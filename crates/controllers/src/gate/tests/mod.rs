@@ -8,6 +8,7 @@ mod end;
 mod machine_growth;
 mod machine_orders;
 mod machines;
+mod machines_held;
 mod machines_phases;
 mod owners;
 mod owners_stories;
