@@ -178,6 +178,8 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.
 pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
+/// Annotation of a VirtualMachineInstanceMigration: for so many seconds KubeVirt lets its target pod be pending.
+pub const PENDING_TIMEOUT_ANNOTATION: &str = "kubevirt.io/migrationPendingPodTimeoutSeconds";
 /// Label of a launcher pod: the uid of its VirtualMachineInstance.
 pub const CREATED_BY_LABEL: &str = "kubevirt.io/created-by";
 /// Name of the ServiceAccount of KubeVirt's controller, in KubeVirt's namespace.

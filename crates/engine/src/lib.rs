@@ -32,8 +32,8 @@ pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
 pub use release_queue::{
-    ClassId, Decision, EquivalenceClass, Exchange, Patience, PodId, QuotaId, QuotaSet, Reason, ReleaseQueue,
-    ShareId, Shares, Taken, WaitKey,
+    ClassId, Deadline, Decision, EquivalenceClass, Exchange, Patience, PodId, QuotaId, QuotaSet, Reason,
+    ReleaseQueue, ShareId, Shares, Taken, WaitKey,
 };
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};

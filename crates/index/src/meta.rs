@@ -114,6 +114,24 @@ pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Ok(ObjectMeta { labels, annotations, owner_references, ..meta })
 }
 
+/// The annotation that says how long a migration's target may be pending.
+#[derive(Deserialize)]
+struct TimeoutAnnotation {
+    #[serde(rename = "kubevirt.io/migrationPendingPodTimeoutSeconds")]
+    timeout: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the annotations the one that says how long a migration's target may be
+/// pending.
+pub(crate) fn of_migration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (_, annotations, _, _)) =
+        Meta::<IgnoredAny, TimeoutAnnotation>::deserialize(deserializer)?.split();
+    let timeout = annotations.and_then(|annotations| annotations.timeout);
+    let annotations =
+        timeout.map(|text| BTreeMap::from([(names::PENDING_TIMEOUT_ANNOTATION.to_owned(), text)]));
+    Ok(ObjectMeta { annotations, ..meta })
+}
+
 /// The annotations that anything here looks at.
 #[derive(Deserialize)]
 struct KnownAnnotations {
@@ -203,6 +221,10 @@ mod tests {
             json!({ "apiVersion": "v1", "kind": "Pod", "name": "launcher", "uid": "l", "controller": true });
         let attached = of_pod(json!({ "ownerReferences": [other, pod] })).unwrap();
         assert_eq!(attached.owner_references.unwrap().first().unwrap().name, "launcher");
+        let timed = json!({ "annotations": { "note": "x", names::PENDING_TIMEOUT_ANNOTATION: "60" } });
+        let timed = of_migration(timed).unwrap().annotations;
+        assert_eq!(timed, map(names::PENDING_TIMEOUT_ANNOTATION, "60"));
+        assert_eq!(of_migration(&object).unwrap().annotations, None);
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
         assert_eq!(owned.labels.unwrap().len(), 2);

@@ -21,7 +21,7 @@ use sluice_controllers::headroom::{
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::{ChargeRules, NamespacePattern};
-use sluice_index::VmiWire;
+use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::{EventType, Recorder, Report, recorder};
@@ -355,6 +355,7 @@ fn report(event: GateEvent) -> Report {
             (api, ApplicationAwareResourceQuota::kind(&()), "Count")
         }
         Regarding::Machine => (VmiWire::api_version(&()), VmiWire::kind(&()), "Admit"),
+        Regarding::Migration => (VmimWire::api_version(&()), VmimWire::kind(&()), "Hold"),
         Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
     };
     Report {

@@ -69,7 +69,10 @@ impl HeadroomWatches {
                 others.iter().for_each(|(gate, _)| gate.on_kubevirts(&event));
                 observed.apply(&event);
             }),
-            via.watch(&self.vmims, if_installed(), |event| observed.apply::<VmimWire>(&event)),
+            via.watch(&self.vmims, if_installed(), |event: Event<VmimWire>| {
+                others.iter().for_each(|(gate, _)| gate.on_migrations(&event));
+                observed.apply(&event);
+            }),
             via.watch(&self.vmis, if_installed(), |event: Event<VmiWire>| {
                 others.iter().for_each(|(gate, _)| gate.on_machines(&event));
                 observed.apply(&event);

@@ -142,6 +142,8 @@ pub enum Regarding {
     Quota(QuotaId),
     /// A VirtualMachineInstance that is not to have more.
     Machine,
+    /// A migration whose target is held.
+    Migration,
     /// The configuration.
     Configuration,
 }

@@ -5,7 +5,7 @@ use sluice_engine::ManagedStatus;
 use sluice_engine::vm::Calculator;
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, Key, KubeVirtWire, NamespaceWire, PodWire, VmiWire,
-    Watched as _,
+    VmimWire, Watched as _,
 };
 use sluice_runtime::watch::Event;
 
@@ -79,6 +79,16 @@ impl Gate {
             Event::InitDone => state.end_machines(now),
             Event::InitApply(machine) | Event::Apply(machine) => state.apply_machine(machine, now),
             Event::Delete(machine) => state.delete_machine(machine, now),
+        });
+    }
+
+    /// An event of the watch of VirtualMachineInstanceMigrations.
+    pub fn on_migrations(&self, event: &Event<VmimWire>) {
+        self.change(Work::Watch, |state, now| match event {
+            Event::Init => state.begin_migrations(),
+            Event::InitDone => state.end_migrations(now),
+            Event::InitApply(migration) | Event::Apply(migration) => state.apply_migration(migration, now),
+            Event::Delete(migration) => state.delete_migration(migration, now),
         });
     }
 

@@ -1,8 +1,9 @@
 //! What is told of pods that are held, and of quotas.
 
+use jiff::Timestamp;
 use sluice_engine::quota_spec::HardEntry;
 use sluice_engine::status::keys_of;
-use sluice_engine::{Amount, CompiledQuota, Excess, Reason};
+use sluice_engine::{Amount, CompiledQuota, Deadline, Excess, Reason};
 
 /// The kinds of reasons, as `reason` of events.
 pub(super) mod reasons {
@@ -12,6 +13,8 @@ pub(super) mod reasons {
     pub const QUEUED: &str = "WaitingInQueue";
     /// The pod asks for something that cannot be read.
     pub const UNREADABLE: &str = "UnreadablePod";
+    /// A quota has kept the target of a migration waiting for long.
+    pub const TARGET_HELD: &str = "MigrationTargetHeld";
     /// The VM that the pod runs cannot be counted.
     pub const UNKNOWN_MACHINE: &str = "UnknownMachine";
     /// A quota of the namespace cannot be understood.
@@ -60,5 +63,17 @@ pub(super) fn exceeded(
         Some(pod) => format!(
             "waiting in queue: room in quota {quota} is kept for pod {pod}, which has waited longer, {amounts}"
         ),
+    }
+}
+
+/// Of the target of a migration that is held for long, and why. Says moments and not how long that is: so it stays the same.
+pub(super) fn target_held(since: i64, deadline: Deadline, why: &str) -> String {
+    let moment = |second| Timestamp::from_second(second).ok();
+    let since = moment(since).unwrap_or_default();
+    match moment(deadline.0) {
+        Some(end) => {
+            format!("target of a migration, held since {since}, KubeVirt gives it up at {end}: {why}")
+        }
+        None => format!("target of a migration, held since {since}, KubeVirt does not give it up: {why}"),
     }
 }

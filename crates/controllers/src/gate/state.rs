@@ -14,6 +14,7 @@ mod decisions;
 mod events;
 mod foreign_charges;
 mod growth;
+mod held_targets;
 mod machine_growth;
 mod machines;
 mod managed;
@@ -42,9 +43,11 @@ use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::held_targets::HeldTargets;
 use super::parts::machine_growth::MachineGrowth;
 use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
+use super::parts::migrations::Migrations;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::QuotaChecks;
 use super::parts::quota_sets::QuotaSets;
@@ -65,6 +68,7 @@ pub struct State {
     quotas: Quotas,
     managed: ManagedStatuses,
     machines: Machines,
+    migrations: Migrations,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     queue: ReleaseQueue,
     stages: PodStages,
@@ -79,6 +83,7 @@ pub struct State {
     releases: Releases,
     checks: QuotaChecks,
     contests: Contests,
+    targets: HeldTargets,
     events: Events,
     /// What happened, for metrics.
     pub stats: Stats,
@@ -96,6 +101,7 @@ impl State {
             quotas: Quotas::default(),
             managed: ManagedStatuses::default(),
             machines: Machines::default(),
+            migrations: Migrations::default(),
             queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
@@ -108,6 +114,7 @@ impl State {
             releases: Releases::default(),
             checks: QuotaChecks::default(),
             contests: Contests::default(),
+            targets: HeldTargets::default(),
             events: Events::default(),
             stats: Stats::default(),
         }
@@ -135,6 +142,10 @@ impl State {
         let unreadable = self.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
         for id in self.stages.held().chain(unreadable) {
             self.events.news(id, now);
+        }
+        // KubeVirt may have been seen after its pods.
+        for id in self.stages.held().collect::<Vec<_>>() {
+            self.hold_target(id);
         }
     }
 
@@ -184,9 +195,10 @@ impl State {
         if self.leading && has_more || !self.reclassification.is_idle() || !self.machines.are_appraised() {
             return Some(0);
         }
-        let overdue = self.pods.next_overdue().map(|at| {
-            now.mono_ms + u64::try_from(at.saturating_sub(now.unix_s())).unwrap_or(0).saturating_mul(1000)
-        });
+        let in_second = |at: i64| {
+            let later_s = u64::try_from(at.saturating_sub(now.unix_s())).unwrap_or(0);
+            now.mono_ms.saturating_add(later_s.saturating_mul(1000))
+        };
         let later = [
             self.writes.next_due_ms(),
             self.foreign_charges.next_due_ms(),
@@ -195,7 +207,8 @@ impl State {
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
-            overdue,
+            self.pods.next_overdue().map(in_second),
+            self.targets.next_due().map(in_second),
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
     }
@@ -216,6 +229,7 @@ impl State {
         self.admissions.pass_time(now);
         self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
+        self.look_at_due_targets(now);
     }
 
     /// From now on pods are read by these rules; those that are known have to be seen again.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::near::NearPods;
 use super::quota_set::QuotaSet;
-use super::wait_order::{Age, PodId, QuotaId, WaitKey};
+use super::wait_order::{Age, Deadline, PodId, QuotaId, Rank, WaitKey};
 use crate::charge::Charge;
 use crate::ledger::Excess;
 
@@ -45,6 +46,7 @@ pub struct EquivalenceClass {
     pods: BTreeMap<WaitKey, (PodId, u64)>,
     /// Of all pods, if there are several.
     ages: BTreeSet<Age>,
+    near: NearPods,
     pub(super) reason: Option<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
     /// nor does it reserve any.
@@ -55,14 +57,15 @@ pub struct EquivalenceClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Front {
     /// The first in the order.
-    pub(super) head: WaitKey,
+    pub(super) head: Rank,
     /// The one that has waited longest.
     pub(super) eldest: Age,
 }
 
 impl EquivalenceClass {
     pub(super) fn new(charge: Arc<Charge>, quotas: Arc<QuotaSet>, fits_when_empty: bool) -> Self {
-        Self { charge, quotas, pods: BTreeMap::new(), ages: BTreeSet::new(), reason: None, fits_when_empty }
+        let (pods, ages, near) = (BTreeMap::new(), BTreeSet::new(), NearPods::default());
+        Self { charge, quotas, pods, ages, near, reason: None, fits_when_empty }
     }
 
     /// What each pod of the class takes.
@@ -77,7 +80,7 @@ impl EquivalenceClass {
         &self.quotas
     }
 
-    /// The pods in their order.
+    /// The pods in the order of [`WaitKey`].
     pub fn pods(&self) -> impl ExactSizeIterator<Item = PodId> {
         self.pods.values().map(|(pod, _)| *pod)
     }
@@ -103,16 +106,41 @@ impl EquivalenceClass {
         if self.pods.len() == 1 {
             self.ages.clear();
         }
+        self.near.set(key, None);
         Some(pod)
+    }
+
+    /// Returns whether the deadline of this pod is news.
+    pub(super) fn hasten(&mut self, key: &WaitKey, deadline: Option<Deadline>) -> bool {
+        self.pods.contains_key(key) && self.near.set(key, deadline)
     }
 
     /// None if the class has no pods.
     pub(super) fn front(&self) -> Option<Front> {
-        Some(Front { head: self.head()?.clone(), eldest: self.eldest()? })
+        Some(Front { head: self.head()?, eldest: self.eldest()? })
     }
 
-    pub(super) fn head(&self) -> Option<&WaitKey> {
-        self.pods.first_key_value().map(|(key, _)| key)
+    pub(super) fn head(&self) -> Option<Rank> {
+        let first = || self.pods.first_key_value().map(|(key, _)| (Deadline::NONE, key.clone()));
+        self.near.first().cloned().or_else(first)
+    }
+
+    /// Whether its first pod goes before those of the other class, which is of the same share, because of a deadline.
+    pub(super) fn hurries_before(&self, other: &Self) -> bool {
+        let is_before = |near: &Rank| other.near.first().is_none_or(|other| near < other);
+        self.quotas.share() == other.quotas.share() && self.near.first().is_some_and(is_before)
+    }
+
+    /// Since when this pod has waited, if a deadline of it is near.
+    pub(super) fn near_since_ms(&self, key: &WaitKey) -> Option<u64> {
+        let (_, since_ms) = self.pods.get(key).filter(|_| self.near.has(key))?;
+        Some(*since_ms)
+    }
+
+    /// The pod that goes first if room is kept for the class.
+    pub(super) fn claimant(&self) -> Option<WaitKey> {
+        let near = self.near.first().map(|(_, key)| key.clone());
+        near.or_else(|| self.eldest().map(|(_, key)| key))
     }
 
     pub(super) fn eldest(&self) -> Option<Age> {

@@ -51,7 +51,7 @@ impl Deciding<'_> {
             && let Some(id) = self.queue.fresh.pop_first()
         {
             let Some(class) = self.queue.classes.get(&id) else { continue };
-            let Some(head) = class.head().cloned() else { continue };
+            let Some(head) = class.head() else { continue };
             let batch = batches.entry(class.quotas.share()).or_default();
             batch.heads.push((head, id));
             batch.quotas.extend(class.quotas.iter());

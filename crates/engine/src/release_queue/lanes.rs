@@ -6,10 +6,10 @@ use std::ops::Bound;
 use super::dominant_share::DominantShare;
 use super::equivalence_class::{ClassId, Front};
 use super::quota_set::ShareId;
-use super::wait_order::{Age, WaitKey};
+use super::wait_order::{Age, Rank};
 
 /// A class by the pod that is to be looked at.
-pub(super) type Head = (WaitKey, ClassId);
+pub(super) type Head = (Rank, ClassId);
 
 /// A share's place in the order: the smaller dominant share comes first, of equal ones that which has waited longest since one of its
 /// pods went. It comes nearer only when a pod ends, upon which the quota is swept again: what a sweep has passed is done.
@@ -44,7 +44,8 @@ pub(super) struct Lane {
     heads: BTreeSet<Head>,
     /// By the pod of each that has waited longest, without those of which was found that another quota is in their way.
     open: BTreeSet<(Age, ClassId)>,
-    /// When room was kept for one of its pods that went, on the clock of ages; 0 if never since it has pods here.
+    /// When room was kept for one of its pods that went, on the clock of ages, or since when one waited that went before others because
+    /// of its deadline; 0 if never since it has pods here.
     served_ms: u64,
     /// See [`Place`]; 0 until it is found.
     since: u64,
@@ -80,8 +81,9 @@ impl Lane {
         self.since = 0;
     }
 
-    pub(super) fn serve(&mut self, now_ms: u64) {
-        self.served_ms = self.served_ms.max(now_ms);
+    /// Its pods are taken to have waited since this moment at most.
+    pub(super) fn serve(&mut self, moment_ms: u64) {
+        self.served_ms = self.served_ms.max(moment_ms);
     }
 
     fn turn_of(&self, eldest: Age) -> Turn {

@@ -3,14 +3,15 @@
 //! A quota that may have got room is swept: the heads of its classes are looked at in their order, a bounded number in
 //! one decision, quotas in turn. So a tenant with many different waiting pods does not delay the pods of other quotas.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
-use super::lanes::{Cursor, Head, Lane};
-use super::quota_set::ShareId;
+use super::lanes::{Cursor, Head};
+use super::quota_set::{QuotaSet, ShareId};
 use super::wait_order::{Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
 use crate::ledger::Claim;
@@ -97,11 +98,21 @@ impl ReleaseQueue {
             let earlier = next.filter(|(other, next)| {
                 !seen.contains(&next.1) && self.is_before(*other, next, (class.quotas.share(), head))
             });
-            match earlier.map(|(_, next)| next).min() {
+            match earlier.map(|(_, next)| next).min_by(|one, other| self.compare(one, other)) {
                 Some(earlier) => head = earlier,
                 None => return Some(head.clone()),
             }
         }
+    }
+
+    /// Two heads that no quota compares. Deadlines say nothing across shares.
+    fn compare(&self, one: &Head, other: &Head) -> Ordering {
+        let share = |head: &Head| self.classes.get(&head.1).map(|class| class.quotas.share());
+        if share(one) == share(other) {
+            return one.cmp(other);
+        }
+        let (((_, key), id), ((_, other), other_id)) = (one, other);
+        (key, id).cmp(&(other, other_id))
     }
 
     fn is_before(&self, quota: QuotaId, one: &Head, other: (ShareId, &Head)) -> bool {
@@ -112,7 +123,7 @@ impl ReleaseQueue {
     /// A quota in whose sweep this class will be looked at.
     pub(super) fn swept_before(&self, id: ClassId) -> Option<QuotaId> {
         let class = self.classes.get(&id).filter(|class| class.fits_when_empty)?;
-        let (share, head) = (class.quotas.share(), (class.head()?.clone(), id));
+        let (share, head) = (class.quotas.share(), (class.head()?, id));
         class.quotas.iter().copied().find(|quota| {
             let (Some(next), Some(sweep)) = (self.next_head(*quota), self.sweeps.get(quota)) else {
                 return false;
@@ -179,7 +190,7 @@ impl Deciding<'_> {
             }
             let released = self.look(head.1);
             // Its next head comes later in the order, unless another of its pods went in place of this one.
-            if released && self.queue.classes.get(&head.1).and_then(EquivalenceClass::head) == Some(&head.0) {
+            if released && self.queue.classes.get(&head.1).and_then(EquivalenceClass::head) == Some(head.0) {
                 self.queue.fresh.insert(head.1);
             }
             if *looks == 0 {
@@ -216,21 +227,37 @@ impl Deciding<'_> {
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
         let kept = quotas.iter().copied().filter(|quota| self.kept.get(quota) == Some(&Some(id)));
         let kept: SmallVec<[QuotaId; 4]> = kept.collect();
-        let first = if kept.is_empty() { class.head().cloned() } else { class.eldest().map(|(_, key)| key) };
+        let first = if kept.is_empty() { class.head().map(|(_, key)| key) } else { class.claimant() };
         let Some(key) = first else { return false };
+        let near_since_ms = class.near_since_ms(&key);
+        let overtaken = self.overtaken(id, &quotas);
         let Some(pod) = self.queue.take(id, &key) else { return false };
         self.kept.clear();
         self.queue.apply(Claim::Assumed, &quotas, &charge);
         for quota in quotas.iter() {
             if let Some(entry) = self.queue.entries.get_mut(quota) {
-                entry.update_lane(quotas.share(), Lane::went);
+                entry.update_lane(quotas.share(), |lane| {
+                    lane.went();
+                    // The wait of those that it went before counts from when it came, as if it waited on in their place.
+                    lane.serve(near_since_ms.unwrap_or_default());
+                });
             }
         }
-        for quota in kept {
-            self.queue.serve(quota, id, quotas.share(), self.patience);
+        for (quota, kept) in kept.into_iter().map(|quota| (quota, id)).chain(overtaken) {
+            self.queue.serve(quota, kept, quotas.share(), self.patience);
         }
         self.made.push(Decision::Release { pod, charge, quotas });
         true
+    }
+
+    /// The classes of its share that room is kept for and that this one goes before, with their quotas: it has their turn.
+    fn overtaken(&self, id: ClassId, quotas: &QuotaSet) -> SmallVec<[(QuotaId, ClassId); 4]> {
+        let Some(class) = self.queue.classes.get(&id) else { return SmallVec::new() };
+        let kept = quotas.iter().filter_map(|quota| Some((*quota, (*self.kept.get(quota)?)?)));
+        let is_overtaken = |kept: &ClassId| {
+            *kept != id && self.queue.classes.get(kept).is_some_and(|kept| class.hurries_before(kept))
+        };
+        kept.filter(|(_, kept)| is_overtaken(kept)).collect()
     }
 
     /// The class that room of the quota is kept for.
@@ -261,6 +288,9 @@ impl Deciding<'_> {
             else {
                 continue;
             };
+            if self.queue.classes.get(&id).is_some_and(|class| class.hurries_before(ahead)) {
+                continue;
+            }
             let Some(entry) = self.queue.entries.get(quota) else { continue };
             let excess = entry.ledger().excess(&charge, Some(&ahead.charge));
             if !excess.is_empty() {

@@ -23,6 +23,41 @@ pub struct WaitKey {
     pub uid: Uid,
 }
 
+/// When a pod that waits is given up by what has created it, in seconds since the epoch.
+///
+/// Who owns the pod may have chosen it: it orders the pods of one share, and says nothing across shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Deadline(pub i64);
+
+impl Deadline {
+    /// Of a pod that no deadline is near of.
+    pub(super) const NONE: Self = Self(i64::MAX);
+
+    /// From so many seconds before it on it is near.
+    pub const NEAR_S: i64 = 300;
+
+    /// So many seconds after this one.
+    #[must_use]
+    pub const fn after(second: i64, timeout: i64) -> Self {
+        Self(second.saturating_add(timeout))
+    }
+
+    /// The second from which on it is near.
+    #[must_use]
+    pub const fn near_from(self) -> i64 {
+        self.0.saturating_sub(Self::NEAR_S)
+    }
+
+    /// Whether it is near in this second, and not over: what is released after it is given up all the same.
+    #[must_use]
+    pub const fn is_near(self, second: i64) -> bool {
+        self.near_from() <= second && second < self.0
+    }
+}
+
+/// A pod's place among those of its share: one that a deadline is near of comes first, and the nearer one before others.
+pub(super) type Rank = (Deadline, WaitKey);
+
 /// How long a pod has waited, longest first: since when it is seen waiting (milliseconds of the caller's clock), then
 /// its place in the order.
 pub(super) type Age = (u64, WaitKey);

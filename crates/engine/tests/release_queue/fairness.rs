@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_engine::{Charge, Claim, Decision, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource};
+use sluice_engine::{
+    Charge, Claim, Deadline, Decision, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
+};
 
 use crate::{ALL, PATIENT, charge, key, ledger, released, share_of, units};
 
@@ -28,9 +30,22 @@ fn ends(queue: &mut ReleaseQueue, share: u32, cpu: i128) {
 }
 
 /// A pod of this share waits since a moment, with a priority.
-fn waits(queue: &mut ReleaseQueue, pod: u32, share: u32, cpu: i128, (since_ms, priority): (u64, i32)) {
-    let key = key(pod, priority, i64::try_from(since_ms).unwrap());
-    queue.wait(PodId(pod), key, since_ms, Arc::new(charge(cpu, 0)), share_of(share, [SHARED]));
+fn waits(queue: &mut ReleaseQueue, pod: u32, share: u32, cpu: i128, waits: (u64, i32)) {
+    hurries(queue, pod, share, cpu, waits, None);
+}
+
+/// A deadline of the pod may be near too.
+fn hurries(
+    queue: &mut ReleaseQueue,
+    pod: u32,
+    share: u32,
+    cpu: i128,
+    (since_ms, priority): (u64, i32),
+    deadline: Option<i64>,
+) {
+    let (key, charge) = (key(pod, priority, i64::try_from(since_ms).unwrap()), Arc::new(charge(cpu, 0)));
+    let class = queue.wait(PodId(pod), key.clone(), since_ms, charge, share_of(share, [SHARED]));
+    queue.hasten(class, &key, deadline.map(Deadline));
 }
 
 #[test]
@@ -267,11 +282,11 @@ proptest! {
         prop_assert_eq!(order, by_share(&pods, (10, 100)));
     }
 
-    /// Namespaces that are there, and new ones each second, want more than there is, in pods of all sizes and priorities. A pod
-    /// that has waited long goes when what runs has ended, once for each namespace that waited before.
+    /// Namespaces that are there, and new ones each second, want more than there is, in pods of all sizes and priorities, some of
+    /// which a deadline is near of. A pod that has waited long goes when what runs has ended, once for each namespace that waited before.
     #[test]
     fn no_flood_starves_a_neighbour(
-        flood in proptest::collection::vec((0..3u32, 0..9, 1..6i128), 40..120),
+        flood in proptest::collection::vec((0..3u32, 0..9, 1..6i128, proptest::option::of(0..9i64)), 40..120),
         own in (1..11i128, 0..9u64),
         runs in 0..5i128,
         lives in 1..6u64,
@@ -286,9 +301,9 @@ proptest! {
         let mut pods = 1_000..;
         for now_ms in 0.. {
             // The queue of the flood is never empty; some of it has waited for long when the neighbour's pod comes.
-            for (share, priority, cpu) in flood.iter().skip(now_ms as usize % 40).take(4) {
+            for (share, priority, cpu, deadline) in flood.iter().skip(now_ms as usize % 40).take(4) {
                 let share = if multiplies { 1_000 + now_ms as u32 } else { 10 + share };
-                waits(&mut queue, pods.next().unwrap(), share, *cpu, (now_ms, *priority));
+                hurries(&mut queue, pods.next().unwrap(), share, *cpu, (now_ms, *priority), *deadline);
             }
             if now_ms == came {
                 waits(&mut queue, 1, NEIGHBOUR, size, (now_ms, 0));

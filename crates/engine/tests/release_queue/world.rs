@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_engine::{
-    Amount, Charge, Claim, ClassId, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
-    ShareId, WaitKey,
+    Amount, Charge, Claim, ClassId, Deadline, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue,
+    Resource, ShareId, WaitKey,
 };
 
 use crate::{ALL, QUOTAS, charge, key, ledger, share_of, since, units};
 
 /// Each of them may take from each quota.
 const SHARES: u32 = 3;
+
+/// Whatever there is to decide is decided in fewer looks.
+const ENOUGH: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -27,6 +30,11 @@ pub enum Step {
     },
     Leave {
         at: usize,
+    },
+    /// A deadline of a pod that waits is near, or none is.
+    Hasten {
+        at: usize,
+        deadline: Option<i64>,
     },
     End {
         at: usize,
@@ -67,6 +75,8 @@ pub fn step() -> impl Strategy<Value = Step> {
                 Step::Wait { priority, created, since, cpu, memory, quotas, share }
             }),
         2 => any::<usize>().prop_map(|at| Step::Leave { at }),
+        2 => (any::<usize>(), proptest::option::of(0..4i64))
+            .prop_map(|(at, deadline)| Step::Hasten { at, deadline }),
         3 => any::<usize>().prop_map(|at| Step::End { at }),
         2 => any::<usize>().prop_map(|at| Step::Confirm { at }),
         1 => any::<usize>().prop_map(|at| Step::Arrive { at }),
@@ -105,17 +115,19 @@ pub struct World {
     impatient_since: u64,
     paused: BTreeSet<QuotaId>,
     shared: BTreeSet<QuotaId>,
+    /// All quotas that are not shared are of the first share; otherwise each of one of its own.
+    is_one_the_owner: bool,
     /// Every decision so far.
     pub decided: Vec<Decision>,
 }
 
 impl World {
-    /// Those quotas are shared whose bit is set.
-    pub fn new(shared: u8) -> Self {
+    /// Those quotas are shared whose bit is set. The fourth one says whose the others are.
+    pub fn new(bits: u8) -> Self {
         let mut queue = ReleaseQueue::default();
         let hard = vec![(10, 10), (6, 12), (20, 3)];
         let shared: BTreeSet<QuotaId> =
-            (0..QUOTAS).filter(|quota| shared & (1 << quota) != 0).map(QuotaId).collect();
+            (0..QUOTAS).filter(|quota| bits & (1 << quota) != 0).map(QuotaId).collect();
         for (quota, (cpu, memory)) in (0..).map(QuotaId).zip(&hard) {
             let open = if shared.contains(&quota) { ReleaseQueue::open_shared } else { ReleaseQueue::open };
             open(&mut queue, quota, ledger(*cpu, *memory));
@@ -129,7 +141,24 @@ impl World {
             impatient_since: 0,
             paused: BTreeSet::new(),
             shared,
+            is_one_the_owner: bits & 8 != 0,
             decided: Vec::new(),
+        }
+    }
+
+    /// The quotas of these bits, of a share that may take from them, or else of its own one.
+    fn quotas(&self, bits: u8, share: u32) -> Arc<QuotaSet> {
+        let may_take = |quota: &u32| {
+            let owner = if self.is_one_the_owner { 0 } else { *quota };
+            self.shared.contains(&QuotaId(*quota)) || owner == share
+        };
+        let takes = || (0..QUOTAS).filter(may_take);
+        let wanted: Vec<u32> = takes().filter(|quota| bits & (1 << quota) != 0).collect();
+        match takes().next() {
+            // It has no quota: it is of the share that has.
+            None => share_of(0, (0..QUOTAS).filter(|quota| bits & (1 << quota) != 0)),
+            Some(one) if wanted.is_empty() => share_of(share, [one]),
+            Some(_) => share_of(share, wanted),
         }
     }
 
@@ -140,7 +169,7 @@ impl World {
                 let key = key(self.next, *priority, *created);
                 self.next += 1;
                 let charge = Arc::new(charge(*cpu, *memory));
-                let quotas = share_of(*share, (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0));
+                let quotas = self.quotas(*quotas, *share);
                 let class =
                     self.queue.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
                 self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
@@ -150,6 +179,12 @@ impl World {
                     let gone = self.waiting.remove(&pod).unwrap();
                     assert!(self.queue.leave(gone.class, &gone.key));
                     assert!(!self.queue.leave(gone.class, &gone.key), "it waits no more");
+                }
+            }
+            Step::Hasten { at, deadline } => {
+                if let Some(pod) = nth(&self.waiting, *at) {
+                    let waiting = &self.waiting[&pod];
+                    self.queue.hasten(waiting.class, &waiting.key, deadline.map(Deadline));
                 }
             }
             Step::End { at } => {
@@ -203,7 +238,8 @@ impl World {
 
     /// In slices of so many looks, until all is decided.
     pub fn decide(&mut self, looks: usize) {
-        loop {
+        for turn in 0.. {
+            assert!(turn * looks < ENOUGH, "there is always more to decide");
             let decisions = self.queue.decide(since(self.impatient_since), looks);
             self.heed(&decisions);
             self.decided.extend(decisions);

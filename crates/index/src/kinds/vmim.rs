@@ -15,8 +15,9 @@ use crate::store::{Indexed, Record, Store};
 /// A live migration.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VmimWire {
-    /// Name, namespace, uid, version and times; nothing else is filled.
-    #[serde(deserialize_with = "crate::meta::bare")]
+    /// Name, namespace, uid, version and times, and the annotation that says how long the target may be pending; nothing else is
+    /// filled.
+    #[serde(deserialize_with = "crate::meta::of_migration")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
     #[serde(default)]
@@ -117,6 +118,20 @@ pub struct Vmim {
     pub priority: MigrationPriority,
     /// The machine comes from elsewhere: there is no source pod in this namespace.
     pub receiving: bool,
+    /// For so many seconds from its creation on the target pod may be pending. Whoever may create migrations chooses it: any number.
+    pub pending_timeout: i64,
+}
+
+impl Vmim {
+    /// [`Self::pending_timeout`] where the migration says nothing that can be read
+    /// (`pkg/virt-controller/watch/migration/migration.go`, `defaultCatchAllPendingTimeoutSeconds`, in KubeVirt 1.0 to 1.8).
+    pub const DEFAULT_PENDING_TIMEOUT: i64 = 900;
+
+    /// As `getCatchAllPendingTimeoutSeconds` does, with Go's `strconv.Atoi`.
+    fn pending_timeout(meta: &ObjectMeta) -> i64 {
+        let text = meta.annotations.as_ref().and_then(|known| known.get(names::PENDING_TIMEOUT_ANNOTATION));
+        text.and_then(|text| text.parse().ok()).unwrap_or(Self::DEFAULT_PENDING_TIMEOUT)
+    }
 }
 
 /// A VirtualMachineInstanceMigration.
@@ -214,6 +229,7 @@ impl Indexed for Vmims {
                 .any(|condition| condition.kind == names::REJECTED_CONDITION && condition.status == "True"),
             priority: MigrationPriority::read(wire.spec.priority.as_deref()),
             receiving: wire.spec.receive.is_some(),
+            pending_timeout: Vmim::pending_timeout(&wire.metadata),
         }
     }
     fn link(&mut self, record: &Arc<VmimRecord>) {

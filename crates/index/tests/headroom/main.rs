@@ -9,7 +9,7 @@ use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
 use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
 use sluice_index::{
     Change, Cluster, MigrationPriority, Phase, PodWire, RawAmounts, ResourceQuotaRecord, ResourceQuotaWire,
-    VmiRecord, Watched,
+    VmiRecord, VmimRecord, VmimWire, Watched,
 };
 
 /// Feeds objects as a watch delivers them.

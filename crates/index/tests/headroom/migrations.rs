@@ -50,6 +50,25 @@ fn waiting_migrations_are_served_by_priority_then_age() {
     assert!(index.vmims.by_uid(&Uid::parse("a/b")).is_none());
 }
 
+/// As KubeVirt reads it, by Go's `strconv.Atoi`.
+#[test]
+fn how_long_a_target_may_be_pending_is_any_number_or_the_default() {
+    let timeout = |text: Value| {
+        let annotations = json!({ "kubevirt.io/migrationPendingPodTimeoutSeconds": text });
+        let meta = json!({ "namespace": "a", "name": "m", "uid": "m", "annotations": annotations });
+        let wire: VmimWire = serde_json::from_value(json!({ "metadata": meta })).unwrap();
+        VmimRecord::read(&wire).pending_timeout
+    };
+    for (text, expected) in [("60", 60), ("+60", 60), ("0", 0), ("-5", -5), ("9223372036854775807", i64::MAX)]
+    {
+        assert_eq!(timeout(json!(text)), expected, "{text}");
+    }
+    for garbage in ["", " 60", "60s", "6e1", "1_000", "0x10", "9223372036854775808"] {
+        assert_eq!(timeout(json!(garbage)), 900, "{garbage}");
+    }
+    assert_eq!(timeout(json!(null)), 900);
+}
+
 #[test]
 fn the_oldest_kubevirt_counts() {
     let mut index = Cluster::default();

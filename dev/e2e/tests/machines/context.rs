@@ -160,11 +160,16 @@ impl Team {
 
     /// Waits until it is told why a pod is held; returns the words.
     pub async fn until_told(&self, pod: &Pod) -> String {
+        self.until_told_of(pod.metadata.uid.as_deref()).await
+    }
+
+    /// Waits until it is told why the object with this uid is held, or its pod is; returns the words.
+    pub async fn until_told_of(&self, uid: Option<&str>) -> String {
         let events: Api<Event> = Api::namespaced(self.tenant.client.clone(), self.tenant.name());
         let told = || async {
             let events = events.list(&ListParams::default()).await.ok()?.items.into_iter();
             let about = |event: &Event| {
-                event.regarding.as_ref().and_then(|it| it.uid.as_deref()) == pod.metadata.uid.as_deref()
+                event.regarding.as_ref().and_then(|it| it.uid.as_deref()) == uid
                     && event.reporting_controller.as_deref().is_some_and(|by| by.contains("sluice"))
             };
             events.filter(about).find_map(|event| event.note)

@@ -14,6 +14,7 @@ mod cluster_vms;
 mod context;
 mod drain;
 mod harvester;
+mod held;
 mod hotplug;
 mod migrations;
 mod size;

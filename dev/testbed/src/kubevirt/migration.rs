@@ -72,13 +72,19 @@ impl Migration {
         Self { client, namespace: namespace.to_owned(), name }
     }
 
-    /// Creates one with the label and the finalizer that KubeVirt's webhook would add.
-    pub(super) async fn create(client: &Client, namespace: &str, vm: &str) -> anyhow::Result<Self> {
+    /// Creates one with these annotations, and with the label and the finalizer that KubeVirt's webhook would add.
+    pub(super) async fn create(
+        client: &Client,
+        namespace: &str,
+        vm: &str,
+        annotations: &Value,
+    ) -> anyhow::Result<Self> {
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
             "metadata": {
                 "generateName": format!("{vm}-"),
                 "labels": {"kubevirt.io/vmi-name": vm},
+                "annotations": annotations,
                 "finalizers": [FINALIZER],
             },
             "spec": {"vmiName": vm},

@@ -176,7 +176,16 @@ impl Vm {
     /// # Errors
     /// When the API server refuses.
     pub async fn migrate(&self) -> anyhow::Result<Migration> {
-        Migration::create(&self.client, &self.namespace, &self.name).await
+        Migration::create(&self.client, &self.namespace, &self.name, &json!({})).await
+    }
+
+    /// As [`Self::migrate`]; KubeVirt gives the target up that is pending for so many seconds.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn migrate_within(&self, seconds: u32) -> anyhow::Result<Migration> {
+        let timeout = json!({"kubevirt.io/migrationPendingPodTimeoutSeconds": seconds.to_string()});
+        Migration::create(&self.client, &self.namespace, &self.name, &timeout).await
     }
 
     /// All its migrations that exist, ended ones too.

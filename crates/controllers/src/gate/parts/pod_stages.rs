@@ -5,7 +5,7 @@ mod owned;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Claim, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue};
+use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, WaitKey};
 use sluice_index::{PodRecord, push_tightly};
 
 use super::owners::{Owners, Payer};
@@ -32,6 +32,8 @@ pub struct PodStages {
     stages: Vec<Stage>,
     /// Since when each pod with this controller's gate has been seen (milliseconds).
     held_since_ms: HashMap<PodId, u64>,
+    /// The deadlines of those that one is near of.
+    near: HashMap<PodId, Deadline>,
     last_serial: u64,
     owners: Owners,
     /// Quotas in which a predecessor may have released a further pod of an owner: nothing of that is recorded beside what the
@@ -76,7 +78,26 @@ impl PodStages {
 
     /// The pod is not held any more. Returns since when it was.
     pub fn end_hold(&mut self, id: PodId) -> Option<u64> {
+        self.near.remove(&id);
         self.held_since_ms.remove(&id)
+    }
+
+    /// A deadline of the pod that is held is near, or none is.
+    pub fn hasten(
+        &mut self,
+        id: PodId,
+        record: &PodRecord,
+        deadline: Option<Deadline>,
+        queue: &mut ReleaseQueue,
+    ) {
+        match deadline {
+            Some(deadline) => self.near.insert(id, deadline),
+            None => self.near.remove(&id),
+        };
+        if let Stage::Waiting(class) = self.get(id) {
+            let key = self.owners.wait_key(id).cloned().unwrap_or_else(|| record.wait_key());
+            queue.hasten(*class, &key, deadline);
+        }
     }
 
     pub fn held(&self) -> impl ExactSizeIterator<Item = PodId> {
@@ -106,7 +127,21 @@ impl PodStages {
             }
             None => payer.charge,
         };
-        let class = queue.wait(id, key, self.since_ms(id), charge, quotas);
+        self.begin_waiting(id, key, charge, quotas, queue);
+    }
+
+    fn begin_waiting(
+        &mut self,
+        id: PodId,
+        key: WaitKey,
+        charge: Arc<Charge>,
+        quotas: Arc<QuotaSet>,
+        queue: &mut ReleaseQueue,
+    ) {
+        let class = queue.wait(id, key.clone(), self.since_ms(id), charge, quotas);
+        if let Some(deadline) = self.near.get(&id) {
+            queue.hasten(class, &key, Some(*deadline));
+        }
         self.set(id, Stage::Waiting(class));
     }
 

@@ -25,7 +25,7 @@ impl State {
         match record.gates {
             Gates::None => self.classify_ungated(id, &record, now),
             Gates::Foreign => {
-                self.stages.end_hold(id);
+                self.end_hold(id);
                 self.events.forget(id);
                 self.stages.place(id, Stage::Foreign);
             }
@@ -55,13 +55,14 @@ impl State {
             (false, _) => self.events.forget(id),
         }
         self.releases.end_retries(id);
-        self.stages.end_hold(id);
+        self.end_hold(id);
         self.writes.mark_all(&quotas);
         self.stages.count(id, self.payer(record), quotas, &mut self.queue);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
         self.stages.hold(id, now.mono_ms);
+        self.hold_target(id);
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);

@@ -38,13 +38,15 @@ impl State {
     }
 
     fn plan_pod_event(&mut self, namespace: NamespaceId, id: PodId, now: Moment) -> Option<GateEvent> {
-        let text = self.text_about(id);
+        let text = self.text_about(id).map(|text| self.text_about_held(id, text));
         // A pod that waits and has no reason was not looked at yet.
         let is_open = matches!(self.stages.get(id), Stage::Waiting(_));
         let text = text.filter(|_| self.namespaces.get(namespace).is_some());
         let is_written = self.events.write_about(namespace, id, text.as_ref(), is_open, now);
-        let (reason, message) = text.filter(|_| is_written)?;
+        let text = text.filter(|_| is_written)?;
         let Release { namespace, name, uid, .. } = self.address(id)?;
+        self.tell_migration(id, &namespace, &text);
+        let (reason, message) = text;
         Some(GateEvent { regarding: Regarding::Pod(id), namespace, name: name.into(), uid, reason, message })
     }
 

@@ -95,7 +95,7 @@ impl State {
         self.end_claim(id, record);
         self.end_admission(id, &CHANGED);
         self.events.forget(id);
-        self.stages.end_hold(id);
+        self.end_hold(id);
         self.releases.forget(id);
     }
 
@@ -142,7 +142,7 @@ impl State {
             self.on_gate_removed(record, &quotas, now);
         }
         self.events.forget(id);
-        self.stages.end_hold(id);
+        self.end_hold(id);
         self.writes.mark_all(&quotas);
         if record.unreadable.is_none() {
             self.stages.arrive(id, payer, quotas, &mut self.queue);
@@ -156,7 +156,7 @@ impl State {
         self.releases.forget(id);
         self.events.forget(id);
         self.stats.released += 1;
-        if let Some(since_ms) = self.stages.end_hold(id) {
+        if let Some(since_ms) = self.end_hold(id) {
             let waited = now.mono_ms.saturating_sub(since_ms);
             #[allow(clippy::cast_precision_loss)]
             self.stats.waits_s.push(waited as f64 / 1000.0);

@@ -51,4 +51,9 @@ impl State {
             self.end_claim(id, &record);
         }
     }
+
+    /// When a held target is looked at next, in seconds since the epoch.
+    pub(in crate::gate) fn next_target(&self) -> Option<i64> {
+        self.targets.next_due()
+    }
 }

@@ -10,6 +10,7 @@ mod machine_growth_pods;
 mod machine_leaders;
 mod machine_orders;
 mod machines;
+mod machines_held;
 mod machines_phases;
 mod owners;
 mod owners_stories;

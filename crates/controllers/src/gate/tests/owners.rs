@@ -86,6 +86,15 @@ pub fn annotations(pod: &str) -> Value {
     json!({ names::CREATED_BY_ANNOTATION: creator })
 }
 
+/// `metadata.labels` of a pod: one that is called `v1-pm2` is the target of the migration `m2`, and so says `v1-pxm2`.
+pub fn labels(pod: &str) -> Value {
+    let number = pod.split_once("-p").map(|(_, number)| number.trim_start_matches('x'));
+    match number.filter(|number| number.starts_with('m')) {
+        Some(migration) => json!({ names::MIGRATION_JOB_LABEL: migration }),
+        None => json!({}),
+    }
+}
+
 /// Who creates pods of VMs.
 pub const CONTROLLER: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 

@@ -86,7 +86,7 @@ impl Server {
         json!({
             "metadata": {
                 "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid), "ownerReferences": owners,
-                "annotations": annotations,
+                "annotations": annotations, "labels": super::owners::labels(name),
                 "resourceVersion": pod.version.to_string(),
                 "creationTimestamp": jiff::Timestamp::from_second(pod.created).unwrap().to_string(),
             },

@@ -22,6 +22,8 @@ pub struct Ownership {
     /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
     /// created before there was a stamp.
     pub created_by: Option<Arc<str>>,
+    /// The uid of the migration whose target it is, by its label: a claim as well.
+    pub migration: Option<Box<Uid>>,
     /// What the pod would take if the container of the guest was all it had.
     pub compute: Arc<Charge>,
 }
@@ -33,7 +35,9 @@ impl Ownership {
         let mut references = meta.owner_references.as_ref()?.iter();
         let machine = references.find(|owner| owner.kind == "VirtualMachineInstance")?;
         let (machine, created_by) = (Uid::parse(&machine.uid), creator(meta));
-        Some(Self { machine, created_by, compute: Arc::new(compute()) })
+        let migration = meta.labels.as_ref().and_then(|labels| labels.get(names::MIGRATION_JOB_LABEL));
+        let migration = migration.map(|uid| Box::new(Uid::parse(uid)));
+        Some(Self { machine, created_by, migration, compute: Arc::new(compute()) })
     }
 }
 

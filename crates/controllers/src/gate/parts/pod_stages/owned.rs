@@ -181,11 +181,11 @@ impl PodStages {
             let Some(class) = queue.class(*old) else { continue };
             let quotas = Arc::clone(class.quotas());
             let need = self.need(owner, &charge, &quotas, queue);
-            let Some(key) = self.owners.wait_key(pod).filter(|_| **class.charge() != need) else { continue };
+            let key = self.owners.wait_key(pod).filter(|_| **class.charge() != need);
+            let Some(key) = key.cloned() else { continue };
             // If it waits no more, it was just decided on.
-            if queue.leave(*old, key) {
-                let class = queue.wait(pod, key.clone(), self.since_ms(pod), Arc::new(need), quotas);
-                self.set(pod, Stage::Waiting(class));
+            if queue.leave(*old, &key) {
+                self.begin_waiting(pod, key, Arc::new(need), quotas, queue);
             }
         }
     }

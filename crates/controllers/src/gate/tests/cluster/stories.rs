@@ -1,5 +1,9 @@
 //! Short stories, one behaviour of cluster quotas each. The first replica leads, and everything it asks for is done.
 
+use serde_json::json;
+use sluice_api::names;
+
+use super::super::owners::{annotations, kubevirt, references};
 use super::server::{Kind, NAMESPACES, cluster_quota, is_gated, own_quota};
 use super::step::{Step, Trouble};
 use super::world::{World, pod};
@@ -91,6 +95,44 @@ fn when_the_record_is_deleted_no_room_is_given_before_requests_of_other_leaders_
         world.calm_down();
         world.check_end();
     }
+}
+
+/// A pod of a VM, and the target of a migration.
+fn create_target(world: &mut World, namespace: u8, number: u8, milli_cpu: u64) {
+    let now = world.moment();
+    for replica in &mut world.replicas {
+        replica.state.set_kubevirt(Some(kubevirt()), now);
+    }
+    create(world, namespace, number, milli_cpu);
+    world.server.edit(&pod(namespace, number), |pod| {
+        let metadata = &mut pod["metadata"];
+        metadata["ownerReferences"] = references("vm-p1");
+        metadata["annotations"] = annotations("vm-p1");
+        metadata["labels"] = json!({ names::MIGRATION_JOB_LABEL: "m" });
+    });
+}
+
+/// What KubeVirt waits for is the tenant's own choice.
+#[test]
+fn a_target_that_is_given_up_soon_goes_before_others_of_its_namespace_and_of_no_other() {
+    let mut world = world();
+    create(&mut world, 0, 0, 1500);
+    create(&mut world, 1, 0, 1500);
+    run(&mut world, 2);
+    create(&mut world, 1, 1, 1200);
+    run(&mut world, 1);
+    create(&mut world, 0, 1, 1200);
+    run(&mut world, 1);
+    create_target(&mut world, 0, 2, 1200);
+    run(&mut world, 650);
+    assert_eq!(gated(&world), ["blue-p1", "blue-p2", "green-p1"]);
+    world.server.finish_pod(&pod(0, 0));
+    run(&mut world, 2);
+    assert_eq!(gated(&world), ["blue-p1", "blue-p2"], "the other namespace has waited longer");
+    world.server.finish_pod(&pod(1, 0));
+    run(&mut world, 2);
+    assert_eq!(gated(&world), ["blue-p1"]);
+    world.check_end();
 }
 
 /// The answer says that there is what has been seen to end.

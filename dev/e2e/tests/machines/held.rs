@@ -1,0 +1,38 @@
+//! Targets of migrations that are held at the gate.
+
+use kube::api::DeleteParams;
+use serde_json::json;
+use sluice_e2e::objects::{self, is_held};
+use sluice_testbed::kubevirt::{MigrationPhase, MigrationScript};
+
+use crate::context::Counting;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_held_targets_the_one_that_kubevirt_gives_up_sooner_goes_first_and_is_told() {
+    let counting = Counting::by("IgnoreVmiCalculator").await;
+    let team = counting.team("held").await;
+    team.quota("all", &[("pods", "3")]).await;
+    let vm = |name| team.tenant.kubevirt.vm(team.tenant.name(), name);
+    let patient = vm("patient").spec(json!({ "priorityClassName": "system-cluster-critical" }));
+    let patient = patient.start().await.unwrap();
+    let hasty = vm("hasty").script(MigrationScript::Hold).start().await.unwrap();
+    let other = objects::pod("other", &[("cpu", "1m")]);
+    objects::create(&team.tenant.client, team.tenant.name(), &other).await.unwrap();
+    team.until_used("all", &[("pods", "3")]).await;
+    let words = "exceeded quota: all, requested: pods=1, used: pods=3, limited: pods=3";
+
+    let first = patient.migrate().await.unwrap();
+    assert_eq!(team.until_told(&first.until_target_pod().await.unwrap()).await, words);
+    let second = hasty.migrate_within(250).await.unwrap();
+    let told = team.until_told(&second.until_target_pod().await.unwrap()).await;
+    assert!(told.starts_with("target of a migration, held since ") && told.ends_with(words), "{told}");
+    let uid = second.object().await.unwrap().metadata.uid;
+    assert_eq!(team.until_told_of(uid.as_deref()).await, told);
+
+    team.tenant.pods.delete("other", &DeleteParams::default().grace_period(0)).await.unwrap();
+    second.until(MigrationPhase::Running).await.unwrap();
+    assert!(is_held(&first.target_pod().await.unwrap().unwrap()), "although older and of higher priority");
+    hasty.release().await.unwrap();
+    second.until_succeeded().await.unwrap();
+    first.until_succeeded().await.unwrap();
+}
