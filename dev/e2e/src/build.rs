@@ -22,7 +22,8 @@ pub fn sluice() -> anyhow::Result<PathBuf> {
     }
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "sluice", "--manifest-path", manifest]).stdin(Stdio::null());
+    cargo.args(["build", "--quiet", "--package", "workspace-hack", "--package", "sluice"]);
+    cargo.args(["--manifest-path", manifest]).stdin(Stdio::null());
     let status = cargo.status().context("could not run cargo to build sluice")?;
     ensure!(status.success(), "could not build sluice: cargo ended with {status}");
     let target = target_dir()?;
