@@ -117,9 +117,9 @@ impl ReleaseQueue {
     /// kept.
     pub(super) fn room_shrank(&mut self, quota: QuotaId) {
         let Some(entry) = self.entries.get(&quota) else { return };
-        let blocked = entry.reserving_elsewhere.iter().filter(|(_, id)| {
-            let class = self.classes.get(id);
-            class.is_none_or(|class| !self.lets_in(entry, *id, class))
+        let blocked = entry.reserving_elsewhere.iter().filter(|(elsewhere, id)| {
+            let class = self.classes.get(id).zip(self.turn_in(*elsewhere, *id));
+            class.is_none_or(|(class, turn)| !self.lets_in(entry, *id, class, &turn))
         });
         let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
         for elsewhere in ended {
@@ -166,21 +166,25 @@ impl ReleaseQueue {
 
     /// Whether the class could go now if there were room in this quota.
     fn is_only_blocked_by(&self, quota: QuotaId, id: ClassId) -> bool {
-        let Some(class) = self.classes.get(&id) else { return false };
+        let class = self.classes.get(&id).zip(self.turn_in(quota, id));
+        let Some((class, turn)) = class else { return false };
         let others = class.quotas.iter().filter(|other| **other != quota);
         let mut entries = others.filter_map(|other| self.entries.get(other));
-        entries.all(|entry| self.lets_in(entry, id, class))
+        entries.all(|entry| self.lets_in(entry, id, class, &turn))
     }
 
-    /// Whether the quota has room for the class beside one that it keeps room for. One that has not waited as long does not
-    /// matter: when the class could go, it [contests](Self::contest) that. So of two quotas that keep room for each other's
-    /// pods, that of the elder one goes on.
-    fn lets_in(&self, entry: &QuotaEntry, id: ClassId, class: &EquivalenceClass) -> bool {
+    /// Whether the quota has room for the class, whose turn in another quota is this, beside one that it keeps room for. One whose turn
+    /// comes later does not matter: when the class could go, it [contests](Self::contest) that. So of two quotas that keep room for
+    /// each other's pods, the one whose turn is first goes on. Turns of all quotas are one order: with another one beside it, such as
+    /// that of ages, three quotas could put each other off for ever.
+    fn lets_in(&self, entry: &QuotaEntry, id: ClassId, class: &EquivalenceClass, turn: &Turn) -> bool {
         let ahead = entry.reserving.as_ref().filter(|(ahead, _)| *ahead != id);
         let ahead = ahead.and_then(|(ahead, _)| self.classes.get(ahead));
-        let elder = ahead.filter(|ahead| ahead.eldest() < class.eldest());
+        let is_first = |ahead: &&EquivalenceClass| {
+            ahead.eldest().is_some_and(|eldest| entry.turn_of(ahead.quotas.share(), eldest) < *turn)
+        };
         let is_beside =
             |ahead: &EquivalenceClass| entry.ledger().excess(&class.charge, Some(&ahead.charge)).is_empty();
-        entry.lets_in(&class.charge) && elder.is_none_or(is_beside)
+        entry.lets_in(&class.charge) && ahead.filter(is_first).is_none_or(is_beside)
     }
 }
