@@ -115,19 +115,17 @@ pub struct World {
     impatient_since: u64,
     paused: BTreeSet<QuotaId>,
     shared: BTreeSet<QuotaId>,
-    /// All quotas that are not shared are of the first share; otherwise each of one of its own.
-    is_one_the_owner: bool,
     /// Every decision so far.
     pub decided: Vec<Decision>,
 }
 
 impl World {
-    /// Those quotas are shared whose bit is set. The fourth one says whose the others are.
-    pub fn new(bits: u8) -> Self {
+    /// Those quotas are shared whose bit is set.
+    pub fn new(shared: u8) -> Self {
         let mut queue = ReleaseQueue::default();
         let hard = vec![(10, 10), (6, 12), (20, 3)];
         let shared: BTreeSet<QuotaId> =
-            (0..QUOTAS).filter(|quota| bits & (1 << quota) != 0).map(QuotaId).collect();
+            (0..QUOTAS).filter(|quota| shared & (1 << quota) != 0).map(QuotaId).collect();
         for (quota, (cpu, memory)) in (0..).map(QuotaId).zip(&hard) {
             let open = if shared.contains(&quota) { ReleaseQueue::open_shared } else { ReleaseQueue::open };
             open(&mut queue, quota, ledger(*cpu, *memory));
@@ -141,24 +139,7 @@ impl World {
             impatient_since: 0,
             paused: BTreeSet::new(),
             shared,
-            is_one_the_owner: bits & 8 != 0,
             decided: Vec::new(),
-        }
-    }
-
-    /// The quotas of these bits, of a share that may take from them, or else of its own one.
-    fn quotas(&self, bits: u8, share: u32) -> Arc<QuotaSet> {
-        let may_take = |quota: &u32| {
-            let owner = if self.is_one_the_owner { 0 } else { *quota };
-            self.shared.contains(&QuotaId(*quota)) || owner == share
-        };
-        let takes = || (0..QUOTAS).filter(may_take);
-        let wanted: Vec<u32> = takes().filter(|quota| bits & (1 << quota) != 0).collect();
-        match takes().next() {
-            // It has no quota: it is of the share that has.
-            None => share_of(0, (0..QUOTAS).filter(|quota| bits & (1 << quota) != 0)),
-            Some(one) if wanted.is_empty() => share_of(share, [one]),
-            Some(_) => share_of(share, wanted),
         }
     }
 
@@ -169,7 +150,7 @@ impl World {
                 let key = key(self.next, *priority, *created);
                 self.next += 1;
                 let charge = Arc::new(charge(*cpu, *memory));
-                let quotas = self.quotas(*quotas, *share);
+                let quotas = share_of(*share, (0..QUOTAS).filter(|quota| quotas & (1 << quota) != 0));
                 let class =
                     self.queue.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
                 self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
