@@ -118,7 +118,8 @@ pub struct Vmim {
     pub priority: MigrationPriority,
     /// The machine comes from elsewhere: there is no source pod in this namespace.
     pub receiving: bool,
-    /// For so many seconds from its creation on the target pod may be pending. Whoever may create migrations chooses it: any number.
+    /// For so many seconds from its creation on the target pod may be pending. The account that creates the migration chooses
+    /// it: any number.
     pub pending_timeout: i64,
 }
 
