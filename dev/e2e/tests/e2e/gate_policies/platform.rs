@@ -39,7 +39,7 @@ async fn assert_cdis_alone(bed: &Bed, team: &Team, refusing: &str) {
         assert_eq!(answer.body["spec"]["nodeName"], "selected", "{name}");
     }
     assert_gated(&team.create_by(&cdi, &pod("unbound")).await, CDI);
-    // Core lets no such pod have gates, whoever creates it.
+    // The API server accepts no such pod with gates, from any account.
     assert_eq!(team.create_by(&cdi, &with_gates(bound("gated"), &["a.example/y"])).await.code, 422);
 
     let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
