@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
+use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
-use crate::render::set_in;
 
 /// CEL: the gates of the pod are those it had, without ours.
 const GATE_TAKEN: &str = "(has(object.spec.schedulingGates) ? object.spec.schedulingGates.map(g, g.name) : []) \
@@ -178,8 +177,7 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
     let by_us = format!("request.userInfo.username in {}", json!(ours));
-    set_in(&mut policy, "spec", "matchConditions", json!([{ "name": "by-sluice", "expression": by_us }]));
-    set_in(&mut policy, "spec", "validations", json!(validations));
+    judge(&mut policy, &[by_us], validations);
     let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
     AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::options::{Gating, InstallOptions};
-use crate::render::cluster_metadata;
+use crate::render::{cluster_metadata, set_in};
 use crate::{account_policy, gate_policies, headroom_policies, vmi_policy};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
@@ -75,6 +75,23 @@ pub(crate) fn policy(kind: &str, name: &str, failure_policy: &str, rules: &[Valu
             },
         },
     })
+}
+
+/// The validations of a policy that judges the requests for which all of `about` holds, and the match condition that one of
+/// them does not hold.
+///
+/// So a request that breaks no rule is looked at once. An API server makes the objects that CEL reads anew for the match
+/// conditions, the validations, the messages and the audit annotations (`Validate` in
+/// `k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go`), and for a pod that costs much more than to evaluate
+/// the expressions. It is one condition because all that there are are evaluated, whatever the first one says; and because
+/// conditions have no variables, neither have the validations.
+pub(crate) fn judge(policy: &mut Value, about: &[String], validations: Vec<Value>) {
+    let expressions = validations.iter().filter_map(|it| it["expression"].as_str());
+    let broken = expressions.map(|it| format!("!({it})")).collect::<Vec<_>>().join(" || ");
+    let about = about.iter().map(|it| format!("({it}) && ")).collect::<String>();
+    let condition = json!({ "name": "breaks-a-rule", "expression": format!("{about}({broken})") });
+    set_in(policy, "spec", "matchConditions", json!([condition]));
+    set_in(policy, "spec", "validations", json!(validations));
 }
 
 /// The binding of the policy of this kind and name.

@@ -11,7 +11,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, policy, rule};
+use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
     bound, by_platform, controllers_kept, gated as has_gate, has_stamp, mirror, not_bound_by_others,
     not_exempt, removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
@@ -76,24 +76,24 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
 /// Its binding selects namespaces too: while the `AAQ` changes which are targeted, only those that were and will be are held
 /// to it.
 pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
-    let validations = json!([
-        {
+    let validations = vec![
+        json!({
             "expression": format!("{} || {}", not_bound_by_others(options), mirror()),
             "message": "pod sets spec.nodeName, which bypasses the scheduler, so it cannot wait for quota",
             "messageExpression": BOUND_MESSAGE,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!("{} || {}", bound(), has_gate("object")),
             "message": NOT_GATED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!("({} && !{}) || {}", bound(), by_platform(options), stamped_truly()),
             "message": NOT_STAMPED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!(
                 "!has(object.spec.schedulingGates) || size(object.spec.schedulingGates) <= {}",
                 names::MOST_GATES
@@ -103,12 +103,10 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
                 names::MOST_GATES
             ),
             "reason": "Forbidden",
-        },
-    ]);
+        }),
+    ];
     let mut policy = policy(VALIDATING, names::GATED_POLICY, "Fail", &created());
-    let not_exempt = json!([{ "name": "not-exempt", "expression": not_exempt(options) }]);
-    set_in(&mut policy, "spec", "matchConditions", not_exempt);
-    set_in(&mut policy, "spec", "validations", validations);
+    judge(&mut policy, &[not_exempt(options)], validations);
     select(&mut policy, "matchConstraints", options);
     let mut binding = binding(VALIDATING, names::GATED_POLICY);
     set_in(
@@ -128,8 +126,8 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
     };
     let removed = format!("{} && !{}", has_gate("oldObject"), has_gate("object"));
-    let validations = json!([
-        {
+    let validations = vec![
+        json!({
             "expression": format!(
                 "!({}) || !({removed}) || {}",
                 is("pods", "UPDATE"),
@@ -137,18 +135,18 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
             ),
             "message": GATE_REMOVED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!("!({}) || {}", is("pods", "UPDATE"), stamp_kept()),
             "message": CHANGED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!("!({}) || {}", is("pods", "UPDATE"), controllers_kept()),
             "message": CONTROLLER_CHANGED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!(
                 "!({} && request.kind.kind == 'Pod') || !{}",
                 is("pods", "CREATE"),
@@ -156,19 +154,19 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
             ),
             "message": FORGED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": format!("request.kind.kind != 'Binding' || !{}", has_stamp("object")),
             "message": CHANGED,
             "reason": "Forbidden",
-        },
-    ]);
+        }),
+    ];
     let rules = [
         rule("", &["CREATE"], &["pods", "pods/binding", "bindings"], "Namespaced"),
         rule("", &["UPDATE"], &["pods", "pods/status"], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::GUARD_POLICY, "Fail", &rules);
-    set_in(&mut policy, "spec", "validations", validations);
+    judge(&mut policy, &[], validations);
     let binding = binding(VALIDATING, names::GUARD_POLICY);
     AdmissionPolicy { name: names::GUARD_POLICY, mutates: false, policy, binding }
 }

@@ -12,7 +12,7 @@ use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
 use crate::account_policy::{of_quotas, own_accounts};
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
+use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
 
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
@@ -44,27 +44,27 @@ fn cel(text: &str) -> String {
 
 /// Keeps pods away from namespaces with a marked quota, but for the target of a migration; answers probes.
 pub(crate) fn lock() -> AdmissionPolicy {
-    let validations = json!([
-        {
+    let validations = vec![
+        json!({
             "expression":
                 cel(&format!("request.resource.resource != 'pods' || {UNMARKED} || {AFTER_THE_END} || ({TARGET})")),
             "message": "exceeded quota: a ResourceQuota is reserved for the target pod of a live migration: try again \
                 in a moment",
             "messageExpression": REFUSED,
             "reason": "Forbidden",
-        },
-        {
+        }),
+        json!({
             "expression": cel(&format!("request.resource.resource == 'pods' || ({UNKNOWN_MARK})")),
             "message": names::PROBE_DENIED,
             "reason": "Forbidden",
-        },
-    ]);
+        }),
+    ];
     let rules = [
         rule("", &["CREATE"], &["pods"], "Namespaced"),
         rule(names::OWN_GROUP, &["CREATE"], &[names::HEADROOM_PROBES], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::LOCK_POLICY, FAILURE_POLICY, &rules);
-    crate::render::set_in(&mut policy, "spec", "validations", validations);
+    judge(&mut policy, &[], validations);
     crate::render::set_in(
         &mut policy,
         "spec",

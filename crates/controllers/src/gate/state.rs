@@ -124,13 +124,10 @@ impl State {
     /// a predecessor that have not arrived yet: their room is kept for a while.
     pub fn lead(&mut self, now: Moment) {
         self.leading = true;
+        self.doubt(now);
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.reserve_in_flight(id, now);
-            if !self.stages.owners().is_empty() {
-                self.stages.doubt(id);
-                self.keep_foreign_charges(id, now);
-            }
             self.queue.wake(id);
             self.writes.mark(id);
         }

@@ -5,6 +5,7 @@
 //! kept until the requests of both are dead
 //! ([`GateConfig::in_flight_grace_ms`](crate::gate::GateConfig::in_flight_grace_ms)), and then until the watch of
 //! pods has come to what there is after that: what was done is seen by then, however late the watch is.
+//! What such a leader does without a charge may be in any quota, and is waited for in the same way.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,46 +13,56 @@ use sluice_engine::QuotaId;
 
 use crate::gate::config::Moment;
 
-/// Invariant: a quota is in at most one of three states: kept until a moment, expired (to be caught up with), catching up.
+/// Where other leaders may have done something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// In a quota, which has their charges.
+    Quota(QuotaId),
+    /// In any, without a charge.
+    Anywhere,
+}
+
+/// Invariant: a place is in at most one of three states: kept until a moment, expired (to be caught up with), catching up.
 #[derive(Debug, Default)]
 pub struct ForeignCharges {
     /// Requests of other leaders may be in flight until this moment (milliseconds).
-    until_ms: HashMap<QuotaId, u64>,
-    later: BTreeSet<(u64, QuotaId)>,
+    until_ms: HashMap<Place, u64>,
+    later: BTreeSet<(u64, Place)>,
     /// No such request can be in flight any more, but what they have done may be unseen.
-    expired: BTreeSet<QuotaId>,
+    expired: BTreeSet<Place>,
     /// For these the watch of pods is catching up.
-    catching_up: Option<BTreeSet<QuotaId>>,
+    catching_up: Option<BTreeSet<Place>>,
 }
 
 impl ForeignCharges {
-    /// Keeps the room of the quota until this moment (milliseconds) and the catching up after it.
-    pub fn keep_until(&mut self, id: QuotaId, until_ms: u64) {
-        self.forget(id);
-        self.until_ms.insert(id, until_ms);
-        self.later.insert((until_ms, id));
+    /// Keeps the room there until this moment (milliseconds) and the catching up after it.
+    pub fn keep_until(&mut self, place: Place, until_ms: u64) {
+        self.forget(place);
+        self.until_ms.insert(place, until_ms);
+        self.later.insert((until_ms, place));
     }
 
-    pub fn is_kept(&self, id: QuotaId) -> bool {
-        self.until_ms.contains_key(&id) || self.is_expired(id)
+    pub fn is_kept(&self, place: Place) -> bool {
+        self.until_ms.contains_key(&place) || self.is_expired(place)
     }
 
-    fn is_expired(&self, id: QuotaId) -> bool {
-        self.expired.contains(&id) || self.catching_up.as_ref().is_some_and(|quotas| quotas.contains(&id))
+    fn is_expired(&self, place: Place) -> bool {
+        self.expired.contains(&place)
+            || self.catching_up.as_ref().is_some_and(|places| places.contains(&place))
     }
 
-    pub fn forget(&mut self, id: QuotaId) {
-        if let Some(until_ms) = self.until_ms.remove(&id) {
-            self.later.remove(&(until_ms, id));
+    pub fn forget(&mut self, place: Place) {
+        if let Some(until_ms) = self.until_ms.remove(&place) {
+            self.later.remove(&(until_ms, place));
         }
-        self.expired.remove(&id);
+        self.expired.remove(&place);
         if let Some(catching_up) = &mut self.catching_up {
-            catching_up.remove(&id);
+            catching_up.remove(&place);
         }
     }
 
     /// The quota has another handle.
-    pub fn rename(&mut self, old: QuotaId, new: QuotaId) {
+    pub fn rename(&mut self, old: Place, new: Place) {
         let (until_ms, is_expired) = (self.until_ms.get(&old).copied(), self.is_expired(old));
         self.forget(old);
         if let Some(until_ms) = until_ms {
@@ -63,10 +74,10 @@ impl ForeignCharges {
 
     /// Expires what has been kept long enough.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, id));
-            self.until_ms.remove(&id);
-            self.expired.insert(id);
+        while let Some((at, place)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
+            self.later.remove(&(at, place));
+            self.until_ms.remove(&place);
+            self.expired.insert(place);
         }
     }
 
@@ -84,8 +95,8 @@ impl ForeignCharges {
         true
     }
 
-    /// The watch of pods has caught up. Returns the quotas whose foreign charges have all been seen.
-    pub fn caught_up(&mut self) -> BTreeSet<QuotaId> {
+    /// The watch of pods has caught up. Returns where all that others have done has been seen.
+    pub fn caught_up(&mut self) -> BTreeSet<Place> {
         self.catching_up.take().unwrap_or_default()
     }
 }

@@ -2,10 +2,10 @@
 
 mod owned;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, WaitKey};
+use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaSet, ReleaseQueue, WaitKey};
 use sluice_index::{PodRecord, push_tightly};
 
 use super::owners::{Owners, Payer};
@@ -36,9 +36,9 @@ pub struct PodStages {
     near: HashMap<PodId, Deadline>,
     last_serial: u64,
     owners: Owners,
-    /// Quotas in which a predecessor may have released a further pod of an owner: nothing of that is recorded beside what the
+    /// Another leader may have released a further pod of an owner, or be doing so: nothing of that is recorded beside what the
     /// others of its pods take.
-    doubted: BTreeSet<QuotaId>,
+    doubted: bool,
 }
 
 impl PodStages {
@@ -165,18 +165,17 @@ impl PodStages {
         self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Arrival, queue);
     }
 
-    /// The queue has decided to release the pod, and assumes its charge. All its quotas have to record that, and `lists` lists
-    /// to confirm it. Returns the decision's serial.
+    /// The queue has decided to release the pod, and assumes its charge. So many quotas have to record that, or lists to confirm
+    /// it. Returns the decision's serial.
     pub fn decide(
         &mut self,
         id: PodId,
         charge: Arc<Charge>,
         quotas: Arc<QuotaSet>,
-        lists: u32,
+        awaited: u32,
         queue: &mut ReleaseQueue,
     ) -> u64 {
         let serial = self.next_serial();
-        let awaited = u32::try_from(quotas.len()).unwrap_or(u32::MAX).saturating_add(lists);
         match self.owners.owner_of(id).cloned() {
             None => self.set(id, Stage::Assumed { charge, quotas, awaited, serial }),
             Some(owner) => {

@@ -11,6 +11,7 @@ use super::State;
 use crate::gate::action::{GateEvent, Regarding};
 use crate::gate::config::Moment;
 use crate::gate::messages::reasons;
+use crate::gate::parts::foreign_charges::Place;
 
 /// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
 const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
@@ -44,8 +45,11 @@ impl State {
     /// Another client removed the gate of a pod that waited for room in these quotas.
     pub(super) fn on_gate_removed(&mut self, record: &PodRecord, quotas: &[QuotaId], now: Moment) {
         let Some(first) = quotas.first().copied() else { return };
-        // A predecessor may have released it.
-        if !self.leading || quotas.iter().any(|id| self.foreign_charges.is_kept(*id)) {
+        // Another leader may have released it.
+        let is_kept = |place| self.foreign_charges.is_kept(place);
+        let may_be_theirs = quotas.iter().any(|id| is_kept(Place::Quota(*id)))
+            || record.ownership.is_some() && is_kept(Place::Anywhere);
+        if !self.leading || may_be_theirs {
             return;
         }
         self.stats.released_by_others += 1;

@@ -8,6 +8,7 @@ use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
 use super::State;
 use crate::gate::action::Action;
 use crate::gate::config::Moment;
+use crate::gate::parts::foreign_charges::Place;
 use crate::gate::parts::owners::Owner;
 use crate::gate::stage::Stage;
 
@@ -25,6 +26,7 @@ impl State {
 
     /// There is another leader, or what it may have recorded is lost.
     pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
+        self.doubt(now);
         let undone = self.writes.overtake(id);
         self.revert_decisions(&undone, now);
         self.reserve_in_flight(id, now);
@@ -98,8 +100,18 @@ impl State {
     }
 
     pub(super) fn keep_foreign_charges(&mut self, id: QuotaId, now: Moment) {
-        let until_ms = now.mono_ms.saturating_add(self.config.in_flight_grace_ms);
-        self.foreign_charges.keep_until(id, until_ms);
+        self.foreign_charges.keep_until(Place::Quota(id), self.dead_ms(now));
+    }
+
+    /// There is another leader, or was one until now.
+    pub(super) fn doubt(&mut self, now: Moment) {
+        self.stages.doubt();
+        self.foreign_charges.keep_until(Place::Anywhere, self.dead_ms(now));
+    }
+
+    /// When requests that another leader makes now can be under way no more.
+    const fn dead_ms(&self, now: Moment) -> u64 {
+        now.mono_ms.saturating_add(self.config.in_flight_grace_ms)
     }
 
     pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
@@ -108,14 +120,26 @@ impl State {
 
     /// Whatever other leaders have done is seen.
     pub(super) fn on_caught_up(&mut self) {
-        for id in self.foreign_charges.caught_up() {
-            self.stages.end_doubt(id);
-            let was_frozen = self.queue.is_frozen(id);
-            self.queue.forget_in_flight(id);
-            if was_frozen {
-                self.stages.on_freeze(id, &mut self.queue);
+        for place in self.foreign_charges.caught_up() {
+            match place {
+                Place::Quota(id) => self.forget_in_flight(id),
+                Place::Anywhere => {
+                    self.stages.end_doubt();
+                    let kept = |id: &QuotaId| self.foreign_charges.is_kept(Place::Quota(*id));
+                    let ids: Vec<QuotaId> =
+                        self.quotas.iter().map(|(id, _)| id).filter(|id| !kept(id)).collect();
+                    ids.into_iter().for_each(|id| self.forget_in_flight(id));
+                }
             }
-            self.writes.mark(id);
         }
+    }
+
+    fn forget_in_flight(&mut self, id: QuotaId) {
+        let was_frozen = self.queue.is_frozen(id);
+        self.queue.forget_in_flight(id);
+        if was_frozen {
+            self.stages.on_freeze(id, &mut self.queue);
+        }
+        self.writes.mark(id);
     }
 }

@@ -13,6 +13,7 @@ use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Source, Versi
 
 use super::State;
 use crate::gate::config::Moment;
+use crate::gate::parts::foreign_charges::Place;
 
 pub(super) fn version(quota: &ArqWire) -> Version {
     Version::parse(quota.metadata.resource_version.as_deref())
@@ -142,10 +143,10 @@ impl State {
             if self.queue.is_frozen(old) {
                 self.queue.freeze(new);
             }
-            let is_kept = self.foreign_charges.is_kept(old) | self.reclassification.take_foreign_charges(old);
+            let is_kept = self.foreign_charges.is_kept(Place::Quota(old))
+                | self.reclassification.take_foreign_charges(old);
             kept.extend(is_kept.then_some(new));
-            self.foreign_charges.rename(old, new);
-            self.stages.rename_doubt(old, new);
+            self.foreign_charges.rename(Place::Quota(old), Place::Quota(new));
             self.contests.rename(old, new);
             self.writes.rename(old, new, self.config.charge_spacing_ms);
             // It may be about no namespace that marks it when its pods have had their turn.
@@ -181,7 +182,7 @@ impl State {
         self.queue.pause(id);
         self.writes.forget(id);
         self.contests.forget(id);
-        self.foreign_charges.forget(id);
+        self.foreign_charges.forget(Place::Quota(id));
         self.reclassification.close(id, namespaces);
         if !self.reclassification.is_quota_paused(id) {
             self.close_quota(id);

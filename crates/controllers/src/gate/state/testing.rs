@@ -5,6 +5,7 @@ use sluice_index::NamespaceId;
 
 use super::State;
 use crate::gate::config::{GateConfig, Moment};
+use crate::gate::parts::foreign_charges::Place;
 use crate::gate::parts::owners::Payer;
 use crate::gate::parts::stamp::Stamp;
 use crate::gate::parts::status_writes::StatusWrites;
@@ -25,7 +26,7 @@ impl State {
     }
 
     pub(in crate::gate) fn keep_foreign_charges_until(&mut self, quota: QuotaId, until_ms: u64) {
-        self.foreign_charges.keep_until(quota, until_ms);
+        self.foreign_charges.keep_until(Place::Quota(quota), until_ms);
     }
 
     pub(in crate::gate) fn reclassify_namespace(&mut self, namespace: NamespaceId, now: Moment) {

@@ -62,6 +62,30 @@ fn two_pods_change_places_in_a_full_quota() {
     assert_eq!(story.used_at(300), "0");
 }
 
+/// What a successor counts is the same, whether it sees that the pod has been let go or not.
+#[test]
+fn a_pod_that_adds_nothing_goes_without_a_record() {
+    let mut story = Story::with_machine(1000);
+    assert_eq!(story.used_at(60), "1");
+    story.server.create_pod(TARGET, 100, 0);
+    story.see_all(at(100));
+    let actions = story.state.plan(at(100));
+    let [Action::Release(release)] = actions.as_slice() else { unreachable!("{actions:?}") };
+    assert_eq!(&*release.name, TARGET);
+}
+
+/// A quota that is not seen yet may be about it, and not about the other one.
+#[test]
+fn a_pod_of_other_scopes_goes_when_its_charge_is_recorded() {
+    let mut story = Story::with_machine(1000);
+    story.server.create_pod(TARGET, 100, 0);
+    let mut target = Server::pod_json(TARGET, &story.server.pods[TARGET]);
+    target["spec"]["activeDeadlineSeconds"] = 60.into();
+    story.state.apply_pod(&wire(target), at(100));
+    let actions = story.state.plan(at(100));
+    assert!(matches!(actions.as_slice(), [Action::Record(_)]), "{actions:?}");
+}
+
 #[test]
 fn a_pod_waits_for_what_is_missing_of_the_charge() {
     let mut story = Story::with_machine(600);
@@ -122,7 +146,8 @@ fn at_a_take_over_the_end_of_the_source_makes_no_room_while_the_target_may_be_go
     assert!(!story.is_gated("plain"));
 }
 
-/// The predecessor may have released the target as well, by a request that is under way.
+/// The predecessor may know already that the source has ended, and have given its room away. And it may have released the target
+/// as well, by a request that is under way.
 #[test]
 fn at_a_take_over_a_decision_about_the_target_that_is_taken_back_makes_no_room() {
     let mut story = Story::taken_over_in_migration();

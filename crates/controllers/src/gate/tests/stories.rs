@@ -33,9 +33,13 @@ impl Story {
         Self { server, state, cursor: 0, told: Vec::new(), answered: Vec::new(), machines }
     }
 
+    /// Led by a process that knows that no other one acts.
     pub(super) fn led() -> Self {
         let mut story = Self::begin();
+        let grace_ms = std::mem::take(&mut story.state.config_mut().in_flight_grace_ms);
         story.state.lead(at(0));
+        story.run(at(0));
+        story.state.config_mut().in_flight_grace_ms = grace_ms;
         story
     }
 

@@ -73,21 +73,26 @@ impl PodStages {
         missing.fold(Charge::default(), |most, missing| most.max(&missing))
     }
 
-    /// Releases of further pods of owners by a predecessor may be in flight in the quota. Until [`Self::end_doubt`] the end
-    /// of an owner's other pods makes no room there, as long as any of its pods waits.
-    pub fn doubt(&mut self, quota: QuotaId) {
-        self.doubted.insert(quota);
+    /// Another leader may be releasing further pods of owners, or giving the room of an owner away whose last pod it has seen to
+    /// end. Until [`Self::end_doubt`] the end of an owner's other pods makes no room, as long as any of its pods waits.
+    pub const fn doubt(&mut self) {
+        self.doubted = true;
     }
 
-    /// Whatever a predecessor has released in the quota is seen.
-    pub fn end_doubt(&mut self, quota: QuotaId) {
-        self.doubted.remove(&quota);
+    /// Whatever other leaders have done is seen.
+    pub const fn end_doubt(&mut self) {
+        self.doubted = false;
     }
 
-    /// The quota has another handle.
-    pub fn rename_doubt(&mut self, old: QuotaId, new: QuotaId) {
-        if self.doubted.remove(&old) {
-            self.doubted.insert(new);
+    /// Whether a counted pod takes already, of the same quotas, all that the owner of both is charged, so that this one adds
+    /// nothing, and no other leader may think otherwise.
+    pub fn is_paid_for(&self, id: PodId, by: PodId, quotas: &QuotaSet) -> bool {
+        let charged = self.owners.owner_of(id).and_then(|owner| self.owners.charged(owner));
+        match (self.get(by), charged) {
+            (Stage::Counted { charge, quotas: theirs }, Some((_, whole))) => {
+                !self.doubted && **theirs == *quotas && charge.covers(&whole)
+            }
+            _ => false,
         }
     }
 
@@ -166,7 +171,7 @@ impl PodStages {
         let is_doubted = is_undone || why == Exchange::End && self.owners.pods(owner).iter().any(waits);
         for (quota, Taken { counted, assumed }) in before {
             let assumed = Charge::from_pairs(assumed.iter().chain(decided.iter()).cloned());
-            let why = if is_doubted && self.doubted.contains(&quota) { Exchange::Doubt } else { why };
+            let why = if is_doubted && self.doubted { Exchange::Doubt } else { why };
             queue.exchange(quota, share, &Taken { counted, assumed }, &self.taken(owner, quota), why);
         }
         self.wait_anew(owner, queue);
