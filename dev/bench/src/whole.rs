@@ -130,8 +130,10 @@ const VMS: &[&str] = &[
     "drain/targets",
     "drain/held_p50_ms",
     "drain/held_max_ms",
-    "drain_s",
-    "drain_unlimited_s",
+    "drain_busy/held_p50_ms",
+    "drain_busy/held_max_ms",
+    "drain_busy_s",
+    "drain_unlimited_busy_s",
 ];
 
 /// What a gate's run at a given rate of arrival has nothing to be compared with.

@@ -33,8 +33,10 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     let lines = [
         ("targets held under full quotas, p50 ms", "drain/held_p50_ms", None),
         ("the same, longest", "drain/held_max_ms", Some("goal_held_ms")),
-        ("seconds of a drain under full quotas", "drain_s", None),
-        ("the same without quotas", "drain_unlimited_s", None),
+        ("held, p50 ms, where nothing is copied and all are busy", "drain_busy/held_p50_ms", None),
+        ("the same, longest", "drain_busy/held_max_ms", None),
+        ("seconds of such a drain under full quotas", "drain_busy_s", None),
+        ("the same without quotas", "drain_unlimited_busy_s", None),
     ];
     figures(&format!("vms: drains of {VMS} VMs (medians)"), &lines, &file);
     println!(

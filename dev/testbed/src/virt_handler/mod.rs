@@ -26,7 +26,7 @@ use crate::kubevirt::kinds;
 pub use step::MigrationScript;
 use step::{Launcher, Step, next};
 
-/// Pause before a refused write is tried again.
+/// Pause before a refused write is tried again, and before one that has its time is looked at again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The node agents of all nodes, on a thread and runtime of their own; dropping it stops them.
@@ -91,6 +91,7 @@ async fn reconcile(vmi: Arc<DynamicObject>, client: Arc<Client>) -> Result<Actio
     let namespace = vmi.metadata.namespace.clone().unwrap_or_default();
     let written = match next(&vmi, &now) {
         None => return Ok(Action::await_change()),
+        Some(Step::Wait) => return Ok(Action::requeue(RETRY)),
         Some(Step::Write(fresh)) => write(&client, &namespace, &fresh).await,
         Some(Step::EndPod { pod, exit_code, then }) => {
             for pod in launchers(&client, &vmi, &pod).await? {

@@ -1,6 +1,7 @@
 //! What the node agents write next about a VM, from what is known of it.
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub enum MigrationScript {
     /// They succeed at once.
     #[default]
     Succeed,
+    /// They succeed when the memory of a small VM would be copied: after one second, or nearly two.
+    Copy,
     /// They stay `Running` until another script is set.
     Hold,
     /// They fail.
@@ -40,6 +43,7 @@ impl MigrationScript {
     pub const fn value(self) -> Option<&'static str> {
         match self {
             Self::Succeed => None,
+            Self::Copy => Some("copy"),
             Self::Hold => Some("hold"),
             Self::Fail => Some("fail"),
             Self::KeepSource => Some("keep-source"),
@@ -48,7 +52,7 @@ impl MigrationScript {
 
     fn of(vmi: &DynamicObject) -> Self {
         let value = vmi.metadata.annotations.as_ref().and_then(|all| all.get(SCRIPT)).map(String::as_str);
-        let scripts = [Self::Hold, Self::Fail, Self::KeepSource];
+        let scripts = [Self::Copy, Self::Hold, Self::Fail, Self::KeepSource];
         scripts.into_iter().find(|script| script.value() == value).unwrap_or_default()
     }
 }
@@ -60,6 +64,8 @@ pub(super) enum Step {
     Write(DynamicObject),
     /// End a launcher pod, then replace the VMI.
     EndPod { pod: Launcher, exit_code: i32, then: DynamicObject },
+    /// Look again in a moment.
+    Wait,
 }
 
 /// A launcher pod of the VM.
@@ -145,13 +151,16 @@ fn migrate(vmi: &DynamicObject, now: &str) -> Option<Step> {
         return Some(Step::Write(written(vmi, |fresh| end(fresh, aborted, true, now))));
     }
     match script {
-        MigrationScript::Hold if migration.text("startTimestamp").is_some() => None,
-        MigrationScript::Hold => Some(Step::Write(written(vmi, |fresh| begin(fresh, now)))),
+        MigrationScript::Copy if is_copying(&migration, now) => Some(Step::Wait),
+        MigrationScript::Hold | MigrationScript::Copy if migration.text("startTimestamp").is_none() => {
+            Some(Step::Write(written(vmi, |fresh| begin(fresh, now))))
+        }
         MigrationScript::Fail => {
             let reason = json!({"failureReason": "Live migration failed"});
             Some(Step::Write(written(vmi, |fresh| end(fresh, reason, true, now))))
         }
-        MigrationScript::Succeed | MigrationScript::KeepSource => {
+        MigrationScript::Hold => None,
+        MigrationScript::Succeed | MigrationScript::Copy | MigrationScript::KeepSource => {
             let arrived = json!({"targetNodeDomainDetected": true, "targetNodeDomainReadyTimestamp": now});
             Some(Step::Write(written(vmi, |fresh| {
                 end(fresh, arrived, false, now);
@@ -159,6 +168,13 @@ fn migrate(vmi: &DynamicObject, now: &str) -> Option<Step> {
             })))
         }
     }
+}
+
+/// Whether the transfer has begun less than two seconds ago, by times without fractions.
+fn is_copying(migration: &Migration<'_>, now: &str) -> bool {
+    let time = |text: &str| text.parse::<Timestamp>().ok();
+    let begun = migration.text("startTimestamp").and_then(time).zip(time(now));
+    begun.is_some_and(|(begun, now)| now.as_second() - begun.as_second() < 2)
 }
 
 /// After the end: the launcher that lost the guest exits.
@@ -217,6 +233,7 @@ mod tests {
     use super::*;
 
     const NOW: &str = "2026-01-02T03:04:05Z";
+    const LATER: &str = "2026-01-02T03:04:07Z";
 
     fn vmi(metadata: Value, status: Value) -> DynamicObject {
         serde_json::from_value(json!({
@@ -304,6 +321,16 @@ mod tests {
         let fresh = write(next(&aborted, NOW));
         assert_eq!(fresh.data["status"]["migrationState"]["abortStatus"], "Succeeded");
         assert_eq!(fresh.data["status"]["nodeName"], "a");
+    }
+
+    #[test]
+    fn copying_takes_its_time() {
+        let copying = write(next(&migrating(Some("copy"), json!({})), NOW));
+        assert_eq!(copying.data["status"]["migrationState"]["completed"], Value::Null);
+        assert_eq!(next(&copying, NOW), Some(Step::Wait));
+        let fresh = write(next(&copying, LATER));
+        assert_eq!(fresh.data["status"]["migrationState"]["completed"], true);
+        assert_eq!(fresh.data["status"]["nodeName"], "b");
     }
 
     #[test]
