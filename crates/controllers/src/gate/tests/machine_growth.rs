@@ -5,7 +5,7 @@ use sluice_index::VmiWire;
 
 use super::machines::{sized, vmi};
 use super::stories::{Story, at};
-use crate::gate::{Asked, Judgement, MachineChange};
+use crate::gate::{Action, Asked, Judgement, MachineChange, Outcome};
 
 const SOURCE: &str = "v1-p1";
 const TARGET: &str = "v1-p2";
@@ -151,6 +151,25 @@ fn a_quota_that_changes_meanwhile_is_decided_on_anew() {
     let undecided = Judgement::Undecided("the object or a quota has changed meanwhile");
     assert_eq!(story.answered, [(ticket, undecided)]);
     assert!(matches!(story.grow(3, 300), Judgement::Refused(_)));
+}
+
+/// What is kept for it is all that it has recorded, beside what this process has recorded, and not only what is above what this
+/// process has asked to record.
+#[test]
+fn growth_that_is_not_recorded_takes_nothing_of_what_another_leader_has_charged() {
+    let mut story = Story::with_running_machine(4000);
+    let Asked::Recording(_) = story.ask_for(of_version(sized(2, 3), 10), false, 100) else {
+        panic!("it takes more")
+    };
+    let actions = story.state.plan(at(100));
+    let [Action::Record(record)] = actions.as_slice() else { panic!("{actions:?}") };
+    story.server.charge_quota(3000);
+    story.see_all(at(110));
+    let answer = story.server.record(record);
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(120));
+    story.server.create_pod("web", 1500, 0);
+    assert_eq!(story.used_after(200), "3");
+    assert_eq!(story.held(), ["web"]);
 }
 
 #[test]
