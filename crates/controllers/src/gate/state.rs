@@ -181,7 +181,7 @@ impl State {
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
-            Outcome::CaughtUp => self.on_caught_up(),
+            Outcome::CaughtUp => self.on_caught_up(now),
         }
     }
 
@@ -218,6 +218,7 @@ impl State {
             self.appraise_owner_of(id);
             self.on_launcher_changed(&record);
         }
+        self.keep_what_is_doubted(now);
         self.foreign_charges.pass_time(now);
         self.writes.pass_time(now);
         while let Some(id) = self.releases.pop_due(now) {

@@ -2,10 +2,10 @@
 
 mod owned;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaSet, ReleaseQueue, WaitKey};
+use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, WaitKey};
 use sluice_index::{PodRecord, push_tightly};
 
 use super::owners::{Owners, Payer};
@@ -39,6 +39,8 @@ pub struct PodStages {
     /// Another leader may have released a further pod of an owner, or be doing so: nothing of that is recorded beside what the
     /// others of its pods take.
     doubted: bool,
+    /// Quotas in which room has been kept on that account.
+    kept_in: BTreeSet<QuotaId>,
 }
 
 impl PodStages {

@@ -44,8 +44,8 @@ impl State {
     }
 
     /// Whether a pod without gates takes already all that the owner of both is charged, of every quota that could be about this
-    /// pod, of those too that are not seen yet. Then there is nothing to record, and nothing to wait for: what a successor
-    /// counts is the same, whether it sees the release or not.
+    /// pod, of those too that are not seen yet, and that is recorded. Then there is nothing to record, and nothing to wait for:
+    /// what a successor counts is the same, whether it sees the release or not.
     fn is_paid_for(&self, pod: PodId, missing: &Charge, quotas: &QuotaSet) -> bool {
         let owners = self.stages.owners();
         let (true, Some(owner), Some(record)) =
@@ -53,9 +53,14 @@ impl State {
         else {
             return false;
         };
-        let is_alike = |other| self.pods.get(other).is_some_and(|it| it.scope_facts == record.scope_facts);
+        // A list that is under way may be about to show that the other one has ended.
+        let is_alike = |other| {
+            let facts = self.pods.get(other).map(|other| &other.scope_facts);
+            facts == Some(&record.scope_facts) && self.pods.is_listed(other)
+        };
         let mut others = owners.pods(owner).iter().copied();
         others.any(|other| self.stages.is_paid_for(pod, other, quotas) && is_alike(other))
+            && quotas.iter().all(|quota| self.is_recorded(*quota))
     }
 
     /// The charges of these decisions are recorded by one more quota, or one more list shows that there is no other.

@@ -26,7 +26,6 @@ impl State {
 
     /// There is another leader, or what it may have recorded is lost.
     pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
-        self.doubt(now);
         let undone = self.writes.overtake(id);
         self.revert_decisions(&undone, now);
         self.reserve_in_flight(id, now);
@@ -48,6 +47,16 @@ impl State {
         if self.queue.reserve_in_flight(id, recorded, &unrecorded) {
             self.keep_foreign_charges(id, now);
         }
+    }
+
+    /// Whether the quota's record says that at least what is claimed is used.
+    pub(super) fn is_recorded(&self, id: QuotaId) -> bool {
+        let (Some(quota), Some(ledger)) = (self.quotas.get(id), self.queue.ledger(id)) else { return false };
+        let Some(recorded) = self.recorded_amounts(id).filter(|_| !quota.is_record_lost()) else {
+            return false;
+        };
+        let of = |resource: &Resource| recorded.iter().find(|(recorded, _)| recorded == resource);
+        ledger.lines().iter().all(|line| of(&line.resource).is_some_and(|(_, amount)| *amount >= line.used()))
     }
 
     /// What the quota's record says is used. If that is lost, it may have said anything up to the limits.
@@ -103,7 +112,14 @@ impl State {
         self.foreign_charges.keep_until(Place::Quota(id), self.dead_ms(now));
     }
 
-    /// There is another leader, or was one until now.
+    /// Whatever is kept in doubt is kept for as long as what other leaders have recorded.
+    pub(super) fn keep_what_is_doubted(&mut self, now: Moment) {
+        for id in self.stages.take_kept_in() {
+            self.keep_foreign_charges(id, now);
+        }
+    }
+
+    /// There was another leader until now.
     pub(super) fn doubt(&mut self, now: Moment) {
         self.stages.doubt();
         self.foreign_charges.keep_until(Place::Anywhere, self.dead_ms(now));
@@ -119,17 +135,12 @@ impl State {
     }
 
     /// Whatever other leaders have done is seen.
-    pub(super) fn on_caught_up(&mut self) {
+    pub(super) fn on_caught_up(&mut self, now: Moment) {
+        self.keep_what_is_doubted(now);
         for place in self.foreign_charges.caught_up() {
             match place {
                 Place::Quota(id) => self.forget_in_flight(id),
-                Place::Anywhere => {
-                    self.stages.end_doubt();
-                    let kept = |id: &QuotaId| self.foreign_charges.is_kept(Place::Quota(*id));
-                    let ids: Vec<QuotaId> =
-                        self.quotas.iter().map(|(id, _)| id).filter(|id| !kept(id)).collect();
-                    ids.into_iter().for_each(|id| self.forget_in_flight(id));
-                }
+                Place::Anywhere => self.stages.end_doubt(),
             }
         }
     }

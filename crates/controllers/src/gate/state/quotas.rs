@@ -136,6 +136,7 @@ impl State {
     /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have found
     /// their stages anew. Returns the new handles.
     pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
+        self.keep_what_is_doubted(now);
         let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());
         for old in quotas.iter().copied() {
             let Some(new) = self.quotas.renew(old, &mut self.namespaces) else { continue };

@@ -58,7 +58,9 @@ impl State {
             Answer::Stale(None) => self.forget_pod(id),
             Answer::Refused(why) => {
                 self.releases.refused(id, why);
-                if self.releases.is_uncertain(id, now) {
+                let is_owned = self.stages.owners().owner_of(id).is_some();
+                // In doubt, another leader may be releasing it too.
+                if self.releases.is_uncertain(id, now) || is_owned && self.stages.is_doubted() {
                     self.repeat_release_later(id, None, now);
                 } else {
                     self.give_up_release(id, 1, now);

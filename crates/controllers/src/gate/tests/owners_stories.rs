@@ -86,6 +86,34 @@ fn a_pod_of_other_scopes_goes_when_its_charge_is_recorded() {
     assert!(matches!(actions.as_slice(), [Action::Record(_)]), "{actions:?}");
 }
 
+/// A successor would find that nothing of it is used.
+#[test]
+fn a_pod_does_not_go_before_what_the_other_one_takes_is_recorded() {
+    let mut story = Story::with_machine(600);
+    assert_eq!(story.used_at(60), "600m");
+    story.charge_machine(Some(800));
+    story.server.create_pod(TARGET, 100, 0);
+    story.see_all(at(100));
+    let actions = story.state.plan(at(100));
+    let [Action::Record(record)] = actions.as_slice() else { unreachable!("{actions:?}") };
+    let answer = story.server.record(record);
+    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), answer), at(100));
+    assert_eq!(story.used_at(200), "800m");
+    assert!(!story.is_gated(TARGET));
+}
+
+/// The list may be about to show that the source has ended.
+#[test]
+fn a_pod_that_a_list_shows_before_the_other_one_goes_when_its_charge_is_recorded() {
+    let mut story = Story::with_machine(1000);
+    assert_eq!(story.used_at(60), "1");
+    story.server.create_pod(TARGET, 100, 0);
+    story.state.begin_pods();
+    story.see_all(at(100));
+    let actions = story.state.plan(at(100));
+    assert!(matches!(actions.as_slice(), [Action::Record(_)]), "{actions:?}");
+}
+
 #[test]
 fn a_pod_waits_for_what_is_missing_of_the_charge() {
     let mut story = Story::with_machine(600);
@@ -168,6 +196,47 @@ fn at_a_take_over_a_decision_about_the_target_that_is_taken_back_makes_no_room()
     story.server.finish_pod(TARGET);
     story.run(at(30));
     assert!(!story.is_gated("plain"));
+}
+
+#[test]
+fn at_a_take_over_room_is_kept_although_the_quota_counts_something_else_now() {
+    let mut story = Story::taken_over_in_migration();
+    story.server.finish_pod(SOURCE);
+    story.see_all(at(0));
+    story.server.change_meaning();
+    story.server.create_pod("plain", 1000, 1);
+    story.run(at(10));
+    assert!(story.is_gated("plain"));
+    assert_eq!(story.used_at(20), "1");
+}
+
+#[test]
+fn at_a_take_over_the_target_claims_its_charge_although_its_release_is_refused() {
+    let mut story = Story::taken_over_in_migration();
+    let mut releases = 0;
+    for now in 0..2000 {
+        if now == 10 {
+            story.server.finish_pod(SOURCE);
+            story.server.create_pod("plain", 1000, 0);
+        }
+        story.see_all(at(now));
+        for action in story.state.plan(at(now)) {
+            let outcome = match action {
+                Action::Record(record) => {
+                    let answer = story.server.record(&record);
+                    Outcome::Recorded(record.quota, record.uid, answer)
+                }
+                Action::Release(release) => {
+                    assert_eq!(&*release.name, TARGET);
+                    releases += 1;
+                    Outcome::Released(release.pod, release.uid, Answer::Refused("not today".to_owned()))
+                }
+                _ => continue,
+            };
+            story.state.on_outcome(outcome, at(now));
+        }
+    }
+    assert!(releases > 1);
 }
 
 /// It has seen the end of the source first, and given that room away.

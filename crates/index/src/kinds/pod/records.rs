@@ -150,6 +150,12 @@ impl Pods {
         self.iter().filter(|(_, record)| record.list != self.list).map(|(id, _)| id).collect()
     }
 
+    /// Whether a list that is under way has shown the pod, if any is.
+    #[must_use]
+    pub fn is_listed(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|record| record.list == self.list)
+    }
+
     /// A pod was seen.
     pub fn upsert(&mut self, facts: PodFacts, by: Source, namespaces: &mut Namespaces) -> PodChange {
         let namespace = namespaces.intern(&facts.namespace);

@@ -84,6 +84,15 @@ impl PodStages {
         self.doubted = false;
     }
 
+    pub const fn is_doubted(&self) -> bool {
+        self.doubted
+    }
+
+    /// The quotas in which room was kept in doubt since this was asked last.
+    pub fn take_kept_in(&mut self) -> BTreeSet<QuotaId> {
+        std::mem::take(&mut self.kept_in)
+    }
+
     /// Whether a counted pod takes already, of the same quotas, all that the owner of both is charged, so that this one adds
     /// nothing, and no other leader may think otherwise.
     pub fn is_paid_for(&self, id: PodId, by: PodId, quotas: &QuotaSet) -> bool {
@@ -172,6 +181,9 @@ impl PodStages {
         for (quota, Taken { counted, assumed }) in before {
             let assumed = Charge::from_pairs(assumed.iter().chain(decided.iter()).cloned());
             let why = if is_doubted && self.doubted { Exchange::Doubt } else { why };
+            if why == Exchange::Doubt {
+                self.kept_in.insert(quota);
+            }
             queue.exchange(quota, share, &Taken { counted, assumed }, &self.taken(owner, quota), why);
         }
         self.wait_anew(owner, queue);
