@@ -3,7 +3,8 @@
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
 //! charge in a quota of the namespace shows that the watch of these has come that far
 //! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
-//! quotas, the quotas are read once more, after the decision and before the pod goes.
+//! quotas, the quotas are read once more, after the decision and before the pod goes. A pod that adds nothing to what its owner is
+//! charged needs neither.
 
 use std::collections::HashSet;
 use std::sync::Arc;
