@@ -24,14 +24,13 @@ listed! {
     Endpoint {
         /// Validates ApplicationAwareResourceQuotas.
         QuotaValidate,
-        /// Refuses the removal of the gate.
+        /// Refuses the removal of the gate, and keeps the creator's stamp of pods true. It sees the kinds and operations of
+        /// others, and so has its own path.
         PodGuard,
         /// Validates the `AAQ`.
         AaqValidate,
         /// Validates ApplicationAwareClusterResourceQuotas.
         AcrqValidate,
-        /// Keeps the creator's stamp of pods true. It sees the kinds and operations of others, and so has its own path.
-        PodIdentity,
         /// Gates and stamps new pods.
         PodGate,
         /// Charges what updates of pods and of VMs take more.
@@ -64,10 +63,9 @@ impl Endpoint {
     const fn row(self) -> (&'static str, &'static str, &'static [WebhookEntry]) {
         match self {
             Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
-            Self::PodGuard => ("pod_guard", SERVE, &[WebhookEntry::GATE_GUARD]),
+            Self::PodGuard => ("pod_guard", "/pod-guard", &[WebhookEntry::POD_GUARD]),
             Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
             Self::AcrqValidate => ("acrq_validate", SERVE, &[WebhookEntry::CLUSTER_QUOTA]),
-            Self::PodIdentity => ("pod_identity", "/pod-identity", &[WebhookEntry::POD_IDENTITY]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
@@ -126,14 +124,10 @@ pub enum Condition {
     NotGatedAndStamped,
     /// The stored pod has no gate.
     NotGated,
-    /// The update removes the gate.
-    GateRemoved,
-    /// The user may not remove gates.
-    NotByARemover,
+    /// The update takes the gate away, by a user who may not, or the creator's stamp is false or changed.
+    GateOrCreatorChanged,
     /// The update changes the specification.
     AsksForSomethingNew,
-    /// The creator's stamp is false or changed.
-    CreatorChanged,
     /// The update of a pod may take more of a quota, or of another one.
     MayTakeMore,
     /// The update gives a VM other CPUs, memory or resources.
@@ -200,12 +194,13 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Guards the removal of the gate.
-    pub const GATE_GUARD: Self = Self {
+    /// Guards the gate and the creator's stamp. It is one entry because API servers make the objects that CEL reads anew for
+    /// each, at every update of a pod.
+    pub const POD_GUARD: Self = Self {
         name: "remove.pod.gate.validator",
-        rules: &[Rule { operations: &["UPDATE"], ..NEW_PODS }],
+        rules: &[Rule { operations: WRITES, ..NEW_PODS }],
         // Where the admission policy is in force it has refused all that would come here.
-        conditions: &[Condition::GateRemoved, Condition::NotByARemover],
+        conditions: &[Condition::GateOrCreatorChanged],
         ..VALIDATING
     };
 
@@ -223,14 +218,6 @@ impl WebhookEntry {
         name: "cluster.apps.resource.quota.validator",
         rules: &[Rule { operations: WRITES, resources: &[names::ACRQS], scope: "Cluster", ..NEW_PODS }],
         conditions: &[Condition::AsksForSomethingNew],
-        ..VALIDATING
-    };
-
-    /// Guards the creator's stamp.
-    pub const POD_IDENTITY: Self = Self {
-        name: "pod.identity.validator",
-        rules: &[Rule { operations: WRITES, ..NEW_PODS }],
-        conditions: &[Condition::CreatorChanged],
         ..VALIDATING
     };
 

@@ -76,14 +76,16 @@ pub const PROOF_QUOTA: &str = "sluice-headroom-proof";
 pub const GATE_POLICY: &str = "sluice-gate";
 /// Name of the MutatingAdmissionPolicy, and of its binding, that corrects a wrong stamp and restores a lost one.
 pub const STAMP_POLICY: &str = "sluice-stamp";
-/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards gate and stamp of existing pods.
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards gate and stamp of existing pods, also against Sluice's own
+/// accounts.
 pub const GUARD_POLICY: &str = "sluice-guard";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no pod of a targeted namespace in without gate and
 /// stamp.
 pub const GATED_POLICY: &str = "sluice-gated";
-/// Name of the ValidatingAdmissionPolicy, and of its binding, that holds Sluice's own accounts to what they do.
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that holds Sluice's own accounts to what they write
+/// of managed quotas.
 pub const ACCOUNTS_POLICY: &str = "sluice-accounts";
-/// Begins what [`ACCOUNTS_POLICY`] says.
+/// Begins what the policies say that hold Sluice's own accounts to what they do.
 pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps claims out of the status of a new
 /// VirtualMachineInstance.
@@ -178,6 +180,8 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.
 pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
+/// Annotation of a VirtualMachineInstance, of any value: its isolated emulator thread gets a second CPU where the CPUs are even.
+pub const EVEN_EMULATOR_ANNOTATION: &str = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity";
 /// Annotation of a VirtualMachineInstanceMigration: for so many seconds KubeVirt lets its target pod be pending.
 pub const PENDING_TIMEOUT_ANNOTATION: &str = "kubevirt.io/migrationPendingPodTimeoutSeconds";
 /// Label of a launcher pod: the uid of its VirtualMachineInstance.

@@ -1,10 +1,10 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed ResourceQuotas
-//! and ClusterResourceQuotas. Of a pod it takes its gate away and nothing else, of these it writes only those that are named and
-//! owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a quota's status,
-//! limits are above those of its specification only under a mark, which ends by itself, and usage stays as quota admission has
-//! counted it (`sluice-headroom-charge`).
+//! and ClusterResourceQuotas. Of a pod it takes its gate away and nothing else (`sluice-guard`), of these it writes only those that
+//! are named and owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a
+//! quota's status, limits are above those of its specification only under a mark, which ends by itself, and usage stays as quota
+//! admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names;
@@ -59,7 +59,7 @@ const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?own
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
 /// CEL, for `unless` of [`validation`]: nothing that the controller makes is written.
-const UNLESS_MADE: &str = "request.resource.resource == 'pods' || request.operation == 'DELETE' || ";
+const UNLESS_MADE: &str = "request.operation == 'DELETE' || ";
 /// CEL: finalizers of others are left, and none is added.
 const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
     == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
@@ -149,22 +149,12 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the controller may change of pods and managed quotas, and of the objects that it makes itself: with a finalizer these
-/// would keep any namespace from being deleted.
+/// What the controller may write of managed quotas, and of the objects that it makes itself: with a finalizer these would keep
+/// any namespace from being deleted.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
-    let ours = own_accounts(options);
-    let unless = unless_about("pods");
-    let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
-    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
-    let mut validations = vec![
-        validation(&unless, GATE_TAKEN, of_the_gate),
-        validation(&unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
-    ];
-    validations.extend(metadata_kept(&unless));
-    validations.extend(MANAGED.iter().flat_map(of_managed_quotas));
+    let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
     validations.push(validation(UNLESS_MADE, FINALIZERS_KEPT, "metadata.finalizers stay as they are"));
     let rules = [
-        rule("", &["UPDATE"], &["pods"], "Namespaced"),
         rule("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas"], "Namespaced"),
         rule(
             names::OPENSHIFT_QUOTA_GROUP,
@@ -176,18 +166,35 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
         rule(names::OWN_GROUP, &["CREATE"], &[names::CLUSTER_QUOTA_CHARGES], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
-    let by_us = format!("request.userInfo.username in {}", json!(ours));
-    judge(&mut policy, &[by_us], validations);
+    judge(&mut policy, &[by_us(options)], validations);
     let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
     AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
 }
 
 /// The accounts that write the status of quotas.
-pub(crate) fn own_accounts(options: &InstallOptions) -> [String; 2] {
+fn own_accounts(options: &InstallOptions) -> [String; 2] {
     [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)]
 }
 
-/// What they may change of it, as validations of `sluice-headroom-charge`: a policy of its own costs each raise some
+/// CEL: the request is made by one of them.
+pub(crate) fn by_us(options: &InstallOptions) -> String {
+    format!("request.userInfo.username in {}", json!(own_accounts(options)))
+}
+
+/// What they may change of a pod, as validations of `sluice-guard`: a policy of its own costs each update of a pod, whoever makes
+/// it, two objects for CEL more. `unless` is CEL, with `||` at its end: nothing of a pod is updated, or by another account.
+pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
+    let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
+    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
+    let mut validations = vec![
+        validation(unless, GATE_TAKEN, of_the_gate),
+        validation(unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
+    ];
+    validations.extend(metadata_kept(unless));
+    validations
+}
+
+/// What they may change of a quota's status, as validations of `sluice-headroom-charge`: a policy of its own costs each raise some
 /// milliseconds more. `unless` is CEL, with `||` at its end: the request is made by another account.
 pub(crate) fn of_quotas(unless: &str) -> Vec<Value> {
     let limits = format!("{LIMITS} && {NO_LIMIT_LOST}");

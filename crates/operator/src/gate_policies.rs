@@ -11,6 +11,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::account_policy;
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
     bound, by_platform, controllers_kept, gated as has_gate, has_stamp, mirror, not_bound_by_others,
@@ -119,14 +120,14 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy { name: names::GATED_POLICY, mutates: false, policy, binding }
 }
 
-/// Who may take the gate from a pod, that stamps are true and stay, and that a pod of a virtual machine stays one of that, in every namespace and by every way that carries
-/// annotations to a pod.
+/// Who may take the gate from a pod and what else Sluice may change of it, that stamps are true and stay, and that a pod of a
+/// virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
     };
     let removed = format!("{} && !{}", has_gate("oldObject"), has_gate("object"));
-    let validations = vec![
+    let mut validations = vec![
         json!({
             "expression": format!(
                 "!({}) || !({removed}) || {}",
@@ -161,6 +162,8 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
             "reason": "Forbidden",
         }),
     ];
+    let by_us = account_policy::by_us(options);
+    validations.extend(account_policy::of_pods(&format!("!({} && {by_us}) || ", is("pods", "UPDATE"))));
     let rules = [
         rule("", &["CREATE"], &["pods", "pods/binding", "bindings"], "Namespaced"),
         rule("", &["UPDATE"], &["pods", "pods/status"], "Namespaced"),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
-use crate::account_policy::{of_quotas, own_accounts};
+use crate::account_policy::{by_us, of_quotas};
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
 
@@ -80,7 +80,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
 
 /// Guards the status of marked quotas: who writes which limits, and which charge is accepted.
 pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
-    let account = format!("request.userInfo.username in {}", json!(own_accounts(options)));
+    let account = by_us(options);
     let ours = format!(
         "variables.account || (request.userInfo.username == '{}' \
          && has(request.options.fieldManager) && request.options.fieldManager == '{}')",

@@ -81,15 +81,20 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
             format!("!(({} || {}) && {})", gated("object"), bound(), stamped_truly()),
         ),
         Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
-        Condition::GateRemoved => ("gate-removed", format!("{} && !{}", gated("oldObject"), gated("object"))),
-        Condition::NotByARemover => ("not-by-a-remover", format!("!{}", removes_gates(options))),
+        Condition::GateOrCreatorChanged => (
+            "gate-or-creator-changed",
+            format!(
+                "request.operation == 'CREATE' ? {} : !{} || ({} && !{} && !{})",
+                stamped_falsely(),
+                stamp_kept(),
+                gated("oldObject"),
+                gated("object"),
+                removes_gates(options)
+            ),
+        ),
         Condition::AsksForSomethingNew => (
             "asks-for-something-new",
             "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
-        ),
-        Condition::CreatorChanged => (
-            "creator-changed",
-            format!("request.operation == 'CREATE' ? {} : !{}", stamped_falsely(), stamp_kept()),
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
         Condition::Resized => ("resized", resized().to_owned()),

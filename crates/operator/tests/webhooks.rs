@@ -6,6 +6,12 @@ use common::of_kind;
 use serde_json::{Value, json};
 use sluice_operator::{InstallOptions, WebhookClient, render};
 
+/// The entry of this name.
+fn named<'a>(configuration: &'a Value, name: &str) -> &'a Value {
+    let mut entries = configuration["webhooks"].as_array().expect("webhooks").iter();
+    entries.find(|webhook| webhook["name"] == name).expect("an entry of this name")
+}
+
 #[test]
 fn webhooks_fail_closed_and_keep_upstreams_order() {
     let objects = render(&InstallOptions::default());
@@ -20,7 +26,6 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "remove.pod.gate.validator",
             "aaq.cr.validator",
             "cluster.apps.resource.quota.validator",
-            "pod.identity.validator",
             "bound.pod.validator",
             "growth.quota.sluice.dev",
             "growth.vmi.quota.sluice.dev",
@@ -94,7 +99,7 @@ fn what_only_the_leader_knows_is_left_out_of_the_manifest() {
 fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let headroom = &validating[0]["webhooks"][9];
+    let headroom = named(validating[0], "headroom.quota.sluice.dev");
     assert_eq!(
         headroom["objectSelector"],
         json!({ "matchExpressions": [{ "key": "kubevirt.io/migrationJobUID", "operator": "Exists" }] })
@@ -109,7 +114,7 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
 #[test]
 fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
     let objects = render(&InstallOptions::default());
-    let growth = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"][6];
+    let growth = named(of_kind(&objects, "ValidatingWebhookConfiguration")[0], "growth.quota.sluice.dev");
     let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
     assert_eq!(growth["namespaceSelector"], gater["namespaceSelector"]);
     assert_eq!(growth["rules"][0]["resources"], json!(["pods", "pods/resize"]));
@@ -121,8 +126,9 @@ fn growth_is_asked_about_where_pods_are_gated_and_only_if_they_are_not() {
 #[test]
 fn growth_of_vms_is_asked_about_where_pods_are_gated_and_only_if_their_size_changes() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
-    let webhooks = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"];
-    let (pods, vms) = (&webhooks[6], &webhooks[7]);
+    let validating = of_kind(&objects, "ValidatingWebhookConfiguration")[0];
+    let [pods, vms] =
+        ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"].map(|name| named(validating, name));
     for field in ["clientConfig", "namespaceSelector", "failurePolicy", "sideEffects"] {
         assert_eq!(vms[field], pods[field], "{field}");
     }
@@ -143,8 +149,9 @@ fn growth_of_vms_is_asked_about_where_pods_are_gated_and_only_if_their_size_chan
 #[test]
 fn the_size_of_vms_is_looked_at_where_pods_are_gated_and_waits_for_nothing() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
-    let webhooks = &of_kind(&objects, "ValidatingWebhookConfiguration")[0]["webhooks"];
-    let (growth, size) = (&webhooks[7], &webhooks[8]);
+    let validating = of_kind(&objects, "ValidatingWebhookConfiguration")[0];
+    let [growth, size] =
+        ["growth.vmi.quota.sluice.dev", "size.vm.quota.sluice.dev"].map(|name| named(validating, name));
     assert_eq!(size["namespaceSelector"], growth["namespaceSelector"]);
     assert_eq!(size["clientConfig"]["service"]["path"], "/vm-size");
     assert_eq!(size["timeoutSeconds"], 2);

@@ -4,7 +4,7 @@
 mod common;
 
 use axum::http::StatusCode;
-use common::{GATE, IDENTITY, SERVE, STAMP, TENANT, request, review, send, service};
+use common::{GATE, GUARD, SERVE, STAMP, TENANT, request, review, send, service};
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn deep(open: &str, close: &str, depth: usize) -> String {
 #[case::lone_surrogate("{\"request\":{\"uid\":\"\\ud800\"}}".into(), "could not parse admission review request: ")]
 #[tokio::test]
 async fn bodies_that_are_no_reviews(#[case] body: String, #[case] start: &str) {
-    for path in [SERVE, IDENTITY] {
+    for path in [SERVE, GUARD] {
         let (status, _, text) = send(service(), request(path, body.clone())).await;
         let text = String::from_utf8(text.to_vec()).unwrap();
         assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
@@ -122,7 +122,7 @@ proptest! {
         operation in prop_oneof![Just("CREATE"), Just("UPDATE"), Just("DELETE")],
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::of(any::<prop::sample::Index>()),
-        identity in any::<bool>(),
+        guard in any::<bool>(),
     ) {
         let object = json!({"metadata": {"annotations": {STAMP: "bob"}},
             "spec": {"schedulingGates": [{"name": GATE}], "hard": {"pods": "1"}, "scopes": ["BestEffort"]}});
@@ -134,6 +134,6 @@ proptest! {
         if let Some(cut) = cut {
             body.truncate(cut.index(body.len()));
         }
-        check_hostile(if identity { IDENTITY } else { SERVE }, body);
+        check_hostile(if guard { GUARD } else { SERVE }, body);
     }
 }

@@ -8,7 +8,6 @@ pub mod headroom;
 mod mtq_lock;
 mod pod_gate;
 mod pod_guard;
-mod pod_identity;
 mod quota_rules;
 mod quota_validate;
 mod vm_size;
@@ -23,7 +22,6 @@ pub use acrq_validate::acrq_validate;
 pub use mtq_lock::mtq_lock;
 pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
-pub use pod_identity::pod_identity;
 pub use quota_validate::{QuotaEndpoint, quota_validate};
 pub use vm_size::vm_size;
 
@@ -69,7 +67,6 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::PodGuard => Decision::Pure(pod_guard),
             Endpoint::AaqValidate => Decision::Pure(aaq_validate),
             Endpoint::AcrqValidate => Decision::Pure(acrq_validate),
-            Endpoint::PodIdentity => Decision::Pure(pod_identity),
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
             Endpoint::VmSize => Decision::Pure(vm_size),
@@ -87,10 +84,9 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
     let creates = review.operation == Operation::Create;
     match endpoint {
         Endpoint::QuotaValidate => kind == "ApplicationAwareResourceQuota",
-        Endpoint::PodGuard => kind == "Pod" && !creates,
+        Endpoint::PodGuard => kind == "Pod",
         Endpoint::AaqValidate => kind == "AAQ",
         Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
-        Endpoint::PodIdentity => kind == "Pod",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
         Endpoint::Growth | Endpoint::VmSize | Endpoint::Headroom | Endpoint::MtqLock => true,

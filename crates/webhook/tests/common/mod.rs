@@ -96,7 +96,7 @@ pub fn patched(object: &Value, verdict: &Verdict) -> Value {
 }
 
 pub const SERVE: &str = "/serve-path";
-pub const IDENTITY: &str = Endpoint::PodIdentity.path();
+pub const GUARD: &str = Endpoint::PodGuard.path();
 
 pub fn app() -> Arc<App> {
     App::new(settings(), BodyLimits::default(), WebhookMetrics::default())

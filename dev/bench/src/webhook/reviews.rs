@@ -30,7 +30,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Body>> {
     };
     Ok(vec![
         body("pod_gate", Endpoint::PodGate.path(), "CREATE", &bare, None),
-        body("pod_identity", Endpoint::PodIdentity.path(), "CREATE", &stamped, None),
+        body("pod_guard", Endpoint::PodGuard.path(), "CREATE", &stamped, None),
         body("pod_guard", Endpoint::PodGuard.path(), "UPDATE", &stamped, Some(&stamped)),
     ])
 }

@@ -1,4 +1,4 @@
-//! The identity stamp is true at creation and never changes.
+//! The guard of pods: the identity stamp is true at creation and never changes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use common::{CONTROLLER, STAMP, TENANT, judge, patched, pod_create, pod_update, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::endpoints::{pod_gate, pod_identity};
+use sluice_webhook::endpoints::{pod_gate, pod_guard};
 
 fn stamped(stamp: Option<&str>) -> Value {
     match stamp {
@@ -23,7 +23,7 @@ fn stamped(stamp: Option<&str>) -> Value {
 #[case::other_case(Some("Alice"), false)]
 #[case::with_space(Some("alice "), false)]
 fn creation(#[case] stamp: Option<&str>, #[case] allowed: bool) {
-    let verdict = judge(pod_identity, &pod_create(TENANT, &stamped(stamp)));
+    let verdict = judge(pod_guard, &pod_create(TENANT, &stamped(stamp)));
     assert_eq!((verdict.allowed, verdict.code), if allowed { (true, 202) } else { (false, 403) });
     assert_eq!(verdict.message.contains(STAMP), !allowed, "{}", verdict.message);
 }
@@ -38,7 +38,7 @@ fn creation(#[case] stamp: Option<&str>, #[case] allowed: bool) {
 #[case::emptied(Some(TENANT), Some(""), false)]
 fn change(#[case] old: Option<&str>, #[case] new: Option<&str>, #[case] allowed: bool) {
     for user in [TENANT, CONTROLLER, "system:admin"] {
-        let verdict = judge(pod_identity, &pod_update(user, &stamped(old), &stamped(new)));
+        let verdict = judge(pod_guard, &pod_update(user, &stamped(old), &stamped(new)));
         assert_eq!(verdict.allowed, allowed, "as {user}");
         assert_eq!(verdict.code, if allowed { 202 } else { 403 });
     }
@@ -46,7 +46,7 @@ fn change(#[case] old: Option<&str>, #[case] new: Option<&str>, #[case] allowed:
 
 #[test]
 fn removing_all_annotations_removes_the_stamp() {
-    let verdict = judge(pod_identity, &pod_update(TENANT, &stamped(Some(TENANT)), &json!({"spec": {}})));
+    let verdict = judge(pod_guard, &pod_update(TENANT, &stamped(Some(TENANT)), &json!({"spec": {}})));
     assert_eq!((verdict.allowed, verdict.code), (false, 403));
 }
 
@@ -54,8 +54,8 @@ fn removing_all_annotations_removes_the_stamp() {
 fn what_the_gate_endpoint_makes_passes() {
     for pod in [stamped(None), stamped(Some("system:admin")), json!({"spec": {}})] {
         let after = patched(&pod, &judge(pod_gate, &pod_create(TENANT, &pod)));
-        assert!(judge(pod_identity, &pod_create(TENANT, &after)).allowed);
-        assert!(!judge(pod_identity, &pod_create("bob", &after)).allowed);
+        assert!(judge(pod_guard, &pod_create(TENANT, &after)).allowed);
+        assert!(!judge(pod_guard, &pod_create("bob", &after)).allowed);
     }
 }
 
@@ -66,6 +66,6 @@ fn what_the_gate_endpoint_makes_passes() {
 #[case("UPDATE", 400)]
 #[case("create", 400)]
 fn without_objects(#[case] operation: &str, #[case] code: u16) {
-    let verdict = judge(pod_identity, &review("Pod", operation, TENANT, &Value::Null, &Value::Null));
+    let verdict = judge(pod_guard, &review("Pod", operation, TENANT, &Value::Null, &Value::Null));
     assert_eq!((verdict.allowed, verdict.code), (code == 202, code));
 }
