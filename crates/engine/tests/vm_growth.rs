@@ -167,6 +167,27 @@ fn cases() -> Vec<Case> {
             &[("cpu", "5"), ("limits.cpu", "5")],
         ),
         (
+            "an isolated emulator that makes the CPUs even",
+            with(vm(4, "2Gi"), |vm| {
+                vm.overhead =
+                    features(&[Feature::DedicatedCpus, Feature::IsolatedEmulator, Feature::EvenEmulator]);
+            }),
+            default(),
+            &[("cpu", "4"), ("limits.cpu", "4")],
+            &[("cpu", "6"), ("limits.cpu", "6")],
+        ),
+        (
+            "such a one beside threads, which are counted twice",
+            with(vm(4, "2Gi"), |vm| {
+                vm.io_threads = 1;
+                vm.overhead =
+                    features(&[Feature::DedicatedCpus, Feature::IsolatedEmulator, Feature::EvenEmulator]);
+            }),
+            default(),
+            &[("cpu", "5"), ("limits.cpu", "5")],
+            &[("cpu", "7"), ("limits.cpu", "7")],
+        ),
+        (
             "threads",
             with(vm(4, "2Gi"), |vm| vm.io_threads = 4),
             default(),
@@ -282,8 +303,13 @@ fn a_size_that_cannot_be_counted_is_an_error_where_there_is_one_that_can_be() {
     assert_eq!(of(&without), Ok(None), "KubeVirt gives it one page");
 }
 
-const FEATURES: [Feature; 4] =
-    [Feature::Graphics, Feature::DedicatedCpus, Feature::IsolatedEmulator, Feature::OvercommittedOverhead];
+const FEATURES: [Feature; 5] = [
+    Feature::Graphics,
+    Feature::DedicatedCpus,
+    Feature::IsolatedEmulator,
+    Feature::EvenEmulator,
+    Feature::OvercommittedOverhead,
+];
 
 fn any_amounts() -> impl Strategy<Value = Charge> {
     let keys = ["pods", "cpu", "memory", "limits.cpu", "limits.memory", "hugepages-2Mi", "requests.x/gpu"];
@@ -298,7 +324,7 @@ fn any_amounts() -> impl Strategy<Value = Charge> {
 
 fn any_vm() -> impl Strategy<Value = VmFacts> {
     let part = || prop::option::of((0..9000_i128).prop_map(mib));
-    let chosen = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..4);
+    let chosen = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..5);
     (0..9_u32, 0..9_u32, part(), part(), part(), part(), (0..3_u32, chosen)).prop_map(
         |(has, wants, guest_memory, requested_memory, requests, limits, (io_threads, chosen))| VmFacts {
             requests: CpuAndMemory { cpu: None, memory: requests },

@@ -132,6 +132,24 @@ pub(crate) fn of_migration<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(ObjectMeta { annotations, ..meta })
 }
 
+/// The annotation that asks for an even number of CPUs.
+#[derive(Deserialize)]
+struct EvenEmulatorAnnotation {
+    #[serde(rename = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity")]
+    even: Option<IgnoredAny>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the annotations the one that asks for an even number of CPUs, without its
+/// value, which says nothing.
+pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (_, annotations, _, _)) =
+        Meta::<IgnoredAny, EvenEmulatorAnnotation>::deserialize(deserializer)?.split();
+    let even = annotations.and_then(|annotations| annotations.even);
+    let annotations =
+        even.map(|_| BTreeMap::from([(names::EVEN_EMULATOR_ANNOTATION.to_owned(), String::new())]));
+    Ok(ObjectMeta { annotations, ..meta })
+}
+
 /// The annotations that anything here looks at.
 #[derive(Deserialize)]
 struct KnownAnnotations {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, memory_overhead, vm_charge};
+use sluice_engine::vm::{Calculator, Feature, KubeVirtFacts, Launcher, VmFacts, memory_overhead, vm_charge};
 use sluice_engine::{Amount, Charge, ChargeRules, Quantity, Resource};
 use sluice_index::{
     KubeVirtWire, KubeVirts, PodFacts, PodWire, VmiError, VmiRecord, VmiWire, Vmis, Watched as _,
@@ -188,6 +188,18 @@ fn the_overhead_is_read_of_the_specification(#[case] spec: Value, #[case] more_m
     let reported = json!({ "memory": { "memoryOverhead": "300Mi" } });
     let reported = memory_overhead(&size(&spec, &reported).unwrap(), kubevirt).unwrap();
     assert_eq!(reported, Quantity::parse("300Mi").unwrap().into(), "what KubeVirt says comes first");
+}
+
+#[rstest]
+#[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "" }), true)]
+#[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "false", "other": "x" }), true)]
+#[case(json!({ "alpha.kubevirt.io/emulatorThreadCompleteToEvenParity": "" }), false)]
+#[case(json!(null), false)]
+fn an_annotation_asks_for_an_even_number_of_cpus(#[case] annotations: Value, #[case] expected: bool) {
+    let metadata = json!({ "namespace": "a", "name": "vm", "uid": "u", "annotations": annotations });
+    let wire = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+    let size = VmiRecord::read(&wire).size.clone().unwrap();
+    assert_eq!(size.overhead.features.has(Feature::EvenEmulator), expected);
 }
 
 #[rstest]

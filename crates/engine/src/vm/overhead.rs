@@ -32,6 +32,9 @@ pub enum Feature {
     IsolatedEmulator = 128,
     /// `spec.domain.resources.overcommitGuestOverhead`: nothing is requested for what is added.
     OvercommittedOverhead = 256,
+    /// The annotation `alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity` is there: an isolated emulator has a second CPU where
+    /// the others are even. KubeVirt copies it from its own configuration to each new VM.
+    EvenEmulator = 512,
 }
 
 /// A set of [`Feature`]s.
@@ -44,11 +47,17 @@ impl Features {
     pub const fn has(self, feature: Feature) -> bool {
         self.0 & feature as u16 != 0
     }
+
+    /// The set with this one too.
+    #[must_use]
+    pub const fn with(self, feature: Feature) -> Self {
+        Self(self.0 | feature as u16)
+    }
 }
 
 impl FromIterator<Feature> for Features {
     fn from_iter<I: IntoIterator<Item = Feature>>(features: I) -> Self {
-        Self(features.into_iter().fold(0, |set, feature| set | feature as u16))
+        features.into_iter().fold(Self::default(), Self::with)
     }
 }
 

@@ -138,10 +138,20 @@ impl Rendering<'_> {
     /// The CPUs of a guest and of what runs beside it; none of a guest without CPUs.
     fn cpus(&self, vcpus: u32) -> Option<u32> {
         let threads = if io_threads_take_cpus(self.kubevirt.minor) { self.vm.io_threads } else { 0 };
-        // A second one where an annotation asks for an even number is not known here.
-        let is_isolated = self.is_pinned() && self.vm.overhead.features.has(Feature::IsolatedEmulator);
-        let cpus = vcpus.checked_add(threads)?.checked_add(u32::from(is_isolated));
-        cpus.filter(|_| vcpus > 0)
+        let cpus = vcpus.checked_add(threads).filter(|_| vcpus > 0)?;
+        cpus.checked_add(self.emulator_cpus(cpus))
+    }
+
+    /// The CPUs of an isolated emulator thread (`WithCPUPinning`). Whether the others are even, KubeVirt asks of a number in which
+    /// a supplemental pool of I/O threads is counted even if it is among them already.
+    fn emulator_cpus(&self, cpus: u32) -> u32 {
+        let features = self.vm.overhead.features;
+        let is_even = cpus % 2 == self.vm.io_threads % 2;
+        match self.is_pinned() && features.has(Feature::IsolatedEmulator) {
+            true if features.has(Feature::EvenEmulator) && is_even => 2,
+            true => 1,
+            false => 0,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a decoded VirtualMachineInstance to what its charge depends on.
 
+use sluice_api::names;
 use sluice_engine::quantity::QuantityError;
 use sluice_engine::vm::{CpuAndMemory, CpuTopology, Feature, OverheadFacts, VmFacts};
 use sluice_engine::{Amount, Quantity};
@@ -55,7 +56,12 @@ impl VmiSpecWire {
 
 /// What the charge depends on.
 pub(super) fn facts(wire: &VmiWire) -> Result<VmFacts, VmiError> {
-    facts_of(&wire.spec, &wire.status)
+    let mut facts = facts_of(&wire.spec, &wire.status)?;
+    let annotations = wire.metadata.annotations.as_ref();
+    if annotations.is_some_and(|annotations| annotations.contains_key(names::EVEN_EMULATOR_ANNOTATION)) {
+        facts.overhead.features = facts.overhead.features.with(Feature::EvenEmulator);
+    }
+    Ok(facts)
 }
 
 fn facts_of(spec: &VmiSpecWire, status: &VmiStatusWire) -> Result<VmFacts, VmiError> {
