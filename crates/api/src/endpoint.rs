@@ -130,7 +130,7 @@ pub enum Condition {
     AsksForSomethingNew,
     /// The update of a pod may take more of a quota, or of another one.
     MayTakeMore,
-    /// The update gives a VM other CPUs, memory or resources.
+    /// The update gives a VM other CPUs, memory or resources, or asks for an even number of CPUs.
     Resized,
     /// No controller has made the object.
     MadeByHand,

@@ -177,15 +177,30 @@ fn cases() -> Vec<Case> {
             &[("cpu", "6"), ("limits.cpu", "6")],
         ),
         (
-            "such a one beside threads, which are counted twice",
+            "such a one beside a pool of threads, which are counted twice",
+            with(vm(4, "2Gi"), |vm| {
+                vm.io_threads = 1;
+                vm.overhead = features(&[
+                    Feature::DedicatedCpus,
+                    Feature::IsolatedEmulator,
+                    Feature::EvenEmulator,
+                    Feature::SupplementalPool,
+                ]);
+            }),
+            default(),
+            &[("cpu", "5"), ("limits.cpu", "5")],
+            &[("cpu", "7"), ("limits.cpu", "7")],
+        ),
+        (
+            "such a one beside threads of another policy",
             with(vm(4, "2Gi"), |vm| {
                 vm.io_threads = 1;
                 vm.overhead =
                     features(&[Feature::DedicatedCpus, Feature::IsolatedEmulator, Feature::EvenEmulator]);
             }),
             default(),
-            &[("cpu", "5"), ("limits.cpu", "5")],
-            &[("cpu", "7"), ("limits.cpu", "7")],
+            &[("cpu", "4"), ("limits.cpu", "4")],
+            &[("cpu", "6"), ("limits.cpu", "6")],
         ),
         (
             "threads",
@@ -303,11 +318,12 @@ fn a_size_that_cannot_be_counted_is_an_error_where_there_is_one_that_can_be() {
     assert_eq!(of(&without), Ok(None), "KubeVirt gives it one page");
 }
 
-const FEATURES: [Feature; 5] = [
+const FEATURES: [Feature; 6] = [
     Feature::Graphics,
     Feature::DedicatedCpus,
     Feature::IsolatedEmulator,
     Feature::EvenEmulator,
+    Feature::SupplementalPool,
     Feature::OvercommittedOverhead,
 ];
 
@@ -324,7 +340,7 @@ fn any_amounts() -> impl Strategy<Value = Charge> {
 
 fn any_vm() -> impl Strategy<Value = VmFacts> {
     let part = || prop::option::of((0..9000_i128).prop_map(mib));
-    let chosen = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..5);
+    let chosen = prop::collection::vec(prop::sample::select(&FEATURES[..]), 0..6);
     (0..9_u32, 0..9_u32, part(), part(), part(), part(), (0..3_u32, chosen)).prop_map(
         |(has, wants, guest_memory, requested_memory, requests, limits, (io_threads, chosen))| VmFacts {
             requests: CpuAndMemory { cpu: None, memory: requests },

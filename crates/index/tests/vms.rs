@@ -191,6 +191,15 @@ fn the_overhead_is_read_of_the_specification(#[case] spec: Value, #[case] more_m
 }
 
 #[rstest]
+#[case(json!({ "domain": { "ioThreadsPolicy": "supplementalPool" } }), true)]
+#[case(json!({ "domain": { "ioThreadsPolicy": "auto" } }), false)]
+#[case(json!({ "domain": { "ioThreadsPolicy": null } }), false)]
+fn the_policy_of_io_threads_is_read(#[case] spec: Value, #[case] expected: bool) {
+    let size = size(&spec, &json!({})).unwrap();
+    assert_eq!(size.overhead.features.has(Feature::SupplementalPool), expected);
+}
+
+#[rstest]
 #[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "" }), true)]
 #[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "false", "other": "x" }), true)]
 #[case(json!({ "alpha.kubevirt.io/emulatorThreadCompleteToEvenParity": "" }), false)]

@@ -37,10 +37,9 @@ pub fn admission_policies(options: &InstallOptions) -> Vec<AdmissionPolicy> {
     let all = vec![
         headroom_policies::charge(options),
         headroom_policies::lock(),
-        // Earlier than the accounts' policy, which was about pods too in older versions: an upgrade leaves no gap.
-        gate_policies::guard(options),
         account_policy::accounts(options),
         vmi_policy::vmi_status(),
+        gate_policies::guard(options),
         gate_policies::stamp(),
         gate_policies::gate(options),
         gate_policies::gated(options),

@@ -97,7 +97,7 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
             "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
-        Condition::Resized => ("resized", resized().to_owned()),
+        Condition::Resized => ("resized", resized()),
         Condition::MadeByHand => ("made-by-hand", made_by_hand().to_owned()),
         Condition::StatesResources => ("states-resources", states_resources()),
         Condition::NewOrResized => ("new-or-resized", new_or_resized()),

@@ -129,3 +129,15 @@ fn other_operations(#[case] operation: &str, #[case] allowed: bool) {
     let verdict = judge(pod_guard, &review("Pod", operation, TENANT, &Value::Null, &gated(&[GATE])));
     assert_eq!(verdict.allowed, allowed);
 }
+
+/// Who may take the gate away may still not change the stamp; who may do neither is told of the gate.
+#[rstest]
+#[case(CONTROLLER, common::STAMP)]
+#[case(TENANT, DENIED)]
+fn the_gate_and_the_stamp_at_once(#[case] user: &str, #[case] said: &str) {
+    let mut old = gated(&[GATE]);
+    old["metadata"]["annotations"] = json!({ common::STAMP: TENANT });
+    let verdict = judge(pod_guard, &pod_update(user, &old, &gated(&[])));
+    assert_eq!((verdict.allowed, verdict.code), (false, 403));
+    assert!(verdict.message.contains(said), "{}", verdict.message);
+}

@@ -35,6 +35,8 @@ pub enum Feature {
     /// The annotation `alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity` is there: an isolated emulator has a second CPU where
     /// the others are even. KubeVirt copies it from its own configuration to each new VM.
     EvenEmulator = 512,
+    /// `spec.domain.ioThreadsPolicy` is `supplementalPool`.
+    SupplementalPool = 1024,
 }
 
 /// A set of [`Feature`]s.

@@ -143,10 +143,11 @@ impl Rendering<'_> {
     }
 
     /// The CPUs of an isolated emulator thread (`WithCPUPinning`). Whether the others are even, KubeVirt asks of a number in which
-    /// a supplemental pool of I/O threads is counted even if it is among them already.
+    /// a supplemental pool of I/O threads is counted even if it is among them already (`additionalCPUs` in `template.go`).
     fn emulator_cpus(&self, cpus: u32) -> u32 {
         let features = self.vm.overhead.features;
-        let is_even = cpus % 2 == self.vm.io_threads % 2;
+        let pool = if features.has(Feature::SupplementalPool) { self.vm.io_threads } else { 0 };
+        let is_even = cpus % 2 == pool % 2;
         match self.is_pinned() && features.has(Feature::IsolatedEmulator) {
             true if features.has(Feature::EvenEmulator) && is_even => 2,
             true => 1,

@@ -33,8 +33,12 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     let lines = [
         ("targets held under full quotas, p50 ms", "drain/held_p50_ms", None),
         ("the same, longest", "drain/held_max_ms", Some("goal_held_ms")),
+        ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain/patch_p50_ms", None),
+        ("the same, longest", "drain/patch_max_ms", None),
         ("held, p50 ms, where nothing is copied and all are busy", "drain_busy/held_p50_ms", None),
         ("the same, longest", "drain_busy/held_max_ms", None),
+        ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain_busy/patch_p50_ms", None),
+        ("the same, longest", "drain_busy/patch_max_ms", None),
         ("seconds of such a drain under full quotas", "drain_busy_s", None),
         ("the same without quotas", "drain_unlimited_busy_s", None),
     ];

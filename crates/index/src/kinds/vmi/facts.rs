@@ -180,6 +180,7 @@ fn features(spec: &VmiSpecWire) -> sluice_engine::vm::Features {
             Feature::IsolatedEmulator,
             cpu.as_ref().is_some_and(|cpu| cpu.isolate_emulator_thread == Some(true)),
         ),
+        (Feature::SupplementalPool, spec.domain.io_threads_policy.as_deref() == Some("supplementalPool")),
         (
             Feature::OvercommittedOverhead,
             resources.as_ref().is_some_and(|resources| resources.overcommit_guest_overhead == Some(true)),

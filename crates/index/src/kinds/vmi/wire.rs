@@ -40,6 +40,9 @@ pub struct DomainWire {
     /// Threads beside those of its CPUs.
     #[serde(default)]
     pub io_threads: Option<IoThreadsWire>,
+    /// How they are made.
+    #[serde(default)]
+    pub io_threads_policy: Option<String>,
     /// What its pod asks for.
     #[serde(default)]
     pub resources: Option<DomainResourcesWire>,
