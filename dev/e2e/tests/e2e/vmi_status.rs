@@ -103,18 +103,19 @@ async fn the_webhook_is_called_for_another_size_and_for_nothing_else() {
         };
         for kept in [
             json!({ "status": { "phase": "Running", "currentCPUTopology": { "sockets": 2 } } }),
-            json!({ "metadata": { "labels": { "a": "b" } } }),
+            json!({ "metadata": { "labels": { "a": "b" }, "annotations": { "a": "b" } } }),
             json!({ "spec": { "nodeSelector": { "a": "b" }, "domain": { "devices": {} } } }),
         ] {
             let answer = change(&kept).await;
             assert!(answer.is_ok(), "{name}: {kept}: {answer:?}");
         }
         for resized in [
-            json!({ "cpu": { "sockets": 2 } }),
-            json!({ "memory": { "guest": "2Gi" } }),
-            json!({ "resources": { "requests": { "cpu": "1" } } }),
+            json!({ "spec": { "domain": { "cpu": { "sockets": 2 } } } }),
+            json!({ "spec": { "domain": { "memory": { "guest": "2Gi" } } } }),
+            json!({ "spec": { "domain": { "resources": { "requests": { "cpu": "1" } } } } }),
+            json!({ "metadata": { "annotations": { names::EVEN_EMULATOR_ANNOTATION: "" } } }),
         ] {
-            let answer = change(&json!({ "spec": { "domain": resized } })).await;
+            let answer = change(&resized).await;
             // Not 403, which an error in the condition would be.
             assert_eq!(answer.code, 500, "{name}: {resized}: {answer:?}");
             assert!(answer.message().contains(WebhookEntry::VMI_GROWTH.name), "{}", answer.message());
