@@ -24,8 +24,8 @@ listed! {
     Endpoint {
         /// Validates ApplicationAwareResourceQuotas.
         QuotaValidate,
-        /// Refuses the removal of the gate, and keeps the creator's stamp of pods true. It sees the kinds and operations of
-        /// others, and so has its own path.
+        /// Refuses the removal of the gate, and keeps the creator's stamp of pods true. It has its own path because pods are
+        /// created through the path of `PodGate` too.
         PodGuard,
         /// Validates the `AAQ`.
         AaqValidate,
@@ -124,7 +124,7 @@ pub enum Condition {
     NotGatedAndStamped,
     /// The stored pod has no gate.
     NotGated,
-    /// The update takes the gate away, by a user who may not, or the creator's stamp is false or changed.
+    /// A user who may not remove the gate removes it, or the creator's stamp is false or changed.
     GateOrCreatorChanged,
     /// The update changes the specification.
     AsksForSomethingNew,
@@ -194,8 +194,8 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Guards the gate and the creator's stamp. It is one entry because API servers make the objects that CEL reads anew for
-    /// each, at every update of a pod.
+    /// Guards the gate and the creator's stamp. Both are one entry because the API server converts the pod and the old pod for CEL
+    /// once per entry, at every update of a pod.
     pub const POD_GUARD: Self = Self {
         name: "remove.pod.gate.validator",
         rules: &[Rule { operations: WRITES, ..NEW_PODS }],

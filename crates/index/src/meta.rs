@@ -139,8 +139,8 @@ struct EvenEmulatorAnnotation {
     even: Option<IgnoredAny>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the annotations the one that asks for an even number of CPUs, without its
-/// value, which says nothing.
+/// For `#[serde(deserialize_with)]`: as [`bare`], and the key of the annotation that asks for an even number of CPUs. KubeVirt
+/// ignores its value.
 pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (_, annotations, _, _)) =
         Meta::<IgnoredAny, EvenEmulatorAnnotation>::deserialize(deserializer)?.split();

@@ -176,13 +176,14 @@ fn own_accounts(options: &InstallOptions) -> [String; 2] {
     [names::controller_username(&options.namespace), names::webhook_username(&options.namespace)]
 }
 
-/// CEL: the request is made by one of them.
+/// CEL: the user of the request is the controller or the webhook.
 pub(crate) fn by_us(options: &InstallOptions) -> String {
     format!("request.userInfo.username in {}", json!(own_accounts(options)))
 }
 
-/// What they may change of a pod, as validations of `sluice-guard`: a policy of its own costs each update of a pod, whoever makes
-/// it, two objects for CEL more. `unless` is CEL, with `||` at its end: nothing of a pod is updated, or by another account.
+/// Validations for `sluice-guard` of what the controller and the webhook may update in a pod. They are not a policy of their own
+/// because the API server converts the pod and the old pod for CEL once per policy, at every update of a pod by any user. `unless`
+/// is CEL, with `||` at its end, that holds for requests that do not update a pod and for requests of other users.
 pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
     let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
@@ -194,8 +195,9 @@ pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     validations
 }
 
-/// What they may change of a quota's status, as validations of `sluice-headroom-charge`: a policy of its own costs each raise some
-/// milliseconds more. `unless` is CEL, with `||` at its end: the request is made by another account.
+/// Validations for `sluice-headroom-charge` of what the controller and the webhook may update in the status of a ResourceQuota. A
+/// policy of its own would make each raise some milliseconds slower. `unless` is CEL, with `||` at its end, that holds for requests
+/// of other users.
 pub(crate) fn of_quotas(unless: &str) -> Vec<Value> {
     let limits = format!("{LIMITS} && {NO_LIMIT_LOST}");
     let mut validations = vec![

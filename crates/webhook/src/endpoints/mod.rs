@@ -77,8 +77,8 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
     })
 }
 
-/// Whether a review that comes by the endpoint's path is the endpoint's. As upstream's, by `request.kind.kind` alone, but that
-/// pods are gated when they are created and guarded by a path of its own.
+/// Whether a review that comes by the endpoint's path is the endpoint's. Like upstream, the shared
+/// path dispatches by `request.kind.kind`; pods arrive there only to be gated, on CREATE.
 pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
     let kind = review.kind.as_str();
     let creates = review.operation == Operation::Create;

@@ -41,7 +41,7 @@ enum Kind {
 pub(super) struct Drains {
     held: Milliseconds,
     held_busy: Milliseconds,
-    /// What a single patch of a pod takes by KubeVirt, in the drains under quotas.
+    /// How long the API server takes for a patch of a pod by KubeVirt, in the drains under quotas.
     patch: Milliseconds,
     patch_busy: Milliseconds,
     busy_s: Vec<f64>,
@@ -116,7 +116,8 @@ impl Drains {
         let begin = jiff::Timestamp::now();
         let drained = kubevirt.drain(node).await?;
         ensure!(drained.len() == VMS, "{} VMs were on the node, not {VMS}", drained.len());
-        // One after the other, from the last one: to ask for all at once is what keeps the server busy when a drain begins.
+        // One after the other, and the last VM first: 20 lists at once would load the API server just when the first targets are
+        // created.
         for vm in vms.iter().rev() {
             vm.until_away_from(node).await?;
             vm.until_alone().await?;
