@@ -58,8 +58,7 @@ pub async fn own_shared() -> &'static Bed {
 pub async fn prepare(bed: &Bed) {
     let kubevirt = bed.kubevirt().unwrap();
     kubevirt.add_nodes(3).await.unwrap();
-    let many = json!({"parallelMigrationsPerCluster": 100, "parallelOutboundMigrationsPerNode": 100});
-    kubevirt.configure(json!({"migrations": many})).await.unwrap();
+    kubevirt.migrate_at_a_time(100, 100).await.unwrap();
 }
 
 /// A namespace with virtual machines and quotas.

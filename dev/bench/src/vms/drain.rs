@@ -24,28 +24,65 @@ pub(super) const VMS: usize = NAMESPACES * VMS_EACH;
 /// A little more than the controller's `--in-flight-grace`.
 const ALONE: Duration = Duration::from_secs(55);
 
+/// KubeVirt's defaults: how many migrations run at a time in the cluster, and away from a node
+/// (`pkg/virt-config/virt-config.go`, `ParallelMigrationsPerClusterDefault`, `ParallelOutboundMigrationsPerNodeDefault`).
+const AT_A_TIME: (u32, u32) = (5, 2);
+
 /// A kind of drain.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Under quotas that are full. Memory takes one to two seconds to be copied, as it does for small VMs.
+    /// Under quotas that are full, as many migrations at a time as KubeVirt lets by default. Memory takes one to two seconds to
+    /// be copied, as it does for small VMs.
     Full,
-    /// The same, but nothing is copied: the processes that all share two cores have work all the time, and a request takes as
+    /// The same, but all migrations at once.
+    FullAtOnce,
+    /// The same, and nothing is copied: the processes that all share two cores have work all the time, and a request takes as
     /// long as they let it.
     FullAndBusy,
-    /// Nothing is copied, and there are no quotas.
+    /// All at once, nothing is copied, and there are no quotas.
     UnlimitedAndBusy,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Full, Self::FullAtOnce, Self::FullAndBusy, Self::UnlimitedAndBusy];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Full => "full quotas, KubeVirt's own limits of migrations",
+            Self::FullAtOnce => "full quotas, all at once",
+            Self::FullAndBusy => "full quotas, all at once, nothing to copy",
+            Self::UnlimitedAndBusy => "no quotas, all at once, nothing to copy",
+        }
+    }
+
+    const fn script(self) -> MigrationScript {
+        match self {
+            Self::Full | Self::FullAtOnce => MigrationScript::Copy,
+            Self::FullAndBusy | Self::UnlimitedAndBusy => MigrationScript::Succeed,
+        }
+    }
+
+    fn at_a_time(self) -> (u32, u32) {
+        if self == Self::Full { AT_A_TIME } else { (100, 100) }
+    }
 }
 
 /// All drains.
 #[derive(Default)]
 pub(super) struct Drains {
-    held: Milliseconds,
-    held_busy: Milliseconds,
-    /// How long the API server takes for a patch of a pod by KubeVirt, in the drains under quotas.
-    patch: Milliseconds,
-    patch_busy: Milliseconds,
+    full: Targets,
+    at_once: Targets,
+    busy: Targets,
     busy_s: Vec<f64>,
     unlimited_busy_s: Vec<f64>,
+}
+
+/// Of drains under quotas.
+#[derive(Default)]
+struct Targets {
+    held: Milliseconds,
+    /// How long the API server takes for a patch of a pod by KubeVirt.
+    patch: Milliseconds,
 }
 
 #[derive(Default)]
@@ -61,12 +98,15 @@ impl Milliseconds {
     }
 }
 
-fn json_of(held: &Milliseconds, patch: &Milliseconds) -> Value {
-    json!({
-        "targets": held.0.len(), "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
-        "held_max_ms": held.longest(), "patches": patch.0.len(), "patch_p50_ms": patch.quantile(0.5),
-        "patch_max_ms": patch.longest(),
-    })
+impl Targets {
+    fn json(&self) -> Value {
+        let (held, patch) = (&self.held, &self.patch);
+        json!({
+            "targets": held.0.len(), "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
+            "held_max_ms": held.longest(), "patches": patch.0.len(), "patch_p50_ms": patch.quantile(0.5),
+            "patch_max_ms": patch.longest(),
+        })
+    }
 }
 
 impl Drains {
@@ -81,9 +121,9 @@ impl Drains {
         let node = first_node(&bed).await?;
         let mut drains = Self::default();
         for round in 0..rounds {
-            // Each has each place once.
-            let mut kinds = [Kind::Full, Kind::FullAndBusy, Kind::UnlimitedAndBusy];
-            kinds.rotate_left(round % 3);
+            // None comes first each time.
+            let mut kinds = Kind::ALL;
+            kinds.rotate_left(round % Kind::ALL.len());
             for kind in kinds {
                 drains.drain(&bed, &node, kind).await?;
             }
@@ -92,12 +132,10 @@ impl Drains {
     }
 
     async fn drain(&mut self, bed: &Bed, node: &str, kind: Kind) -> anyhow::Result<()> {
-        let (words, script) = match kind {
-            Kind::Full => ("quotas that are full", MigrationScript::Copy),
-            Kind::FullAndBusy => ("quotas that are full, nothing to copy", MigrationScript::Succeed),
-            Kind::UnlimitedAndBusy => ("no quotas, nothing to copy", MigrationScript::Succeed),
-        };
-        say(&format!("vms: draining {VMS} VMs in {NAMESPACES} namespaces, {words}"));
+        say(&format!("vms: draining {VMS} VMs in {NAMESPACES} namespaces, {}", kind.words()));
+        let kubevirt = bed.kubevirt()?;
+        let (cluster, outbound) = kind.at_a_time();
+        kubevirt.migrate_at_a_time(cluster, outbound).await?;
         let is_full = kind != Kind::UnlimitedAndBusy;
         let labels = if is_full { TARGETED } else { &[] };
         let tenants = join_all((0..NAMESPACES).map(|_| Tenant::with(bed, "drain", labels))).await;
@@ -109,10 +147,9 @@ impl Drains {
         }
         let vms = try_join_all(tenants.iter().flat_map(|tenant| {
             let vm = |number| tenant.kubevirt.vm(tenant.name(), &format!("vm-{number}"));
-            (0..VMS_EACH).map(move |number| vm(number).node(node).script(script).start())
+            (0..VMS_EACH).map(move |number| vm(number).node(node).script(kind.script()).start())
         }));
         let vms = vms.await.context("starting the VMs")?;
-        let kubevirt = bed.kubevirt()?;
         let begin = jiff::Timestamp::now();
         let drained = kubevirt.drain(node).await?;
         ensure!(drained.len() == VMS, "{} VMs were on the node, not {VMS}", drained.len());
@@ -128,15 +165,16 @@ impl Drains {
             let log = requests(bed).await?;
             let held = held(&log, &names);
             ensure!(held.len() == VMS, "{} targets were held and released, not {VMS}", held.len());
-            let (all, patches) = match kind {
-                Kind::Full => (&mut self.held, &mut self.patch),
-                _ => (&mut self.held_busy, &mut self.patch_busy),
+            let targets = match kind {
+                Kind::Full => &mut self.full,
+                Kind::FullAtOnce => &mut self.at_once,
+                _ => &mut self.busy,
             };
-            all.0.extend(held);
-            patches.0.extend(patches_by_others(&log, &names, begin));
+            targets.held.0.extend(held);
+            targets.patch.0.extend(patches_by_others(&log, &names, begin));
         }
         match kind {
-            Kind::Full => {}
+            Kind::Full | Kind::FullAtOnce => {}
             Kind::FullAndBusy => self.busy_s.push(took),
             Kind::UnlimitedAndBusy => self.unlimited_busy_s.push(took),
         }
@@ -145,13 +183,14 @@ impl Drains {
     }
 
     pub(super) fn held_max_ms(&self) -> f64 {
-        self.held.longest()
+        self.full.held.longest()
     }
 
     pub(super) fn json(&self) -> Value {
         json!({
-            "drain": json_of(&self.held, &self.patch),
-            "drain_busy": json_of(&self.held_busy, &self.patch_busy),
+            "drain": self.full.json(),
+            "drain_at_once": self.at_once.json(),
+            "drain_busy": self.busy.json(),
             "drain_busy_s": median(&mut self.busy_s.clone()),
             "drain_unlimited_busy_s": median(&mut self.unlimited_busy_s.clone()),
         })

@@ -86,6 +86,17 @@ impl<'a> KubeVirt<'a> {
         wait::eventually(DEADLINE, probe, "virt-controller to use its new configuration").await
     }
 
+    /// So many migrations at a time: in the cluster, and away from each node. KubeVirt's defaults are 5 and 2
+    /// (`pkg/virt-config/virt-config.go`).
+    ///
+    /// # Errors
+    /// As [`Self::configure`].
+    pub async fn migrate_at_a_time(&self, cluster: u32, outbound: u32) -> anyhow::Result<()> {
+        let limits =
+            json!({"parallelMigrationsPerCluster": cluster, "parallelOutboundMigrationsPerNode": outbound});
+        self.configure(json!({ "migrations": limits })).await
+    }
+
     /// A VM to be started: a VirtualMachineInstance with one vCPU and 256 MiB unless told otherwise.
     pub fn vm(&self, namespace: &str, name: &str) -> VmBuilder {
         VmBuilder::new(self.client.clone(), namespace, name)

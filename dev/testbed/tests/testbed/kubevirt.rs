@@ -25,8 +25,7 @@ async fn shared() -> (&'static Bed, KubeVirt<'static>, TestNamespace) {
     let kubevirt = bed.kubevirt().unwrap();
     let prepare = || async {
         kubevirt.add_nodes(3).await.unwrap();
-        let many = json!({"parallelMigrationsPerCluster": 100, "parallelOutboundMigrationsPerNode": 100});
-        kubevirt.configure(json!({"migrations": many})).await.unwrap();
+        kubevirt.migrate_at_a_time(100, 100).await.unwrap();
     };
     READY.get_or_init(prepare).await;
     let namespace = bed.namespace("vms", &[]).await.unwrap();
@@ -314,10 +313,7 @@ async fn parallel_limits_hold_and_can_be_changed() {
         .unwrap();
     assert!(second.target_pod().await.unwrap().is_none());
 
-    kubevirt
-        .configure(json!({"migrations": {"parallelMigrationsPerCluster": 2, "parallelOutboundMigrationsPerNode": 2}}))
-        .await
-        .unwrap();
+    kubevirt.migrate_at_a_time(2, 2).await.unwrap();
     second.until(MigrationPhase::Running).await.unwrap();
     assert_eq!(first.phase().await.unwrap(), MigrationPhase::Running);
     for vm in &vms {

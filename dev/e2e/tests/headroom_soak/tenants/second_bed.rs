@@ -84,9 +84,8 @@ impl BedUse {
 
     /// How many migrations KubeVirt lets run at once.
     pub async fn parallel(&self, cluster: u32, outbound: u32) {
-        let limits =
-            json!({ "parallelMigrationsPerCluster": cluster, "parallelOutboundMigrationsPerNode": outbound });
-        self.configure(json!({ "migrations": limits })).await;
+        CHANGED.store(true, Ordering::SeqCst);
+        self.bed.kubevirt().unwrap().migrate_at_a_time(cluster, outbound).await.unwrap();
     }
 
     async fn configure(&self, configuration: Value) {
