@@ -183,7 +183,7 @@ impl Drains {
     }
 
     pub(super) fn held_max_ms(&self) -> f64 {
-        self.full.held.longest()
+        self.full.held.longest().max(self.at_once.held.longest())
     }
 
     pub(super) fn json(&self) -> Value {

@@ -36,7 +36,7 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
         ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain/patch_p50_ms", None),
         ("the same, longest", "drain/patch_max_ms", None),
         ("held, p50 ms, where all migrate at once", "drain_at_once/held_p50_ms", None),
-        ("the same, longest", "drain_at_once/held_max_ms", None),
+        ("the same, longest", "drain_at_once/held_max_ms", Some("goal_held_ms")),
         ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain_at_once/patch_p50_ms", None),
         ("the same, longest", "drain_at_once/patch_max_ms", None),
         ("held, p50 ms, where nothing is copied besides", "drain_busy/held_p50_ms", None),
