@@ -186,6 +186,8 @@ pub const EVEN_EMULATOR_ANNOTATION: &str = "alpha.kubevirt.io/EmulatorThreadComp
 pub const PENDING_TIMEOUT_ANNOTATION: &str = "kubevirt.io/migrationPendingPodTimeoutSeconds";
 /// Label of a launcher pod: the uid of its VirtualMachineInstance.
 pub const CREATED_BY_LABEL: &str = "kubevirt.io/created-by";
+/// Label of a node: its name, as pods choose or avoid it.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// Name of the ServiceAccount of KubeVirt's controller, in KubeVirt's namespace.
 pub const KUBEVIRT_CONTROLLER_ACCOUNT: &str = "kubevirt-controller";
 /// Name, in kube-system, of the ServiceAccount of kube-controller-manager's quota controller.

@@ -85,6 +85,47 @@ pub(crate) fn mirror() -> String {
     ))
 }
 
+/// The new pod is the target of a local migration, and KubeVirt's controller creates it where such targets need no gate.
+pub(crate) fn let_in_target(options: &InstallOptions) -> String {
+    match &options.lets_in_targets_of {
+        Some(username) => {
+            format!("(request.userInfo.username == '{username}' && {})", local_target())
+        }
+        None => "false".to_owned(),
+    }
+}
+
+/// The new pod, if KubeVirt's controller creates it, is the target of a migration whose source runs in the same namespace.
+///
+/// KubeVirt labels every target with its migration, lets no local one run on the node of another pod of its machine
+/// (`createMigrationPodAntiAffinityRule` in `pkg/virt-controller/watch/migration/migration.go`), and names the node of the
+/// source to those that receive a machine from elsewhere (`createDecentralizedMigrationPodAntiAffinity` there, since KubeVirt
+/// 1.6). Tenants add to the affinity of their machines, also of ones that wait to be received, but take nothing off what
+/// KubeVirt adds, and `sluice-vmi-status` keeps the label off machines, whose labels their pods have.
+pub(crate) fn local_target() -> String {
+    let label = |key: &str| format!("object.metadata.?labels[?'{key}']");
+    let (job, machine) = (label(names::MIGRATION_JOB_LABEL), label(names::CREATED_BY_LABEL));
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let beside = format!(
+        "object.spec.?affinity.?podAntiAffinity.?{required}.orValue([])\
+         .exists(t, t.?labelSelector.?matchLabels[?'{}'] == {machine})",
+        names::CREATED_BY_LABEL
+    );
+    let received = format!(
+        "object.spec.?affinity.?nodeAffinity.?{required}.?nodeSelectorTerms.orValue([])\
+         .exists(t, t.?matchExpressions.orValue([]).exists(e, e.key == '{}' && e.operator == 'NotIn'))",
+        names::HOSTNAME_LABEL
+    );
+    format!("({job}.hasValue() && {machine}.hasValue() && {beside} && !{received})")
+}
+
+/// The user of the request may write the status of migrations in its namespace: of those who create pods with the label of a
+/// migration, KubeVirt's controller. Tenants may create migrations, but not write their status.
+pub(crate) fn writes_migrations() -> &'static str {
+    "authorizer.group('kubevirt.io').resource('virtualmachineinstancemigrations').subresource('status')\
+     .namespace(request.namespace).check('update').allowed()"
+}
+
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
 /// them without one (up to Kubernetes 1.31), a deadline where there was none, or the last gate, of others, that goes.
 pub(crate) fn grows() -> String {

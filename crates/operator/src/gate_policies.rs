@@ -4,7 +4,8 @@
 //! `sluice-gate` gates and stamps new pods of targeted namespaces. Behind it the webhook does the same for pods that no policy
 //! has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and stamp it is
 //! refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
-//! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. `sluice-guard` keeps both on existing
+//! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. Targets of local migrations need none
+//! where VMs are charged in place of their pods: they take nothing, and go also while no process of Sluice runs. `sluice-guard` keeps both on existing
 //! pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
 //! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object.
 
@@ -14,8 +15,9 @@ use sluice_api::names;
 use crate::account_policy;
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
-    bound, by_platform, controllers_kept, gated as has_gate, has_stamp, mirror, not_bound_by_others,
-    not_exempt, removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
+    bound, by_platform, controllers_kept, gated as has_gate, has_stamp, let_in_target, local_target, mirror,
+    not_bound_by_others, not_exempt, removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely,
+    stamped_truly, writes_migrations,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -41,7 +43,8 @@ const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeNa
     with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods \
     are not gated'";
 
-/// Gates and stamps new pods of targeted namespaces; those of the platform that name their node are stamped alone.
+/// Gates and stamps new pods of targeted namespaces. Those of the platform that name their node are stamped alone, and so are
+/// targets of local migrations where these [need no gate](InstallOptions::lets_in_targets_of).
 pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
     let stamp = format!(
         "metadata: Object.metadata{{annotations: {{'{}': request.userInfo.username}}}}",
@@ -51,7 +54,8 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
         "spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{}'}}]}}",
         names::GATE
     );
-    let expression = format!("{} ? Object{{{stamp}}} : Object{{{stamp}, {gate}}}", bound());
+    let expression =
+        format!("{} || {} ? Object{{{stamp}}} : Object{{{stamp}, {gate}}}", bound(), let_in_target(options));
     let mut policy = policy(MUTATING, names::GATE_POLICY, "Fail", &created());
     set_in(
         &mut policy,
@@ -74,6 +78,9 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
 
 /// New pods of targeted namespaces are gated and stamped, or refused.
 ///
+/// Whether targets of local migrations need a gate is for those to say that gate, so that no target is refused while they begin
+/// or end to: KubeVirt's are let in without.
+///
 /// Its binding selects namespaces too: while the `AAQ` changes which are targeted, only those that were and will be are held
 /// to it.
 pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
@@ -85,7 +92,13 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
             "reason": "Forbidden",
         }),
         json!({
-            "expression": format!("{} || {}", bound(), has_gate("object")),
+            "expression": format!(
+                "{} || {} || ({} && {})",
+                bound(),
+                has_gate("object"),
+                local_target(),
+                writes_migrations()
+            ),
             "message": NOT_GATED,
             "reason": "Forbidden",
         }),

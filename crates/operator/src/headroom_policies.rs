@@ -13,6 +13,7 @@ use sluice_engine::headroom::MARK;
 
 use crate::account_policy::{by_us, of_quotas};
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
+use crate::expressions::writes_migrations;
 use crate::options::InstallOptions;
 
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
@@ -28,10 +29,9 @@ const UNMARKED: &str =
 const END: &str = "quantity(string(dyn(params).status.hard['MARK'])).asInteger()";
 /// CEL: the object is created at or after the end that the mark names. Only the API server sets the creation time.
 const AFTER_THE_END: &str = "timestamp(object.metadata.creationTimestamp) >= timestamp(END / 1000)";
-/// CEL: a pod of a migration, created by KubeVirt's controller: tenants may create migrations, but not write their status.
-const TARGET: &str = "has(object.metadata.labels) && 'kubevirt.io/migrationJobUID' in object.metadata.labels \
-    && authorizer.group('kubevirt.io').resource('virtualmachineinstancemigrations').subresource('status')\
-    .namespace(request.namespace).check('update').allowed()";
+/// CEL: a pod with the label of a migration.
+const LABELLED: &str =
+    "has(object.metadata.labels) && 'kubevirt.io/migrationJobUID' in object.metadata.labels";
 /// CEL: what the owner of a refused pod is told. Controllers that try again look for the first two words.
 const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved for the target pod of a live migration: \
     try again in a moment'";
@@ -47,7 +47,10 @@ pub(crate) fn lock() -> AdmissionPolicy {
     let validations = vec![
         json!({
             "expression":
-                cel(&format!("request.resource.resource != 'pods' || {UNMARKED} || {AFTER_THE_END} || ({TARGET})")),
+                cel(&format!(
+                    "request.resource.resource != 'pods' || {UNMARKED} || {AFTER_THE_END} || ({LABELLED} && {})",
+                    writes_migrations()
+                )),
             "message": "exceeded quota: a ResourceQuota is reserved for the target pod of a live migration: try again \
                 in a moment",
             "messageExpression": REFUSED,

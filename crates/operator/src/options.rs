@@ -62,6 +62,9 @@ pub struct InstallOptions {
     pub gating: Gating,
     /// Accounts whose pods may name their node: those are let in without a gate.
     pub platform_accounts: PlatformAccounts,
+    /// Username of KubeVirt's controller, if the targets of local migrations need no gate: VMs are charged in place of their
+    /// pods, so a further pod of one that runs waits for nothing. `None`: targets are gated as all other pods.
+    pub lets_in_targets_of: Option<String>,
     /// Usernames that may take the gate from a pod, besides the controller's.
     pub further_gate_removers: Vec<String>,
     /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
@@ -83,6 +86,7 @@ impl Default for InstallOptions {
             exempt_namespaces: default_exempt_namespaces(),
             gating: Gating::default(),
             platform_accounts: PlatformAccounts::default(),
+            lets_in_targets_of: None,
             further_gate_removers: Vec::new(),
             priority_class: Some("system-cluster-critical".to_owned()),
         }

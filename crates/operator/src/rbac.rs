@@ -151,6 +151,9 @@ fn controller_cluster_rules() -> Value {
 fn operator_cluster_rules(options: &InstallOptions) -> Value {
     let mut rules = vec![
         rule(names::GROUP, &[names::AAQS], &READ),
+        // Who creates the targets of migrations.
+        rule("kubevirt.io", &["kubevirts"], &READ),
+        definitions(&[("kubevirt.io", "kubevirts")]),
         // A policy, and a binding of it, may only be written by an account that may read what its parameters are.
         rule("", &["resourcequotas"], &["get", "list"]),
         // Whether the installation is being removed.

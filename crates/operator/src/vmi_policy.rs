@@ -1,4 +1,5 @@
-//! The admission policy that keeps the status of a new VirtualMachineInstance what KubeVirt makes of it.
+//! The admission policy that keeps the status of a new VirtualMachineInstance what KubeVirt makes of it, and its pods from
+//! passing for targets of migrations.
 //!
 //! Machines are counted by their status too, and the kind has no status subresource. Updates are KubeVirt's to guard: its
 //! mutating webhook puts the old status back for all accounts but its own, and fails closed
@@ -13,6 +14,11 @@
 //! `runtimeUser`, and copies sizes from the specification (`setGuestMemoryStatus`, `setCurrentCPUTopologyStatus` in
 //! `pkg/defaults/defaults.go`). `phase` is not looked at: the webhook always makes it `Pending`. KubeVirt up to 1.2, whose
 //! controller writes a topology before it applies an instance type, is made for Kubernetes up to 1.29.
+//!
+//! Nor may a machine have the label by which KubeVirt marks the pods of a migration: its launchers get all its labels. virt-api
+//! keeps tenants from giving it to machines and to templates of VirtualMachines (`restrictedVmiLabels` in
+//! `pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go`), but not to those of a
+//! VirtualMachineInstanceReplicaSet. On updates virt-api keeps all reserved labels as they are.
 //!
 //! The policy asks no process, and waits for the kind where KubeVirt is not installed yet, so it fails closed. Its expressions
 //! have no error for any object that the kind's schema admits.
@@ -35,6 +41,9 @@ const REMEMBERED: &str = "status.memory of a new VirtualMachineInstance has the 
     guestAtBoot, guestCurrent and guestRequested and no memoryOverhead, and KubeVirt sets it: create it without status; an \
     admission webhook that changes spec.domain.memory has to come before KubeVirt's virt-api-mutator";
 
+const LABELLED: &str = "metadata.labels[kubevirt.io/migrationJobUID] marks pods of a migration, and KubeVirt gives it to them: \
+    leave the label off the VirtualMachineInstance and off the template that it is made from";
+
 /// CEL: `status.TARGET` is what the specification says at `spec.domain.ORIGIN`, or both are absent.
 fn copied(target: &str, origin: &str) -> String {
     format!("variables.status.{target} == variables.domain.{origin}")
@@ -45,7 +54,7 @@ fn of(part: &str, conditions: &[String]) -> String {
     format!("!has(variables.status.{part}) || ({})", conditions.join(" && "))
 }
 
-/// A new VirtualMachineInstance claims neither another size than it asks for, nor a place.
+/// A new VirtualMachineInstance claims neither another size than it asks for, nor a place, nor that its pods are targets.
 pub(crate) fn vmi_status() -> AdmissionPolicy {
     let topology = ["cores", "sockets", "threads"]
         .map(|field| copied(&format!("currentCPUTopology.?{field}"), &format!("?cpu.?{field}")));
@@ -53,7 +62,9 @@ pub(crate) fn vmi_status() -> AdmissionPolicy {
         .map(|field| copied(&format!("memory.?{field}"), "?memory.?guest"));
     let no_overhead = "!has(variables.status.memory.memoryOverhead)".to_owned();
     let memory = [amounts.as_slice(), &[no_overhead]].concat();
+    let unlabelled = format!("!dyn(object).?metadata.?labels[?'{}'].hasValue()", names::MIGRATION_JOB_LABEL);
     let validations = [
+        (unlabelled, LABELLED),
         (NO_PLACE.to_owned(), PLACED),
         (of("currentCPUTopology", &topology), RESIZED),
         (of("memory", &memory), REMEMBERED),

@@ -6,8 +6,9 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, by_platform, gated, grows, made_by_hand, mirror, new_or_resized, not_bound_by_others, not_exempt,
-    removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly, states_resources,
+    bound, by_platform, gated, grows, let_in_target, made_by_hand, mirror, new_or_resized,
+    not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly,
+    states_resources,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -78,7 +79,13 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         }
         Condition::NotGatedAndStamped => (
             "not-gated-and-stamped",
-            format!("!(({} || {}) && {})", gated("object"), bound(), stamped_truly()),
+            format!(
+                "!(({} || {} || {}) && {})",
+                gated("object"),
+                bound(),
+                let_in_target(options),
+                stamped_truly()
+            ),
         ),
         Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
         Condition::GateOrCreatorChanged => (

@@ -51,6 +51,14 @@ impl Settings {
         }
     }
 
+    /// Whether the targets of local migrations that this user creates need no gate: the user is KubeVirt's controller, and VMs
+    /// are charged in place of their pods.
+    #[must_use]
+    pub fn lets_in_targets_of(&self, username: &str) -> bool {
+        self.kubevirt_controller.as_deref() == Some(username)
+            && self.machines().is_some_and(Calculator::counts_machines)
+    }
+
     /// Settings of an installation in `install_namespace`, whose controller may remove gates, and so may
     /// the usernames in `extra_removers`.
     pub fn new(install_namespace: &str, extra_removers: impl IntoIterator<Item = String>) -> Self {

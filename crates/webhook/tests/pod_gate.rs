@@ -4,9 +4,13 @@
 mod common;
 
 use common::{CDI, GATE, STAMP, TENANT, judge, judge_with, patched, pod_create};
+use json_patch::merge;
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_engine::vm::Calculator;
 use sluice_webhook::endpoints::pod_gate;
+use sluice_webhook::{AaqPresence, Settings};
 
 fn gates(names: &[&str]) -> Value {
     names.iter().map(|name| json!({ "name": name })).collect()
@@ -187,4 +191,85 @@ fn what_is_no_pod_is_refused(#[case] pod: Value, #[case] part: &str) {
     let verdict = judge(pod_gate, &pod_create(TENANT, &pod));
     assert_eq!((verdict.allowed, verdict.code), (false, 400));
     assert!(verdict.message.contains(part), "{}", verdict.message);
+}
+
+const KUBEVIRT: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
+
+/// The webhook where KubeVirt runs and its VMs are counted so.
+fn counting(calculator: Calculator) -> Settings {
+    let aaq = AaqPresence::Present { cluster_quotas: false, calculator };
+    Settings { kubevirt_controller: Some(KUBEVIRT.to_owned()), aaq, ..common::settings() }
+}
+
+/// The target of a local migration, as KubeVirt makes it, with these changes.
+fn target(changes: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": { "labels": {
+            names::MIGRATION_JOB_LABEL: "migration", names::CREATED_BY_LABEL: "machine", "kubevirt.io": "virt-launcher",
+        }},
+        "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+            { "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: "machine" } }, "topologyKey": "kubernetes.io/hostname" },
+        ]}}},
+    });
+    merge(&mut pod, changes);
+    pod
+}
+
+/// A node affinity of one requirement.
+fn nodes(key: &str, operator: &str) -> Value {
+    let requirement = json!({ "key": key, "operator": operator, "values": ["a"] });
+    json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{ "matchFields": [] }, { "matchExpressions": [requirement] }],
+    }}}}})
+}
+
+fn beside(machines: &[&str]) -> Value {
+    let term = |uid: &&str| json!({ "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: uid } }, "topologyKey": "t" });
+    let terms: Vec<_> = machines.iter().map(term).collect();
+    json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } } })
+}
+
+#[rstest]
+#[case::as_it_is(json!({}), true)]
+#[case::beside_its_machine_and_another(beside(&["other", "machine"]), true)]
+#[case::of_some_zones(nodes("topology.kubernetes.io/zone", "NotIn"), true)]
+#[case::of_some_nodes(nodes("kubernetes.io/hostname", "In"), true)]
+#[case::received(nodes("kubernetes.io/hostname", "NotIn"), false)]
+#[case::beside_another(beside(&["other"]), false)]
+#[case::beside_none(beside(&[]), false)]
+#[case::term_without_selector(json!({ "spec": { "affinity": { "podAntiAffinity": {
+    "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "t" }] } } } }), false)]
+#[case::no_affinity(json!({ "spec": { "affinity": null } }), false)]
+#[case::no_migration(json!({ "metadata": { "labels": { names::MIGRATION_JOB_LABEL: null } } }), false)]
+#[case::no_machine(json!({ "metadata": { "labels": { names::CREATED_BY_LABEL: null } } }), false)]
+#[case::no_labels(json!({ "metadata": { "labels": null } }), false)]
+fn targets_of_local_migrations_of_vms_that_are_charged_are_stamped_alone(
+    #[case] changes: Value,
+    #[case] is_let_in: bool,
+) {
+    let pod = target(&changes);
+    let admitted = |user: &str, settings: &Settings| {
+        let after = patched(&pod, &judge_with(pod_gate, &pod_create(user, &pod), settings));
+        assert_eq!(after["metadata"]["annotations"][STAMP], user);
+        after["spec"].get("schedulingGates").is_none()
+    };
+    for calculator in [
+        Calculator::DedicatedVirtualResources,
+        Calculator::VirtualResources,
+        Calculator::GuestEffectiveResources,
+        Calculator::VmiPodUsage,
+    ] {
+        assert_eq!(admitted(KUBEVIRT, &counting(calculator)), is_let_in, "{calculator:?}");
+        for other in [TENANT, "system:serviceaccount:team-a:kubevirt-controller"] {
+            assert!(!admitted(other, &counting(calculator)), "{other} is not KubeVirt's controller");
+        }
+    }
+    assert!(
+        !admitted(KUBEVIRT, &counting(Calculator::IgnoreVmiCalculator)),
+        "each pod is charged for itself"
+    );
+    let unknown = Settings { aaq: AaqPresence::Unknown, ..counting(Calculator::default()) };
+    assert!(!admitted(KUBEVIRT, &unknown), "not known to be charged");
+    let no_kubevirt = Settings { kubevirt_controller: None, ..counting(Calculator::default()) };
+    assert!(!admitted(KUBEVIRT, &no_kubevirt), "not known to be KubeVirt's");
 }

@@ -11,11 +11,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_index::{AaqWire, Aaqs, Watched as _};
+use sluice_engine::vm::Calculator;
+use sluice_index::{AaqWire, Aaqs, KubeVirtWire, KubeVirts, Watched as _};
 use sluice_operator::AdmissionPolicy;
 use sluice_operator::certificates::is_path;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
@@ -91,6 +93,8 @@ pub(super) struct World {
     pub(super) path: Option<String>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
     pub(super) selector: Option<Option<LabelSelector>>,
+    /// Who creates the targets of migrations that need no gate. The inner `None`: all targets are gated.
+    pub(super) lets_in_targets_of: Option<Option<String>>,
     /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
     pub(super) installed: bool,
 }
@@ -139,7 +143,7 @@ impl Sources {
                         object.is_some_and(|object| object.metadata.deletion_timestamp.is_none());
                 }
             ),
-            self.follow_aaqs(cancel.clone()),
+            self.follow_counting(&cancel),
         );
     }
 
@@ -204,18 +208,41 @@ impl Sources {
         }
     }
 
-    async fn follow_aaqs(&self, cancel: CancellationToken) {
-        let mut aaqs = Aaqs::default();
-        let sink = |event: Event<AaqWire>| {
-            aaqs.apply(&event);
-            if !matches!(event, Event::Init | Event::InitApply(_)) {
+    /// The `AAQ`, and which KubeVirt runs.
+    async fn follow_counting(&self, cancel: &CancellationToken) {
+        let counting = Mutex::new(Counting::default());
+        let on_aaq = |event: Event<AaqWire>| {
+            let mut counting = counting.lock();
+            counting.aaqs.apply(&event);
+            if is_complete(&event) {
+                counting.calculator =
+                    Some(counting.aaqs.oldest().map(|aaq| aaq.calculator).unwrap_or_default());
                 // Should there be several, the oldest is the one that was allowed.
-                let selector = aaqs.oldest().and_then(|aaq| aaq.selector.clone());
-                self.change(|world| world.selector = Some(selector));
+                let selector = counting.aaqs.oldest().and_then(|aaq| aaq.selector.clone());
+                self.change(|world| {
+                    world.selector = Some(selector);
+                    world.lets_in_targets_of = counting.lets_in_targets_of();
+                });
             }
         };
-        let api: Api<AaqWire> = Api::all(self.client.clone());
-        watch_kind(api, WatchOptions::default(), sink, WatchHealth::new("AAQ"), cancel).await;
+        let on_kubevirt = |event: Event<KubeVirtWire>| {
+            let mut counting = counting.lock();
+            counting.kubevirts.apply(&event);
+            if is_complete(&event) {
+                let oldest = counting.kubevirts.oldest();
+                counting.controller =
+                    Some(oldest.map(|it| names::kubevirt_controller_username(&it.namespace)));
+                self.change(|world| world.lets_in_targets_of = counting.lets_in_targets_of());
+            }
+        };
+        let aaqs: Api<AaqWire> = Api::all(self.client.clone());
+        let kubevirts: Api<KubeVirtWire> = Api::all(self.client.clone());
+        let if_installed = WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
+        let health = WatchHealth::new;
+        tokio::join!(
+            watch_kind(aaqs, WatchOptions::default(), on_aaq, health("AAQ"), cancel.clone()),
+            watch_kind(kubevirts, if_installed, on_kubevirt, health("kubevirts"), cancel.clone()),
+        );
     }
 
     fn change(&self, change: impl FnOnce(&mut World)) {
@@ -225,6 +252,28 @@ impl Sources {
             *world != before
         });
     }
+}
+
+/// How VMs are counted, and who creates their pods: `None` as long as that is not known.
+#[derive(Default)]
+struct Counting {
+    aaqs: Aaqs,
+    calculator: Option<Calculator>,
+    kubevirts: KubeVirts,
+    controller: Option<Option<String>>,
+}
+
+impl Counting {
+    fn lets_in_targets_of(&self) -> Option<Option<String>> {
+        let controller = self.controller.clone()?;
+        let calculator = self.calculator?;
+        Some(controller.filter(|_| calculator.counts_machines()))
+    }
+}
+
+/// Whether all objects of the kind are known after the event.
+fn is_complete<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init | Event::InitApply(_))
 }
 
 fn bundle(secret: &Secret) -> Option<Vec<u8>> {

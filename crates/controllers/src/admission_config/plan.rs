@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_api::Endpoint;
+use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
 use super::compare::{same, without};
@@ -16,6 +16,8 @@ const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
 const CLIENT: [&str; 1] = ["clientConfig"];
 /// Where an entry has its namespaces.
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
+/// Where an entry says for which requests it is called.
+const CONDITIONS: [&str; 1] = ["matchConditions"];
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +63,8 @@ struct Wanted<'a> {
     selector: Option<LabelSelector>,
     /// Another selector than the one in force may be written.
     may_select: bool,
+    /// It is known whether there are targets that need no gate.
+    knows_targets: bool,
     restore: bool,
 }
 
@@ -72,10 +76,12 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
         bundle: world.bundle.as_deref(),
         selector,
         may_select: selectors.may_gate_others(),
+        knows_targets: world.lets_in_targets_of.is_some(),
         restore: world.installed,
     };
     let mut options = options.clone();
     options.webhook_path.clone_from(&world.path);
+    options.lets_in_targets_of = world.lets_in_targets_of.clone().flatten();
     options.ca_bundle = wanted.bundle.map(|bundle| String::from_utf8_lossy(bundle).into_owned());
     if let Some(selector) = &wanted.selector {
         options.namespace_selector.clone_from(selector);
@@ -128,6 +134,9 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
     let mut entry = entry.clone();
     if follows_selector(name) {
         replace(&mut entry, &NAMESPACES, live.pointer("/namespaceSelector"));
+    }
+    if name == WebhookEntry::GATER.name && !wanted.knows_targets {
+        replace(&mut entry, &CONDITIONS, live.pointer("/matchConditions"));
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
     if wanted.bundle.is_none() {

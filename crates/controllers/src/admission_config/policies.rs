@@ -2,7 +2,8 @@
 //!
 //! `sluice-gated` refuses what is not gated, so wherever it holds pods have to be gated already. It holds where its policy
 //! *and* its binding select, and a change of the selector goes through in three stages: the policy of `sluice-gated` (from
-//! now on only namespaces count that were and will be targeted), then all that gates, then the binding.
+//! now on only namespaces count that were and will be targeted), then all that gates, then the binding. Which targets of
+//! migrations need no gate changes at once: `sluice-gated` lets them in with and without one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
 const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
 
+/// Where `sluice-gate` says which pods it gates.
+const MUTATIONS: &str = "/mutations";
 /// Where a policy has its namespaces.
 const OF_POLICY: &str = "/matchConstraints/namespaceSelector";
 /// Where the binding of `sluice-gated` has them.
@@ -89,7 +92,13 @@ pub(super) fn plan(world: &World, options: &InstallOptions, selectors: &Selector
         let kinds = [Kind::policy(&policy), Kind::binding(&policy)];
         let objects = kinds.into_iter().zip([policy.policy, policy.binding]);
         objects.filter_map(move |(kind, object)| match world.fixed.get(&kind)? {
-            Some(is) => repair(kind, is, &object, selectors.may_select(kind) && known),
+            Some(is) => {
+                let mut object = object;
+                if kind == GATE && world.lets_in_targets_of.is_none() {
+                    keep(&mut object, MUTATIONS, &is.spec);
+                }
+                repair(kind, is, &object, selectors.may_select(kind) && known)
+            }
             // A policy without its namespaces holds for the wrong ones.
             None if follows && !known => None,
             None if is_last(kind) && !selectors.complete => None,
@@ -97,6 +106,13 @@ pub(super) fn plan(world: &World, options: &InstallOptions, selectors: &Selector
         })
     };
     admission_policies(options).into_iter().flat_map(step).collect()
+}
+
+/// This part of the spec of `object` becomes what it is.
+fn keep(object: &mut Value, part: &str, live: &Value) {
+    if let (Some(at), Some(live)) = (object.pointer_mut(&format!("/spec{part}")), live.pointer(part)) {
+        *at = live.clone();
+    }
 }
 
 /// What brings `is` to the spec of `object`. The selector of a policy that has one comes apart from all else and after it:

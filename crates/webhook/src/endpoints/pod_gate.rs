@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::review::local_target::LauncherView;
 use crate::review::pod::{PodSpec, PodView};
 use crate::review::{PatchOp, Review, Verdict};
 use crate::settings::Settings;
@@ -34,6 +35,16 @@ pub fn pod_gate(review: &Review<'_>, settings: &Settings) -> Verdict {
         let stamp = stamp(&pod, username).into_iter().collect();
         return Verdict::allow("Pod names its node and is of the platform: it is not gated")
             .with_patch(stamp);
+    }
+    if settings.lets_in_targets_of(username)
+        && let Ok(launcher) = review.read_object::<LauncherView>("a pod")
+        && launcher.is_local_target()
+    {
+        let stamp = stamp(&pod, username).into_iter().collect();
+        return Verdict::allow(
+            "Pod is the target of a migration of a virtual machine that is charged already: it is not gated",
+        )
+        .with_patch(stamp);
     }
     let mut patch = Vec::with_capacity(2);
     patch.extend(gate(&pod, spec));

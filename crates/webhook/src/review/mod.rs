@@ -3,6 +3,7 @@
 //! Everything else is skipped without being stored, and the objects stay the bytes they arrived as until an
 //! endpoint asks for the few fields it needs. Skipping is iterative: depth costs no stack.
 
+pub(crate) mod local_target;
 pub(crate) mod pod;
 mod verdict;
 

@@ -86,6 +86,7 @@ fn world() -> World {
         bundle: Some(b"bundle".to_vec()),
         path: Some("secret".to_owned()),
         selector: Some(None),
+        lets_in_targets_of: Some(None),
         installed: true,
     }
 }

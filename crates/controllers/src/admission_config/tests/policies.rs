@@ -55,6 +55,34 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
     }
 }
 
+/// Nothing refuses targets meanwhile, so there are no stages.
+#[test]
+fn which_targets_need_no_gate_is_said_by_what_gates_when_it_is_known() {
+    let kubevirt = || Some(Some("system:serviceaccount:kubevirt:kubevirt-controller".to_owned()));
+    let mut world = world();
+    let none = world.clone();
+    for lets_in_targets_of in [kubevirt(), Some(None)] {
+        world.lets_in_targets_of = lets_in_targets_of;
+        let steps = planned(&world);
+        let kinds: Vec<Kind> = steps.iter().map(|step| operations(step).0).collect();
+        assert_eq!(kinds, [GATE, Kind::Mutating]);
+        assert!(!steps.iter().any(Step::selects_for_gates));
+        carry_out(&mut world, &steps);
+        assert_eq!(planned(&world), []);
+        // A process that has just begun to lead takes nothing back.
+        world.lets_in_targets_of = None;
+        assert_eq!(planned(&world), []);
+    }
+    assert_eq!(seen(&mut world, GATE).clone(), seen(&mut none.clone(), GATE).clone());
+    // What is missing, or edited elsewhere, does not wait for it.
+    world.lets_in_targets_of = None;
+    seen(&mut world, GATE)["failurePolicy"] = json!("Ignore");
+    let steps = planned(&world);
+    assert_eq!(operations(&steps[0]).0, GATE);
+    world.fixed.insert(GATE, None);
+    assert!(matches!(planned(&world)[0], Step::Create { kind: GATE, .. }));
+}
+
 #[test]
 fn a_selector_that_the_api_server_refuses_keeps_no_policy_from_being_repaired() {
     let mut world = world();

@@ -7,7 +7,7 @@ use sluice_index::VmiWire;
 
 use super::server::Change;
 use super::step::{Fault, Step, Trouble, Watch};
-use super::vms::{Committed, REQUEST_MS, Update, VMS, VmMove, Vms};
+use super::vms::{Admitted, Committed, REQUEST_MS, Update, VMS, VmMove, Vms};
 use super::world::{Request, World};
 use crate::gate::{Action, Asked, Judgement, Ticket};
 
@@ -203,7 +203,7 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
         let size = world.server.vms.as_ref().unwrap().of_a_cpu();
         world.server.create_pod("p0", 3 * size - 1, 0);
         world.go_on(&Move::Vm(VmMove::Start(4, 2)));
-        world.go_on(&Move::Vm(VmMove::Pod(4, false)));
+        world.go_on(&Move::Vm(VmMove::Pod(4, false, Admitted::Gated)));
         for _ in 0..10 {
             Watch::ALL.iter().for_each(|watch| world.deliver(0, *watch, usize::MAX));
             world.plan();
@@ -222,7 +222,7 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
             world.answer(0, Fault::None);
             world.go_on(&Move::Commit(0));
         }
-        world.go_on(&Move::Vm(VmMove::Pod(4, false)));
+        world.go_on(&Move::Vm(VmMove::Pod(4, false, Admitted::Gated)));
         world.calm_down();
         world.check_vms_at_the_end();
         assert_eq!(world.server.taken(), 5 * size - 1, "{calculator:?}");

@@ -133,25 +133,33 @@ impl Server {
         controller: Option<(String, u64)>,
         creator: Option<&'static str>,
     ) {
-        if self.pods.contains_key(name) {
-            return;
+        if !self.pods.contains_key(name) {
+            let pod = self.new_pod(milli_cpu);
+            self.put_pod(name, Pod { priority, controller, creator, ..pod });
         }
+    }
+
+    /// As the API server does with targets of local migrations.
+    pub fn create_ungated(&mut self, name: &str, milli_cpu: u64) {
+        if !self.pods.contains_key(name) {
+            let pod = self.new_pod(milli_cpu);
+            self.put_pod(name, Pod { gated: false, ..pod });
+        }
+    }
+
+    fn new_pod(&mut self, milli_cpu: u64) -> Pod {
         let version = self.next();
-        let created = self.now_s;
-        self.put_pod(
-            name,
-            Pod {
-                uid: version,
-                version,
-                milli_cpu,
-                priority,
-                created,
-                gated: true,
-                finished: false,
-                controller,
-                creator,
-            },
-        );
+        Pod {
+            uid: version,
+            version,
+            milli_cpu,
+            priority: 0,
+            created: self.now_s,
+            gated: true,
+            finished: false,
+            controller: None,
+            creator: None,
+        }
     }
 
     fn put_pod(&mut self, name: &str, pod: Pod) {

@@ -25,7 +25,7 @@ pub enum VmMove {
     /// It comes into being with so many CPUs.
     Start(u8, u32),
     /// KubeVirt's controller makes a pod of it, perhaps of what it was to have before.
-    Pod(u8, bool),
+    Pod(u8, bool, Admitted),
     /// It has what it is to have.
     Settle(u8),
     /// Its oldest pod ends.
@@ -36,11 +36,24 @@ pub enum VmMove {
     Delete(u8),
 }
 
+/// What admission does with a pod of a VM of which another pod runs; all others it gates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Admitted {
+    /// It is let in without a gate.
+    Ungated,
+    /// The policy that says so is not in force yet, or the affinity of the VM looks like that of one that is received.
+    Gated,
+}
+
+fn admitted() -> impl Strategy<Value = Admitted> {
+    prop_oneof![3 => Just(Admitted::Ungated), 1 => Just(Admitted::Gated)]
+}
+
 pub fn moves() -> impl Strategy<Value = VmMove> {
     let vm = || 0..VMS;
     prop_oneof![
         4 => (vm(), 1..4u32).prop_map(|(vm, cpus)| VmMove::Start(vm, cpus)),
-        6 => (vm(), any::<bool>()).prop_map(|(vm, is_late)| VmMove::Pod(vm, is_late)),
+        6 => (vm(), any::<bool>(), admitted()).prop_map(|(vm, is_late, by)| VmMove::Pod(vm, is_late, by)),
         4 => vm().prop_map(VmMove::Settle),
         3 => vm().prop_map(VmMove::End),
         1 => vm().prop_map(VmMove::Abort),
@@ -136,8 +149,8 @@ impl Vms {
                 self.known.insert(vm, Vm { has: wanted, wanted, version: 0, pods, moved: false });
                 Some((self.changed(vm), true))
             }
-            VmMove::Pod(vm, is_late) => {
-                self.make_pod(vm, is_late, server);
+            VmMove::Pod(vm, is_late, admitted) => {
+                self.make_pod(vm, is_late, admitted, server);
                 None
             }
             VmMove::Settle(vm) => {
@@ -184,7 +197,7 @@ impl Vms {
         !self.by_pods() || newest.is_some_and(|pod| !pod.gated && is_for(vm.wanted, pod.milli_cpu))
     }
 
-    fn make_pod(&mut self, vm: u8, is_late: bool, server: &mut Server) {
+    fn make_pod(&mut self, vm: u8, is_late: bool, admitted: Admitted, server: &mut Server) {
         let by_pods = self.by_pods();
         // A target is made for a VM that runs.
         let may_migrate =
@@ -197,9 +210,14 @@ impl Vms {
         let newest = known.pods.back().map(|pod| server.pods[pod].milli_cpu);
         let is_late = is_late && newest.is_none_or(|size| size == u64::from(known.has) * OF_A_CPU);
         let cpus = if is_late { known.has } else { known.wanted };
+        let is_target = known.pods.iter().any(|pod| !server.pods[pod].gated);
         known.pods.push_back(name.clone());
         known.moved = false;
-        server.create_pod(&name, u64::from(cpus) * OF_A_CPU, 0);
+        let size = u64::from(cpus) * OF_A_CPU;
+        match admitted {
+            Admitted::Ungated if is_target => server.create_ungated(&name, size),
+            _ => server.create_pod(&name, size, 0),
+        }
     }
 
     /// An update by which the VM is to have so many CPUs, if there is one. KubeVirt changes a VM once at a time, and none that
