@@ -51,6 +51,8 @@ pub trait AuditEventExt {
     fn migration(&self) -> Option<&str>;
     /// Whether it tried to create a migration's target.
     fn is_target(&self) -> bool;
+    /// Whether the pod in the answer has the gate of Sluice.
+    fn is_gated(&self) -> bool;
     /// What it asks for a quota's status; `None` for what leaves `status.hard` as it is.
     fn asked_mark(&self) -> Option<MarkWrite>;
     /// What one of Sluice's programs has done to a quota's status.
@@ -74,6 +76,10 @@ impl AuditEventExt for AuditEvent {
 
     fn is_target(&self) -> bool {
         self.is("create", "pods") && self.migration().is_some() && !self.is_dry_run()
+    }
+
+    fn is_gated(&self) -> bool {
+        crate::targets::is_gated(&self.response)
     }
 
     fn asked_mark(&self) -> Option<MarkWrite> {
@@ -258,13 +264,11 @@ impl AuditTrail {
     }
 }
 
-/// The name of a pod that is created; empty if it is generated.
+/// The name of a pod that is created; empty if it is generated and the pod was refused.
 fn created_pod(event: &AuditEvent) -> &str {
-    if event.name.is_empty() {
-        event.request["metadata"]["name"].as_str().unwrap_or_default()
-    } else {
-        &event.name
-    }
+    let names = [event.response.pointer("/metadata/name"), event.request.pointer("/metadata/name")];
+    let name = names.into_iter().flatten().find_map(Value::as_str);
+    name.unwrap_or(&event.name)
 }
 
 /// Waits until KubeVirt's controller was refused so many pods of the namespace.

@@ -18,6 +18,7 @@ pub mod running;
 pub mod scrape;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
+pub mod targets;
 pub mod tenant;
 pub mod upstream;
 pub mod wire;

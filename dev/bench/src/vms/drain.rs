@@ -1,13 +1,12 @@
 //! A node with many VMs is drained under quotas that just fit them, beside the same without quotas.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use futures::future::{join_all, try_join_all};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::objects::{self, TARGETED};
+use sluice_e2e::targets::{migrate, until_gated};
 use sluice_e2e::tenant::{Tenant, own};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::Bed;
@@ -20,9 +19,6 @@ use crate::report::{median, quantile, say};
 const NAMESPACES: usize = 5;
 const VMS_EACH: usize = 4;
 pub(super) const VMS: usize = NAMESPACES * VMS_EACH;
-
-/// A little more than the controller's `--in-flight-grace`.
-const ALONE: Duration = Duration::from_secs(55);
 
 /// KubeVirt's defaults: how many migrations run at a time in the cluster, and away from a node
 /// (`pkg/virt-config/virt-config.go`, `ParallelMigrationsPerClusterDefault`, `ParallelOutboundMigrationsPerNodeDefault`).
@@ -80,7 +76,9 @@ pub(super) struct Drains {
 /// Of drains under quotas.
 #[derive(Default)]
 struct Targets {
+    /// 0 for those that were created without a gate.
     held: Milliseconds,
+    gated: usize,
     /// How long the API server takes for a patch of a pod by KubeVirt.
     patch: Milliseconds,
 }
@@ -102,7 +100,7 @@ impl Targets {
     fn json(&self) -> Value {
         let (held, patch) = (&self.held, &self.patch);
         json!({
-            "targets": held.0.len(), "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
+            "targets": held.0.len(), "gated": self.gated, "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
             "held_max_ms": held.longest(), "patches": patch.0.len(), "patch_p50_ms": patch.quantile(0.5),
             "patch_max_ms": patch.longest(),
         })
@@ -113,11 +111,10 @@ impl Drains {
     pub(super) async fn measure(rounds: usize) -> anyhow::Result<Self> {
         let bed = own().await;
         let _sluice = Running::on(&bed, Setup::default()).await?;
-        if rounds > 1 {
-            // Until then another process may lead, and a target that adds nothing is recorded like any other pod.
-            say(&format!("vms: waiting {ALONE:?}, after which the controller is certainly the only one"));
-            tokio::time::sleep(ALONE).await;
-        }
+        let first = Tenant::with(&bed, "first", TARGETED).await;
+        let vm = first.vm("first").await;
+        until_gated(&first, &migrate(&vm).await, false).await;
+        vm.delete().await?;
         let node = first_node(&bed).await?;
         let mut drains = Self::default();
         for round in 0..rounds {
@@ -164,13 +161,14 @@ impl Drains {
             let names: Vec<&str> = tenants.iter().map(Tenant::name).collect();
             let log = requests(bed).await?;
             let held = held(&log, &names);
-            ensure!(held.len() == VMS, "{} targets were held and released, not {VMS}", held.len());
+            ensure!(held.len() == VMS, "{} targets could be scheduled, not {VMS}", held.len());
             let targets = match kind {
                 Kind::Full => &mut self.full,
                 Kind::FullAtOnce => &mut self.at_once,
                 _ => &mut self.busy,
             };
-            targets.held.0.extend(held);
+            targets.gated += held.iter().filter(|held| held.is_some()).count();
+            targets.held.0.extend(held.into_iter().map(Option::unwrap_or_default));
             targets.patch.0.extend(patches_by_others(&log, &names, begin));
         }
         match kind {
@@ -210,15 +208,19 @@ fn patches_by_others(log: &[AuditEvent], namespaces: &[&str], begin: jiff::Times
 }
 
 /// How long each target was held: from the answer to its creation to the answer that its gate is gone, by the API server's clock.
-fn held(log: &[AuditEvent], namespaces: &[&str]) -> Vec<f64> {
+/// `None` for one that was created without a gate; what is held still is left out.
+fn held(log: &[AuditEvent], namespaces: &[&str]) -> Vec<Option<f64>> {
     let ours = |it: &&AuditEvent| namespaces.contains(&it.namespace.as_str()) && it.succeeded();
     let targets = log.iter().filter(ours).filter(|it| it.is_target());
     let held = targets.filter_map(|target| {
+        if !target.is_gated() {
+            return Some(None);
+        }
         let name = target.response.pointer("/metadata/name")?.as_str()?;
         let is_release =
             |it: &&AuditEvent| it.is("patch", "pods") && it.name == name && it.is_by(names::CONTROLLER);
         let release = log.iter().filter(ours).find(is_release)?;
-        Some(between_ms(target.answered, release.answered))
+        Some(Some(between_ms(target.answered, release.answered)))
     });
     held.collect()
 }

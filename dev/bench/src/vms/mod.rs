@@ -31,22 +31,21 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
 
     machines.print()?;
     let lines = [
-        ("targets held under full quotas, p50 ms", "drain/held_p50_ms", None),
-        ("the same, longest", "drain/held_max_ms", Some("goal_held_ms")),
+        ("targets under full quotas that were created with a gate", "drain/gated", None),
+        ("held longest, ms", "drain/held_max_ms", Some("goal_held_ms")),
         ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain/patch_p50_ms", None),
         ("the same, longest", "drain/patch_max_ms", None),
-        ("held, p50 ms, where all migrate at once", "drain_at_once/held_p50_ms", None),
-        ("the same, longest", "drain_at_once/held_max_ms", Some("goal_held_ms")),
+        ("targets with a gate where all migrate at once", "drain_at_once/gated", None),
+        ("held longest, ms", "drain_at_once/held_max_ms", Some("goal_held_ms")),
         ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain_at_once/patch_p50_ms", None),
         ("the same, longest", "drain_at_once/patch_max_ms", None),
-        ("held, p50 ms, where nothing is copied besides", "drain_busy/held_p50_ms", None),
-        ("the same, longest", "drain_busy/held_max_ms", None),
+        ("targets with a gate where nothing is copied besides", "drain_busy/gated", None),
         ("one patch of a pod by KubeVirt in these drains, p50 ms", "drain_busy/patch_p50_ms", None),
         ("the same, longest", "drain_busy/patch_max_ms", None),
         ("seconds of such a drain under full quotas", "drain_busy_s", None),
         ("the same without quotas", "drain_unlimited_busy_s", None),
     ];
-    figures(&format!("vms: drains of {VMS} VMs (medians)"), &lines, &file);
+    figures(&format!("vms: drains of {VMS} VMs"), &lines, &file);
     println!(
         "  state locked at most {:.2} ms (goal {GOAL_LOCK_MS}), targets held at most {:.1} ms (goal {GOAL_HELD_MS}): {}",
         machines.longest_ms(),

@@ -14,5 +14,6 @@ mod selector;
 mod servers;
 mod stamps;
 mod stolen;
+mod targets;
 mod uninstall;
 pub mod world;

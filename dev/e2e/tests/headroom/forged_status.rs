@@ -76,3 +76,15 @@ async fn what_kubevirt_writes_is_let_in() {
     let vmi = vm.object().await.unwrap();
     assert!(vmi.data["status"]["virtualMachineRevisionName"].is_string(), "{:?}", vmi.data);
 }
+
+/// Launchers have the labels of their machine: with this one a machine that starts would pass for one that migrates.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_with_the_label_of_targets_is_refused() {
+    let tenant = Tenant::on(shared().await.bed, "labelled").await;
+    let vmi = tenant.kubevirt.vm(tenant.name(), "labelled").label(names::MIGRATION_JOB_LABEL, "").object();
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachineinstances", tenant.name());
+    let answer = post(&tenant.client, &path, &vmi).await.unwrap();
+    let said = answer.message();
+    assert!(answer.code == 403 && said.contains(names::VMI_STATUS_POLICY), "{answer:?}");
+    assert!(said.contains(names::MIGRATION_JOB_LABEL) && said.contains("leave the label off"), "{said}");
+}

@@ -1,54 +1,12 @@
 //! Head-room is for machines that move within their namespace: what comes in or grows on purpose has to fit the quota.
 
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_e2e::audit::{AuditTrail, until_refused};
-use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
+use sluice_e2e::targets;
+use sluice_e2e::tenant::{Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::Vm;
-use sluice_testbed::wait;
 
 use crate::context::{MEMORY, MI, alone, rejected, set_limit, used_memory};
-
-fn api(tenant: &Tenant<'_>, kind: &str, plural: &str) -> Api<DynamicObject> {
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("kubevirt.io", "v1", kind), plural);
-    Api::namespaced_with(tenant.client.clone(), tenant.name(), &kind)
-}
-
-async fn until(api: &Api<DynamicObject>, name: &str, pointer: &str, wanted: impl Fn(&Value) -> bool) {
-    let is = |object: Option<&DynamicObject>| {
-        object.and_then(|object| object.data.pointer(pointer)).is_some_and(&wanted)
-    };
-    wait::wait_for(api, name, SOON, pointer, is).await.unwrap();
-}
-
-/// A machine that waits to come from elsewhere, up to the moment at which its first pod here is to be created.
-async fn receive(tenant: &Tenant<'_>, name: &str) {
-    let vm =
-        tenant.kubevirt.vm(tenant.name(), name).annotation("kubevirt.io/create-migration-target", "true");
-    vm.create().await.unwrap();
-    let machines = api(tenant, "VirtualMachineInstance", "virtualmachineinstances");
-    until(&machines, name, "/status/phase", |phase| phase == "WaitingForSync").await;
-    let migrations = api(tenant, "VirtualMachineInstanceMigration", "virtualmachineinstancemigrations");
-    let migration = json!({
-        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
-        "metadata": {
-            "name": "receiving", "labels": { "kubevirt.io/vmi-name": name },
-            "finalizers": ["kubevirt.io/migrationJobFinalize"],
-        },
-        "spec": { "vmiName": name, "receive": { "migrationID": "from-elsewhere" } },
-    });
-    migrations.create(&PostParams::default(), &serde_json::from_value(migration).unwrap()).await.unwrap();
-    until(&machines, name, "/status/migrationState/targetState", Value::is_object).await;
-    // What the other cluster's source would say.
-    let source = json!({
-        "migrationUID": "a-migration-there", "pod": "source", "node": "elsewhere", "nodeSelectors": {},
-        "selinuxContext": "none", "virtualMachineInstanceUID": "a-machine-there",
-    });
-    let told = Patch::Merge(json!({ "status": { "migrationState": { "sourceState": source } } }));
-    machines.patch(name, &PatchParams::default(), &told).await.unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_comes_from_elsewhere_gets_no_room() {
@@ -56,7 +14,8 @@ async fn a_machine_that_comes_from_elsewhere_gets_no_room() {
     let vm = tenant.vm("web").await;
     tenant.full_quota("rq", &[MEMORY]).await;
     tenant.unlimited().await;
-    receive(&tenant, "guest").await;
+    targets::expect(&tenant, "guest").await;
+    targets::receive(&tenant, "guest").await;
     until_refused(&tenant, 3).await;
     let trail = AuditTrail::of(&tenant).await;
     assert_eq!(trail.raises().len(), 0);

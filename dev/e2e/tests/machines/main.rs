@@ -18,4 +18,5 @@ mod held;
 mod hotplug;
 mod migrations;
 mod size;
+mod targets;
 mod upgrade;

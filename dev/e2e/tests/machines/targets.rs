@@ -1,0 +1,106 @@
+//! Which targets of migrations need no gate.
+
+use rstest::rstest;
+use serde_json::json;
+use sluice_api::names;
+use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
+use sluice_e2e::call::post;
+use sluice_e2e::targets::{beside, expect, is_gated, migrate, receive, try_by_kubevirt, until_gated};
+use sluice_testbed::kubevirt::CONTROLLER;
+
+use crate::context::{Counting, VMI};
+
+#[rstest]
+#[case("DedicatedVirtualResources", false)]
+#[case("VirtualResources", false)]
+#[case("GuestEffectiveResources", false)]
+#[case("VmiPodUsage", false)]
+#[case("IgnoreVmiCalculator", true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn targets_are_gated_where_each_pod_is_charged_for_itself(
+    #[case] calculator: &str,
+    #[case] gated: bool,
+) {
+    let counting = Counting::by(calculator).await;
+    let team = counting.team("targets").await;
+    let vm = team.tenant.vm("vm").await;
+    until_gated(&team.tenant, &migrate(&vm).await, gated).await;
+
+    let second = vm.migrate().await.unwrap();
+    let made = second.until_target_pod().await.unwrap().metadata.name.unwrap();
+    second.until_succeeded().await.unwrap();
+    let trail = AuditTrail::of(&team.tenant).await;
+    assert_eq!(trail.creation_of(&made).is_gated(), gated);
+}
+
+/// The pod that KubeVirt makes, as it is and as others might make it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_is_let_in_that_kubevirt_keeps_away_from_its_source_and_no_other_pod() {
+    let counting = Counting::by("DedicatedVirtualResources").await;
+    let team = counting.team("targets").await;
+    let vm = team.tenant.vm("vm").await;
+    let target = migrate(&vm).await;
+    until_gated(&team.tenant, &target, false).await;
+
+    let nodes = |operator: &str| {
+        let requirement =
+            json!({ "key": names::HOSTNAME_LABEL, "operator": operator, "values": ["elsewhere"] });
+        let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [requirement] }] });
+        json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } } })
+    };
+    let without = |label: &str| json!({ "metadata": { "labels": { label: null } } });
+    for (change, gated) in [
+        (json!({}), false),
+        (nodes("In"), false),
+        (nodes("NotIn"), true),
+        (without(names::MIGRATION_JOB_LABEL), true),
+        (without(names::CREATED_BY_LABEL), true),
+        (json!({ "spec": { "affinity": beside("another") } }), true),
+        (json!({ "spec": { "affinity": null } }), true),
+    ] {
+        let mut pod = target.clone();
+        json_patch::merge(&mut pod, &change);
+        let answer = try_by_kubevirt(&team.tenant, &pod).await;
+        assert!(answer.is_ok(), "{change}: {answer:?}");
+        assert_eq!(is_gated(&answer.body), gated, "{change}");
+        assert_eq!(answer.body["metadata"]["annotations"][names::CREATED_BY_ANNOTATION], CONTROLLER);
+    }
+    // Nor do others make one.
+    let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", team.tenant.name());
+    let answer = post(&team.tenant.client, &path, &target).await.unwrap();
+    assert!(is_gated(&answer.body), "{answer:?}");
+}
+
+/// A tenant may change the affinity of a machine that waits, and knows its uid by then.
+#[rstest]
+#[case::as_it_is(false)]
+#[case::that_pretends_to_be_beside_its_source(true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_target_of_a_machine_from_elsewhere_waits_for_room(#[case] pretends: bool) {
+    let counting = Counting::by("DedicatedVirtualResources").await;
+    let team = counting.team("elsewhere").await;
+    let [instances, ..] = VMI;
+    team.quota("vms", &[(instances, "1")]).await;
+    let vm = team.tenant.vm("here").await;
+    until_gated(&team.tenant, &migrate(&vm).await, false).await;
+
+    let guest = expect(&team.tenant, "guest").await;
+    if pretends {
+        let uid = guest.object().await.unwrap().metadata.uid.unwrap();
+        guest.change(json!({ "affinity": beside(&uid) })).await.unwrap();
+    }
+    receive(&team.tenant, "guest").await;
+    let held = team.until_held("guest").await;
+    if pretends {
+        let affinity = serde_json::to_value(held.spec.as_ref().unwrap().affinity.as_ref()).unwrap();
+        let uid = held.metadata.labels.as_ref().unwrap()[names::CREATED_BY_LABEL].as_str();
+        assert!(affinity.to_string().contains(uid), "the test forges nothing: {affinity}");
+    }
+    assert!(held.metadata.labels.as_ref().unwrap().contains_key(names::MIGRATION_JOB_LABEL));
+    let told = team.until_told(&held).await;
+    assert_eq!(
+        told,
+        "exceeded quota: vms, requested: requests.instances/vmi=1, used: requests.instances/vmi=1, \
+         limited: requests.instances/vmi=1"
+    );
+}
