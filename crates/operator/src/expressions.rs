@@ -95,28 +95,42 @@ pub(crate) fn let_in_target(options: &InstallOptions) -> String {
     }
 }
 
-/// The new pod, if KubeVirt's controller creates it, is the target of a migration whose source runs in the same namespace.
+/// The new pod, if KubeVirt's controller creates it, is the target of a migration whose source runs in the same namespace, and
+/// is charged to the same quotas.
 ///
 /// KubeVirt labels every target with its migration, lets no local one run on the node of another pod of its machine
 /// (`createMigrationPodAntiAffinityRule` in `pkg/virt-controller/watch/migration/migration.go`), and names the node of the
 /// source to those that receive a machine from elsewhere (`createDecentralizedMigrationPodAntiAffinity` there, since KubeVirt
-/// 1.6). Tenants add to the affinity of their machines, also of ones that wait to be received, but take nothing off what
-/// KubeVirt adds, and `sluice-vmi-status` keeps the label off machines, whose labels their pods have.
+/// 1.6). Tenants add to the affinity of their machines, also of ones that run or wait to be received, but take nothing off what
+/// KubeVirt adds, and `sluice-vmi-status` keeps the label off machines, whose labels their pods have. Of all that scopes of
+/// quotas ask for, it is the namespaces of affinity terms alone that tenants may change on a machine that runs.
 pub(crate) fn local_target() -> String {
     let label = |key: &str| format!("object.metadata.?labels[?'{key}']");
     let (job, machine) = (label(names::MIGRATION_JOB_LABEL), label(names::CREATED_BY_LABEL));
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = |kind: &str, when: &str| {
+        format!("object.spec.?affinity.?{kind}.?{when}DuringSchedulingIgnoredDuringExecution")
+    };
     let beside = format!(
-        "object.spec.?affinity.?podAntiAffinity.?{required}.orValue([])\
-         .exists(t, t.?labelSelector.?matchLabels[?'{}'] == {machine})",
+        "{}.orValue([]).exists(t, t.?labelSelector.?matchLabels[?'{}'] == {machine})",
+        terms("podAntiAffinity", "required"),
         names::CREATED_BY_LABEL
     );
     let received = format!(
-        "object.spec.?affinity.?nodeAffinity.?{required}.?nodeSelectorTerms.orValue([])\
+        "{}.?nodeSelectorTerms.orValue([])\
          .exists(t, t.?matchExpressions.orValue([]).exists(e, e.key == '{}' && e.operator == 'NotIn'))",
+        terms("nodeAffinity", "required"),
         names::HOSTNAME_LABEL
     );
-    format!("({job}.hasValue() && {machine}.hasValue() && {beside} && !{received})")
+    let across = ["podAffinity", "podAntiAffinity"].map(|kind| {
+        format!(
+            "{}.orValue([]).exists(t, has(t.namespaces) || has(t.namespaceSelector)) || \
+             {}.orValue([]).exists(t, has(t.podAffinityTerm.namespaces) || has(t.podAffinityTerm.namespaceSelector))",
+            terms(kind, "required"),
+            terms(kind, "preferred")
+        )
+    });
+    let across = across.join(" || ");
+    format!("({job}.hasValue() && {machine}.hasValue() && {beside} && !{received} && !({across}))")
 }
 
 /// The user of the request may write the status of migrations in its namespace: of those who create pods with the label of a

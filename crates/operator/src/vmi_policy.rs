@@ -18,7 +18,8 @@
 //! Nor may a machine have the label by which KubeVirt marks the pods of a migration: its launchers get all its labels. virt-api
 //! keeps tenants from giving it to machines and to templates of VirtualMachines (`restrictedVmiLabels` in
 //! `pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go`), but not to those of a
-//! VirtualMachineInstanceReplicaSet. On updates virt-api keeps all reserved labels as they are.
+//! VirtualMachineInstanceReplicaSet. On updates virt-api lets KubeVirt's own accounts alone change reserved labels
+//! (`admitVMILabelsUpdate` in `vmi-update-admitter.go` there).
 //!
 //! The policy asks no process, and waits for the kind where KubeVirt is not installed yet, so it fails closed. Its expressions
 //! have no error for any object that the kind's schema admits.

@@ -229,8 +229,30 @@ fn beside(machines: &[&str]) -> Value {
     json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } } })
 }
 
+/// One more affinity term, which speaks of pods of other namespaces.
+fn across(kind: &str, when: &str, namespaces: Value) -> Value {
+    let mut term = json!({ "labelSelector": {}, "topologyKey": "t" });
+    merge(&mut term, &namespaces);
+    let term = if when == "required" { term } else { json!({ "weight": 1, "podAffinityTerm": term }) };
+    let mut terms = vec![term];
+    if (kind, when) == ("podAntiAffinity", "required") {
+        terms.push(
+            beside(&["machine"])["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"]
+                [0]
+            .clone(),
+        );
+    }
+    json!({ "spec": { "affinity": { kind: { format!("{when}DuringSchedulingIgnoredDuringExecution"): terms } } } })
+}
+
 #[rstest]
 #[case::as_it_is(json!({}), true)]
+#[case::near_some_pods(across("podAffinity", "required", json!({})), true)]
+#[case::rather_away_from_some_pods(across("podAntiAffinity", "preferred", json!({ "namespaces": [] })), true)]
+#[case::near_pods_of_others(across("podAffinity", "required", json!({ "namespaces": ["b"] })), false)]
+#[case::rather_near_pods_of_others(across("podAffinity", "preferred", json!({ "namespaceSelector": {} })), false)]
+#[case::away_from_pods_of_others(across("podAntiAffinity", "required", json!({ "namespaceSelector": {} })), false)]
+#[case::rather_away_from_pods_of_others(across("podAntiAffinity", "preferred", json!({ "namespaces": ["b"] })), false)]
 #[case::beside_its_machine_and_another(beside(&["other", "machine"]), true)]
 #[case::of_some_zones(nodes("topology.kubernetes.io/zone", "NotIn"), true)]
 #[case::of_some_nodes(nodes("kubernetes.io/hostname", "In"), true)]

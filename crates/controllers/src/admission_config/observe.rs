@@ -265,9 +265,11 @@ struct Counting {
 
 impl Counting {
     fn lets_in_targets_of(&self) -> Option<Option<String>> {
-        let controller = self.controller.clone()?;
-        let calculator = self.calculator?;
-        Some(controller.filter(|_| calculator.counts_machines()))
+        if !self.calculator?.counts_machines() {
+            // Whatever KubeVirt runs.
+            return Some(None);
+        }
+        self.controller.clone()
     }
 }
 
@@ -300,4 +302,26 @@ fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
     let webhooks = object.webhooks.iter().flatten();
     let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
     Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_need_no_gate_where_vms_are_charged_and_their_creator_is_known() {
+        let counting = |calculator: Option<Calculator>, controller: Option<Option<&str>>| {
+            let controller = controller.map(|it| it.map(str::to_owned));
+            let counting = Counting { calculator, controller, ..Counting::default() };
+            counting.lets_in_targets_of()
+        };
+        let (charged, ignored) = (Some(Calculator::default()), Some(Calculator::IgnoreVmiCalculator));
+        assert_eq!(counting(charged, Some(Some("kubevirt"))), Some(Some("kubevirt".to_owned())));
+        assert_eq!(counting(charged, Some(None)), Some(None), "no KubeVirt runs");
+        for controller in [Some(Some("kubevirt")), Some(None), None] {
+            assert_eq!(counting(ignored, controller), Some(None));
+            assert_eq!(counting(None, controller), None);
+        }
+        assert_eq!(counting(charged, None), None);
+    }
 }

@@ -28,29 +28,50 @@ struct Spec {
 }
 
 impl LauncherView {
-    /// Whether the source of the migration runs in the same namespace. The same rule as in the admission policy `sluice-gate`
-    /// (`local_target` in `crates/operator/src/expressions.rs`), with the places in KubeVirt.
+    /// Whether the source of the migration runs in the same namespace and is charged to the same quotas. The same rule as in the
+    /// admission policy `sluice-gate` (`local_target` in `crates/operator/src/expressions.rs`), where its reasons are.
     pub fn is_local_target(&self) -> bool {
         let label = |key| self.metadata.labels.as_ref().and_then(|labels| labels.get(key));
         let (Some(_), Some(machine)) = (label(names::MIGRATION_JOB_LABEL), label(names::CREATED_BY_LABEL))
         else {
             return false;
         };
-        let Some(affinity) = &self.spec.affinity else { return false };
-        let avoided = affinity.pod_anti_affinity.as_ref();
-        let mut avoided = avoided
-            .and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten();
-        let is_beside_its_machine = avoided.any(|term| {
-            let labels = term.label_selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
-            labels.and_then(|labels| labels.get(names::CREATED_BY_LABEL)) == Some(machine)
-        });
-        let nodes = affinity.node_affinity.as_ref();
-        let nodes = nodes.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-        let terms = nodes.into_iter().flat_map(|nodes| &nodes.node_selector_terms);
-        let mut requirements = terms.filter_map(|term| term.match_expressions.as_ref()).flatten();
-        is_beside_its_machine
-            && !requirements.any(|it| it.key == names::HOSTNAME_LABEL && it.operator == "NotIn")
+        self.spec.affinity.as_ref().is_some_and(|affinity| {
+            is_beside(affinity, machine) && !excludes_a_node(affinity) && !is_across_namespaces(affinity)
+        })
     }
+}
+
+fn is_beside(affinity: &Affinity, machine: &str) -> bool {
+    let avoided = affinity.pod_anti_affinity.as_ref();
+    let avoided = avoided.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    avoided.into_iter().flatten().any(|term| {
+        let labels = term.label_selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
+        labels.and_then(|labels| labels.get(names::CREATED_BY_LABEL)).is_some_and(|it| it == machine)
+    })
+}
+
+fn excludes_a_node(affinity: &Affinity) -> bool {
+    let nodes = affinity.node_affinity.as_ref();
+    let nodes = nodes.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = nodes.into_iter().flat_map(|nodes| &nodes.node_selector_terms);
+    let mut requirements = terms.filter_map(|term| term.match_expressions.as_ref()).flatten();
+    requirements.any(|it| it.key == names::HOSTNAME_LABEL && it.operator == "NotIn")
+}
+
+fn is_across_namespaces(affinity: &Affinity) -> bool {
+    let (sought, avoided) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
+    let required = [
+        sought.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref()),
+        avoided.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref()),
+    ];
+    let preferred = [
+        sought.and_then(|it| it.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        avoided.and_then(|it| it.preferred_during_scheduling_ignored_during_execution.as_ref()),
+    ];
+    let preferred = preferred.into_iter().flatten().flatten().map(|weighted| &weighted.pod_affinity_term);
+    let mut terms = required.into_iter().flatten().flatten().chain(preferred);
+    terms.any(|term| {
+        term.namespace_selector.is_some() || term.namespaces.as_ref().is_some_and(|names| !names.is_empty())
+    })
 }

@@ -1,7 +1,7 @@
 //! Which targets of migrations need no gate.
 
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
 use sluice_e2e::call::post;
@@ -48,11 +48,31 @@ async fn a_target_is_let_in_that_kubevirt_keeps_away_from_its_source_and_no_othe
         let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [requirement] }] });
         json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } } })
     };
+    // A quota with the scope CrossNamespacePodAffinity may be about this target, and not about its source.
+    let across = |kind: &str, when: &str, namespaces: &Value| {
+        let mut term = json!({ "labelSelector": {}, "topologyKey": names::HOSTNAME_LABEL });
+        json_patch::merge(&mut term, namespaces);
+        let term = if when == "required" { term } else { json!({ "weight": 1, "podAffinityTerm": term }) };
+        let mut pod = target.clone();
+        let terms =
+            &mut pod["spec"]["affinity"][kind][format!("{when}DuringSchedulingIgnoredDuringExecution")];
+        match terms.as_array_mut() {
+            Some(terms) => terms.push(term),
+            None => *terms = json!([term]),
+        }
+        json!({ "spec": { "affinity": pod["spec"]["affinity"] } })
+    };
     let without = |label: &str| json!({ "metadata": { "labels": { label: null } } });
     for (change, gated) in [
         (json!({}), false),
         (nodes("In"), false),
         (nodes("NotIn"), true),
+        (across("podAffinity", "required", &json!({})), false),
+        (across("podAntiAffinity", "preferred", &json!({})), false),
+        (across("podAffinity", "required", &json!({ "namespaceSelector": {} })), true),
+        (across("podAffinity", "preferred", &json!({ "namespaces": ["other"] })), true),
+        (across("podAntiAffinity", "required", &json!({ "namespaces": ["other"] })), true),
+        (across("podAntiAffinity", "preferred", &json!({ "namespaceSelector": {} })), true),
         (without(names::MIGRATION_JOB_LABEL), true),
         (without(names::CREATED_BY_LABEL), true),
         (json!({ "spec": { "affinity": beside("another") } }), true),
