@@ -272,9 +272,11 @@ fn line(row: &Row) -> String {
     let word = row.state.word();
     let more = match (row.state, &row.told) {
         (State::Held, Some(told)) => told.clone(),
-        (State::Released, _) => {
-            row.waited().map(|waited| format!("after {:.1} s", waited.as_secs_f32())).unwrap_or_default()
-        }
+        (State::Released, _) => match row.waited() {
+            Some(Duration::ZERO) => "had no gate".to_owned(),
+            Some(waited) => format!("after {:.1} s", waited.as_secs_f32()),
+            None => String::new(),
+        },
         _ => String::new(),
     };
     format!("{:<20} {word:<10} {more}", row.name).trim_end().to_owned()
@@ -345,6 +347,13 @@ mod tests {
         assert_eq!(board.rows()[0].waited(), Some(at(3)));
         assert!(board.breaches.is_empty());
         assert_eq!(board.peaks[0].most, cpus("1"));
+    }
+
+    #[test]
+    fn a_pod_that_had_no_gate_has_not_waited() {
+        let mut board = Board::default();
+        let line = board.pod(at(1), &pod("a", "1", false, "Pending")).unwrap();
+        assert_eq!(line, "a                    Released   had no gate");
     }
 
     #[test]

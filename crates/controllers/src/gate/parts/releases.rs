@@ -115,6 +115,18 @@ impl Releases {
         self.later.insert((now.mono_ms + wait, id));
     }
 
+    /// The pod has changed, and with it no request that was sent can be done: it is repeated for the version that there is now, the
+    /// first time at once, then later each time.
+    pub fn repeat_changed(&mut self, id: PodId, now: Moment) {
+        let retry = self.retries.entry(id).or_default();
+        retry.uncertain_until_ms = 0;
+        retry.failures += 1;
+        match retry.failures.saturating_sub(1) {
+            0 => self.queue.push_back(id),
+            steps => drop(self.later.insert((now.mono_ms + backoff_ms(FIRST_RETRY_MS, steps), id))),
+        }
+    }
+
     /// The release was certainly not done: the pod is decided on again, later each time. With `from` 0 the first retry comes
     /// at once.
     pub fn back_off(&mut self, id: PodId, from: u32, now: Moment) {

@@ -50,8 +50,12 @@ impl State {
             Answer::Done(_) => {}
             Answer::Stale(Some(wire)) => {
                 self.see_pod(&wire, Source::Answer, now);
-                // Not the version that was decided on: decide on this one. The first time at once.
-                if self.pods.get(id).is_some_and(|record| record.uid == *uid) {
+                let record = self.pods.get(id).filter(|record| record.uid == *uid).cloned();
+                let Some(record) = record else { return };
+                if matches!(self.stages.get(id), Stage::Assumed { .. }) && self.is_decided_as(id, &record) {
+                    // Another version of what was decided on and is recorded.
+                    self.releases.repeat_changed(id, now);
+                } else {
                     self.give_up_release(id, 0, now);
                 }
             }

@@ -239,6 +239,42 @@ fn at_a_take_over_the_target_claims_its_charge_although_its_release_is_refused()
     assert!(releases > 1);
 }
 
+/// KubeVirt's controller patches a new pod while its gate is being removed, and no other room is left for it.
+#[test]
+fn at_a_take_over_the_first_pod_of_a_vm_does_not_wait_for_its_own_room() {
+    let mut story = Story::begin();
+    story.server.set_hard(1000);
+    story.charge_machine(Some(1000));
+    story.see_all(at(0));
+    story.state.lead(at(0));
+    story.run(at(0));
+    story.server.create_pod(SOURCE, 100, 0);
+    let (mut recorded, mut released) = (0, 0);
+    for now in 0..1000 {
+        story.see_all(at(now));
+        for action in story.state.plan(at(now)) {
+            let outcome = match action {
+                Action::Record(record) => {
+                    recorded += u32::from(released == 1);
+                    let answer = story.server.record(&record);
+                    Outcome::Recorded(record.quota, record.uid, answer)
+                }
+                Action::Release(release) => {
+                    released += 1;
+                    if released == 1 {
+                        story.server.touch_pod(SOURCE);
+                    }
+                    Outcome::Released(release.pod, release.uid.clone(), story.server.release(&release))
+                }
+                _ => continue,
+            };
+            story.state.on_outcome(outcome, at(now));
+        }
+    }
+    assert!(!story.is_gated(SOURCE));
+    assert_eq!((released, recorded), (2, 0), "its charge is recorded already");
+}
+
 /// It has seen the end of the source first, and given that room away.
 #[test]
 fn beside_another_leader_a_target_waits_for_the_whole_charge() {
