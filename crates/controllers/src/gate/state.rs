@@ -62,6 +62,8 @@ use super::stats::Stats;
 pub struct State {
     config: GateConfig,
     leading: bool,
+    /// It leads as soon as all VMs are appraised.
+    to_lead: bool,
     // What is known.
     pods: Pods,
     namespaces: Namespaces,
@@ -96,6 +98,7 @@ impl State {
         Self {
             config,
             leading: false,
+            to_lead: false,
             pods: Pods::default(),
             namespaces: Namespaces::new(targeting),
             quotas: Quotas::default(),
@@ -120,9 +123,17 @@ impl State {
         }
     }
 
-    /// From now on decisions are made. What quotas have recorded above what the pods take may be releases of
-    /// a predecessor that have not arrived yet: their room is kept for a while.
+    /// From now on decisions are made, or as soon as all VMs are appraised. What quotas have recorded above what the pods take may
+    /// be releases of a predecessor that have not arrived yet: their room is kept for a while. Until a VM is appraised each of its
+    /// pods takes its own, perhaps more together than is recorded for the VM, and less would be kept.
     pub fn lead(&mut self, now: Moment) {
+        self.to_lead = !self.machines.are_appraised();
+        if !self.to_lead {
+            self.begin_leading(now);
+        }
+    }
+
+    fn begin_leading(&mut self, now: Moment) {
         self.leading = true;
         self.doubt(now);
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
@@ -151,6 +162,9 @@ impl State {
         self.pass_time(now);
         self.go_on_reclassifying(now);
         self.go_on_appraising(now);
+        if self.to_lead {
+            self.lead(now);
+        }
         if !self.leading {
             self.releases.requeue([]);
             return Vec::new();

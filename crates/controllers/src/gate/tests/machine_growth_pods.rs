@@ -92,6 +92,30 @@ fn a_successor_finds_the_same_charge() {
     }
 }
 
+/// It has listed everything, and has appraised no VM yet: until then two pods of one take more than is recorded for it.
+#[test]
+fn a_successor_keeps_all_room_that_its_predecessor_has_given_away() {
+    let mut story = Story::begin();
+    story.server.set_hard(500);
+    for pod in [SOURCE, TARGET] {
+        story.server.create_pod(pod, 200, 0);
+        story.server.ungate_pod(pod);
+    }
+    story.server.create_pod("theirs", 200, 1);
+    story.server.create_pod("ours", 200, 0);
+    story.server.scribble_status(400);
+    story.state.set_kubevirt(Some(kubevirt()), at(0));
+    story.state.count_machines_by(Calculator::VmiPodUsage, at(0));
+    story.see_machine(&of_version(sized(2, 2), 10), 0);
+    story.see_all(at(0));
+    story.state.lead(at(0));
+    assert_eq!(story.used_after(0), "400m");
+    assert_eq!(story.held(), ["ours", "theirs"], "one of them may be under way");
+    story.server.ungate_pod("theirs");
+    assert_eq!(story.used_after(10), "400m");
+    assert_eq!(story.held(), ["ours"]);
+}
+
 #[test]
 fn without_a_pod_it_is_not_known_what_the_next_one_takes() {
     let mut story = Story::counting(Calculator::VmiPodUsage, 1000);
