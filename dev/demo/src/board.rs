@@ -345,15 +345,10 @@ mod tests {
         board.pod(at(6), &pod("a", "1", false, "Succeeded")).unwrap();
         assert_eq!(board.gone(at(7), "uid-of-a"), None, "had ended before");
         assert_eq!(board.rows()[0].waited(), Some(at(3)));
+        let line = board.pod(at(8), &pod("b", "1", false, "Pending")).unwrap();
+        assert_eq!(line, "b                    Released   had no gate");
         assert!(board.breaches.is_empty());
         assert_eq!(board.peaks[0].most, cpus("1"));
-    }
-
-    #[test]
-    fn a_pod_that_had_no_gate_has_not_waited() {
-        let mut board = Board::default();
-        let line = board.pod(at(1), &pod("a", "1", false, "Pending")).unwrap();
-        assert_eq!(line, "a                    Released   had no gate");
     }
 
     #[test]
