@@ -178,6 +178,9 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 
 /// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
+/// Selects the pods of virtual machines: launchers, and pods that attach volumes to them (KubeVirt's
+/// `pkg/virt-controller/services/template.go`).
+pub const LAUNCHER_ROLES: &str = "kubevirt.io in (virt-launcher,hotplug-disk)";
 /// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.
 pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
 /// Annotation of a VirtualMachineInstance, of any value: its isolated emulator thread gets a second CPU where the CPUs are even.

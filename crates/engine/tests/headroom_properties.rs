@@ -74,7 +74,7 @@ fn unlimited() -> Budget {
 }
 
 fn granted(additional: Amounts) -> Budget {
-    Budget { grants: vec![Grant::Amounts { source: "a".into(), additional }] }
+    Budget { grants: vec![Grant::Amounts { source: "a".into(), additional, percent: None }] }
 }
 
 fn fits(plan: &Plan) -> bool {

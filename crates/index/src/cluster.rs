@@ -1,7 +1,7 @@
 //! The cluster as a process knows it, and the questions that need several kinds.
 //!
 //! ```text
-//!                                      ┌─▶ Vmims, Vmis, KubeVirts, Targets ──────────┐
+//!                                      ┌─▶ Vmims, Vmis, KubeVirts, Launchers ────────┐
 //!  watch event ──▶ wire (decoded ──────┼─▶ ResourceQuotas, Vmmrqs, Policies,         ├─▶ Cluster: quotas_in, budget, …
 //!  (one watch      narrowly)           │   HeadroomNamespaces, LimitRanges ──────────┘
 //!  of each kind)                       └─▶ PodFacts ─▶ Pods, Namespaces, Quotas, Aaqs ──▶ the gate's state
@@ -12,6 +12,7 @@
 //! both: the gate first, then the cluster. Between the two an event is known to one of them only, so nothing may be
 //! decided from both.
 
+mod account;
 mod budget;
 
 pub use budget::{Sums, amounts_of, sum_of};
@@ -23,7 +24,7 @@ use crate::kinds::headroom_policy::{HeadroomPolicyWire, Policies};
 use crate::kinds::kubevirt::{KubeVirtWire, KubeVirts};
 use crate::kinds::limit_range::{LimitRangeWire, LimitRanges};
 use crate::kinds::namespace::{HeadroomNamespaces, NamespaceWire};
-use crate::kinds::pod::{PodWire, Targets};
+use crate::kinds::pod::{Launchers, PodWire};
 use crate::kinds::resource_quota::{ResourceQuotaRecord, ResourceQuotaWire, ResourceQuotas};
 use crate::kinds::vmi::{VmiWire, Vmis};
 use crate::kinds::vmim::{VmimWire, Vmims};
@@ -47,8 +48,8 @@ pub struct Cluster {
     pub policies: Policies,
     /// Namespaces.
     pub namespaces: HeadroomNamespaces,
-    /// Target pods of migrations.
-    pub targets: Targets,
+    /// Pods of virtual machines.
+    pub launchers: Launchers,
     /// LimitRanges; only the controller watches them.
     pub limit_ranges: LimitRanges,
 }
@@ -88,7 +89,7 @@ kinds! {
     VmmrqWire => vmmrqs: Vmmrqs,
     HeadroomPolicyWire => policies: Policies,
     NamespaceWire => namespaces: HeadroomNamespaces,
-    PodWire => targets: Targets,
+    PodWire => launchers: Launchers,
     LimitRangeWire => limit_ranges: LimitRanges,
 }
 

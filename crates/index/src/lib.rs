@@ -45,18 +45,18 @@ pub use kinds::namespace::{
 };
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
-    ListWire, Ownership, PlatformKey, PlatformPod, PodAffinityWire, PodChange, PodFacts, PodRecord,
-    PodReference, PodSpecWire, PodStatusWire, PodWire, Pods, ResourcesWire, Target, TargetRecord, Targets,
-    WeightedTermWire, need_of, push_tightly,
+    Launcher, LauncherRecord, Launchers, ListWire, Ownership, PlatformKey, PlatformPod, PodAffinityWire,
+    PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodWire, Pods, ResourcesWire,
+    WeightedTermWire, growth_of, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,
     ResourceQuotas,
 };
 pub use kinds::vmi::{
-    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, IoThreadsWire,
-    LaunchSecurityWire, MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, Vmi, VmiError, VmiRecord,
-    VmiSpecWire, VmiStatusWire, VmiWire, Vmis, VolumeWire,
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, FirmwareWire, InterfaceWire,
+    IoThreadsWire, LaunchSecurityWire, MemoryStatusWire, MemoryWire, MigrationStateWire, PlugWire, ProbeWire,
+    TpmWire, Vmi, VmiError, VmiRecord, VmiSpecWire, VmiStatusWire, VmiWire, Vmis, VolumeWire,
 };
 pub use kinds::vmim::{
     MigrationPriority, Phase, Vmim, VmimRecord, VmimSpecWire, VmimStatusWire, VmimWire, Vmims,

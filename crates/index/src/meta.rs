@@ -167,12 +167,37 @@ impl KnownAnnotations {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels, the annotations that matter for head-room and the
-/// ownerReferences.
+/// An entry of `managedFields`, as far as it tells when its manager wrote the specification.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWriter {
+    subresource: Option<String>,
+    time: Option<Time>,
+    fields_v1: Option<SpecFields>,
+}
+
+#[derive(Deserialize)]
+struct SpecFields {
+    #[serde(rename = "f:spec")]
+    spec: Option<IgnoredAny>,
+}
+
+impl SpecWriter {
+    fn entry(self) -> Option<ManagedFieldsEntry> {
+        self.fields_v1?.spec?;
+        let Self { subresource, time, .. } = self;
+        Some(ManagedFieldsEntry { subresource, time, ..ManagedFieldsEntry::default() })
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels, the annotations that matter for head-room, the
+/// ownerReferences, and of `managedFields` when the specification was written.
 pub(crate) fn owned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, IgnoredAny, OwnerReference>;
-    let (meta, (labels, annotations, _, owner_references)) = Owned::deserialize(deserializer)?.split();
-    Ok(ObjectMeta { labels, annotations: annotations.map(KnownAnnotations::map), owner_references, ..meta })
+    type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, SpecWriter, OwnerReference>;
+    let (meta, (labels, annotations, writers, owner_references)) = Owned::deserialize(deserializer)?.split();
+    let managed_fields = writers.map(|entries| entries.into_iter().filter_map(SpecWriter::entry).collect());
+    let annotations = annotations.map(KnownAnnotations::map);
+    Ok(ObjectMeta { labels, annotations, owner_references, managed_fields, ..meta })
 }
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], with all labels and annotations.

@@ -170,10 +170,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         args.headroom.start(setup, registry.sub_registry_with_prefix("sluice"), |_| ()).await?;
     let follow = follow_versions(Arc::clone(&servers), rules, cancel.clone());
     tasks.spawn("versions of API servers", fallible(follow));
-    tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by.clone(), cancel.clone())));
+    tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by, cancel.clone())));
     let recorder = events.clone();
     let tell = move |report| recorder.report(report);
-    let blocked = BlockedMigrations::new(Arc::clone(&headroom), blocked_metrics, charged_by, tell);
+    let blocked = BlockedMigrations::new(Arc::clone(&headroom), blocked_metrics, tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.summaries())));
 
     let by = (args.gating.of(&version), args.namespace.clone());
@@ -231,7 +231,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
     tasks.spawn("status of cluster quotas", fallible(showing));
-    let facts = (blocked.summaries(), observed);
+    let facts = (blocked.summaries(), Arc::clone(&headroom));
     let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
     let waking = blocked.run((token.clone(), leadership.clone()), statuses, cancel.clone());

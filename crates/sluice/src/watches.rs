@@ -257,7 +257,7 @@ impl WebhookWatches {
         Self {
             aaqs: WatchHealth::new(names::AAQS),
             cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
-            headroom: HeadroomWatches::new("pods (migration targets)"),
+            headroom: HeadroomWatches::new("pods (of virtual machines)"),
         }
     }
 
@@ -275,7 +275,8 @@ impl WebhookWatches {
     ) -> Result<(), Infallible> {
         let via = Via { client: &client, cancel: &stopped };
         let kinds = &self.headroom;
-        let targets = all().labels(names::MIGRATION_JOB_LABEL);
+        // A launcher without its label explains nothing, and its machine gets no room.
+        let launchers = all().labels(names::LAUNCHER_ROLES);
         let mut aaqs = AaqSightings::default();
         // Whether the kind exists is all that is asked, so no objects are.
         let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));
@@ -284,7 +285,7 @@ impl WebhookWatches {
             via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
                 app.set_cluster_resource_quotas(crqs.is_served());
             }),
-            via.watch(&kinds.pods, targets, |event| observed.apply::<PodWire>(&event)),
+            via.watch(&kinds.pods, launchers, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),
             // No conditions are written here, so no status is kept.
             via.watch(&kinds.vmmrqs, all(), |event: Event<VmmrqWire>| {

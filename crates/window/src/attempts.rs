@@ -14,8 +14,8 @@ use crate::target::Target;
 /// pod which came earlier, and KubeVirt's controller tries again within milliseconds.
 const MOST_PODS: usize = 2;
 
-/// A migration, and what of it the pod is.
-type Key = (Uid, Box<str>);
+/// A migration, and whether the pod attaches volumes.
+type Key = (Uid, bool);
 
 /// The attempts under way.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Attempts {
     /// A pod is asked about. `None`: it uses the raise that was made for an earlier one. Otherwise an earlier attempt has
     /// failed.
     pub(crate) fn begin(&self, target: &Target) -> Option<Arc<Attempt>> {
-        let key = (target.migration.uid.clone(), target.role.clone());
+        let key = (target.migration.uid.clone(), target.attaches);
         let mut attempts = self.0.lock();
         if let Some(earlier) = attempts.get(&key) {
             if earlier.takes(target) {
@@ -58,7 +58,7 @@ impl Attempts {
 
     /// The session of an attempt is over.
     pub(crate) fn end(&self, target: &Target, attempt: &Arc<Attempt>) {
-        let key = (target.migration.uid.clone(), target.role.clone());
+        let key = (target.migration.uid.clone(), target.attaches);
         let mut attempts = self.0.lock();
         if attempts.get(&key).is_some_and(|last| Arc::ptr_eq(last, attempt)) {
             attempts.remove(&key);
@@ -85,11 +85,6 @@ impl Attempt {
     /// The raise is about to end.
     pub(crate) fn close(&self) {
         self.state.lock().let_in = false;
-    }
-
-    /// Every pod that uses the raise.
-    pub(crate) fn pods(&self) -> Vec<Uid> {
-        self.state.lock().pods.clone()
     }
 
     /// Waits until a later attempt shows that this one failed.

@@ -1,10 +1,11 @@
 //! Carries out the commands of one session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use sluice_engine::Uid;
 use sluice_engine::headroom::Raise;
 use sluice_index::{Cluster, ResourceQuotaRecord};
 use tokio::sync::oneshot;
@@ -23,15 +24,17 @@ use crate::target::Target;
 pub const LOCK_SECONDS: i64 = 10;
 /// The same as a time.
 const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
-/// How long API servers get to know of a raise: some milliseconds are usual, one that is flooded has taken more than a second.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
+/// How long API servers get to know of a raise: some milliseconds are usual. KubeVirt's controller holds a lock for the whole cluster
+/// while it creates a target (`migrationStartLock` in `pkg/virt-controller/watch/migration/migration.go`), so this is what the
+/// targets of all other namespaces wait for, too.
+const SETTLE_TIME: Duration = Duration::from_millis(800);
 /// So long before the end of the lock a raise is ended: ends are whole seconds, and each API server has its own clock.
 const MARGIN: Duration = Duration::from_millis(2_500);
 /// How long the API server waits for the webhooks that are asked beside ours, and some time to create the pod.
 const HOLD_TIME: Duration = Duration::from_millis(10_500);
 /// How long a pod for which a quota was charged may take to be seen.
 const CONFIRM_TIME: Duration = Duration::from_secs(2);
-/// How long a session waits for another one of its namespace: virt-controller has three threads for all migrations.
+/// How long a session waits for another one of its namespace.
 pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
 
 /// The state of the I/O of one session.
@@ -51,6 +54,8 @@ pub(crate) struct Executor<'h> {
     /// When the lock ends for sure.
     lock_end: Instant,
     pub(crate) raises: Vec<Raise>,
+    /// The pods of the migration that were there before its room was made.
+    before: HashSet<Uid>,
 }
 
 impl<'h> Executor<'h> {
@@ -61,7 +66,11 @@ impl<'h> Executor<'h> {
         admit: oneshot::Sender<()>,
         attempt: Arc<Attempt>,
     ) -> Self {
+        let before = headroom.observed.read(|index| {
+            index.launchers.of_migration(&target.migration.uid).map(|pod| pod.uid.clone()).collect()
+        });
         Self {
+            before,
             headroom,
             target,
             others_until,
@@ -87,42 +96,41 @@ impl<'h> Executor<'h> {
             Command::Await => self.await_target(session).await,
             Command::Renew => self.renew(session).await,
             Command::Restore => self.restore(session).await,
-            Command::Confirm => self.confirm().await,
+            Command::Confirm => self.confirm(session).await,
             Command::Stop(ending) => Done::Ended(ending),
         }
     }
 
     async fn look(&mut self, look: Look) -> Done {
         let (requests, namespace) = (&self.headroom.requests, self.target.namespace());
-        if look != Look::Memory
-            && let Some(why) = self.headroom.unproven()
-        {
+        if let Some(why) = self.headroom.unproven() {
             return Done::Ended(Ending::Unproven(why));
         }
-        let grants = match look {
-            Look::Memory | Look::Raised => Ok(None),
-            Look::Grants | Look::Quotas => requests.grants(namespace, self.grant_names()).await.map(Some),
-            Look::All => requests.budget(namespace, self.grant_names()).await.map(Some),
-        };
-        match grants {
-            Ok(Some(grants)) => self.headroom.observed.learn(namespace, &grants),
-            Ok(None) => {}
+        match requests.grants(namespace, self.grant_names()).await {
+            Ok(grants) => self.headroom.observed.learn(namespace, &grants),
             Err(error) => return failed("reading what is granted", &error),
         }
+        if let Err(error) = requests.clock().await {
+            return failed("asking for the API server's clock", &error);
+        }
         let records = match look {
-            Look::Memory | Look::Grants | Look::Raised => {
-                self.headroom.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
-            }
-            Look::Quotas | Look::All => match self.headroom.quotas(namespace).await {
+            Look::Grants | Look::Raised => self.headroom.known_quotas(namespace),
+            Look::Live => match self.headroom.quotas(namespace).await {
                 Ok(records) => records,
                 Err(error) => return failed("reading quotas", &error),
             },
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
-        match self.headroom.snapshot(namespace, &records, (look == Look::Memory, None)).await {
-            Ok(snapshot) => Done::Seen(snapshot),
-            Err(error) => failed("asking for the API server's clock", &error),
-        }
+        let is_above = || records.iter().any(|record| !record.native().overdraft().is_empty());
+        // After the quotas: every pod that they have counted is there by now, or is none.
+        let pods = match look {
+            Look::Live if is_above() => match requests.pods(namespace).await {
+                Ok(pods) => Some(pods),
+                Err(error) => return failed("reading pods", &error),
+            },
+            _ => None,
+        };
+        Done::Seen(self.headroom.snapshot(namespace, &records, pods.as_deref()))
     }
 
     fn grant_names(&self) -> GrantNames {
@@ -207,7 +215,7 @@ impl<'h> Executor<'h> {
         let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
         let known = headroom.probes.know(self.target.namespace(), mark, plain, SETTLE_TIME).await;
         if let Err((peer, why)) = known {
-            headroom.proofs.doubt();
+            headroom.proofs.doubt(&peer, &why);
             return unproven(format!("API server {} does not know of the raise: {why}", peer.name));
         }
         if let Some(at) = self.raised_at {
@@ -231,12 +239,7 @@ impl<'h> Executor<'h> {
         let Some(records) = headroom.observed.until(SETTLE_TIME, shown).await else {
             return unproven("the watch of quotas does not show the raise".to_owned());
         };
-        // The first raise is the oldest: a later one of another namespace knows of it.
-        let own = written.first().map(|record| record.version);
-        match headroom.snapshot(namespace, &records, (false, own)).await {
-            Ok(snapshot) => Done::Seen(snapshot),
-            Err(error) => failed("asking for the API server's clock", &error),
-        }
+        Done::Seen(headroom.snapshot(namespace, &records, None))
     }
 
     fn let_in(&mut self) -> Done {
@@ -288,17 +291,48 @@ impl<'h> Executor<'h> {
         Done::Ended(ending)
     }
 
-    async fn confirm(&self) -> Done {
+    /// Without the target, the room was taken by another pod, or by none: an admission step after the quota may have refused the
+    /// target, and the quota counts it until its next sync.
+    async fn confirm(&self, session: &WindowSession) -> Done {
         let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
             found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
             () = self.attempt.failed() => None,
         };
-        Done::Ended(found.map_or(Ending::NotSeen, |()| Ending::Entered))
+        if found.is_some() {
+            return Done::Ended(Ending::Entered);
+        }
+        let namespace = self.target.namespace();
+        let Ok(pods) = self.headroom.requests.pods(namespace).await else {
+            return Done::Ended(Ending::NotSeen);
+        };
+        let now = self.headroom.server_now_ms().div_euclid(1000);
+        let (account, quotas) = self.headroom.observed.read(|index| {
+            let raised = session.raised().iter().filter_map(|quota| index.quota(namespace, &quota.name));
+            (index.account(namespace, Some(&pods), now), raised.collect::<Vec<_>>())
+        });
+        let raised = self.raises.iter().flat_map(|raise| raise.keys.iter().map(|key| (&raise.uid, &key.key)));
+        let is_held = |(uid, key): (&Uid, &Arc<str>)| {
+            quotas.iter().find(|quota| quota.uid == *uid).is_some_and(|quota| account.holds(quota, key))
+        };
+        let by_none = !raised.map(is_held).any(|is_held| is_held);
+        Done::Ended(if by_none { Ending::Denied } else { Ending::NotSeen })
     }
 
+    /// Whether KubeVirt's controller has created a pod of this migration since its room was made: this one, or that of another attempt,
+    /// whichever replica was asked about it.
     fn is_seen(&self, index: &Cluster) -> bool {
-        self.attempt.pods().iter().any(|pod| index.targets.seen(pod))
+        let (migration, controller) = (&self.target.migration, index.kubevirt_controller());
+        index.launchers.of_migration(&migration.uid).any(|pod| {
+            pod.namespace == migration.namespace
+                && !self.before.contains(&pod.uid)
+                && if self.target.attaches {
+                    pod.launcher.is_some()
+                } else {
+                    pod.machine.as_ref() == Some(&migration.machine_uid)
+                }
+                && pod.created_by.as_deref().is_none_or(|name| controller.as_deref() == Some(name))
+        })
     }
 
     async fn clear(&self, session: &WindowSession) -> Done {

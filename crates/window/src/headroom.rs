@@ -1,36 +1,33 @@
 //! Lets target pods in: the machine of [`crate::protocol`] with its I/O.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use sluice_engine::Uid;
-use sluice_engine::headroom::NUDGE_KEY;
-use sluice_index::{ResourceQuotaRecord, Version};
+use sluice_engine::headroom::{Account, NUDGE_KEY, Refusal, sentence};
+use sluice_index::{LauncherRecord, ResourceQuotaRecord};
 use sluice_runtime::backoff::process_seed;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME};
-use crate::lacking::Lacking;
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
 use crate::patches;
-use crate::precedence::Precedence;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession};
+use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, is_idle};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
 use crate::status_writer::{StatusWriter, Written};
 use crate::target::{Outcome, Target};
+use crate::told::Told;
 
 /// Above this many quotas a namespace's are listed.
 const MOST_SINGLE_READS: usize = 16;
@@ -62,11 +59,8 @@ pub struct Headroom {
     seed: u64,
     lanes: Lanes,
     attempts: Attempts,
-    /// Of namespaces in which nothing was found to be granted, what was known when it was looked for: what is granted later
-    /// is shown by the watches.
-    listed: Mutex<HashMap<Arc<str>, u64>>,
-    precedence: Precedence,
-    lacking: Lacking,
+    proven: watch::Sender<Option<Arc<str>>>,
+    known: Told,
     told: Box<dyn Fn(Outcome) + Send + Sync>,
     tasks: TaskTracker,
 }
@@ -94,9 +88,8 @@ impl Headroom {
             seed: process_seed(),
             lanes: Lanes::default(),
             attempts: Attempts::default(),
-            listed: Mutex::default(),
-            precedence: Precedence::default(),
-            lacking: Lacking::default(),
+            proven: watch::Sender::new(None),
+            known: Told::default(),
             told: Box::new(told),
             tasks: TaskTracker::new(),
         })
@@ -117,9 +110,17 @@ impl Headroom {
     /// Keeps asking whether the admission policies are in force, until `cancel`.
     pub async fn keep_proving(self: Arc<Self>, namespace: String, cancel: CancellationToken) {
         let asked = || {
+            let unproven = self.unproven();
+            self.proven.send_if_modified(|known| std::mem::replace(known, unproven.clone()) != unproven);
             self.metrics.servers(self.proofs.counts(), self.hidden().is_some(), self.writer.impersonates());
         };
         self.proofs.keep(&self.probes, &namespace, asked, cancel).await;
+    }
+
+    /// Why nothing is raised, as it was when API servers were last asked; `None` at the start.
+    #[must_use]
+    pub fn proofs(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.proven.subscribe()
     }
 
     /// Why nothing is raised now; `None` if it can be.
@@ -135,6 +136,10 @@ impl Headroom {
     /// Lets a target in that the API server waits to create. Returns as soon as its creation may go on, at the latest
     /// after `patience`; what was raised is ended behind. The word says how it went so far.
     pub async fn admit(self: &Arc<Self>, target: Target, patience: Duration) -> &'static str {
+        let known = self.snapshot(target.namespace(), &self.known_quotas(target.namespace()), None);
+        if self.observed.is_synced() && is_idle(&target.need, &known) {
+            return self.leave(Ending::NotNeeded.word());
+        }
         // A second attempt tells that the first one failed.
         let Some(attempt) = self.attempts.begin(&target) else { return self.leave("joined") };
         if !self.observed.is_synced() {
@@ -160,10 +165,7 @@ impl Headroom {
         let namespace = Arc::clone(target.namespace());
         let others_until = Instant::now() + OTHERS_TIME;
         let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
-        let listed = self.listed.lock().get(&namespace).copied();
-        let mut session =
-            WindowSession::new(target.need.clone(), listed != Some(self.observed.situation(&namespace)))
-                .behind(self.ahead_of(&target));
+        let mut session = WindowSession::new(target.need.clone());
         let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
             Ok(_) if self.observed.is_resting(&namespace) => Ending::Resting,
@@ -190,34 +192,13 @@ impl Headroom {
         });
     }
 
-    /// How many migrations that a quota keeps waiting are to be served before this one.
-    fn ahead_of(&self, target: &Target) -> usize {
-        let uid = &target.migration.uid;
-        if self.precedence.is_over(target.namespace(), uid) {
-            return 0;
-        }
-        self.observed.read(|index| {
-            let record = index.vmims.by_uid(uid);
-            record.map_or(0, |record| index.vmims.ahead_of(record))
-        })
-    }
-
     fn report(&self, outcome: Outcome) {
         let Outcome { target, ending, raises, raised_for } = &outcome;
         self.metrics.ended(ending.word());
         match ending {
-            Ending::NotEnough(_) | Ending::Refused(_) => {
-                let situation = self.observed.situation(target.namespace());
-                self.listed.lock().insert(Arc::clone(target.namespace()), situation);
-            }
             Ending::Forbidden(_) => self.observed.refused(target.namespace()),
-            Ending::Resting => {}
             Ending::Taken => self.observed.taken(target.namespace()),
-            Ending::Behind => self.precedence.gave_way(target.namespace(), &target.migration.uid),
-            _ => {
-                self.listed.lock().remove(target.namespace());
-                self.precedence.entered(target.namespace());
-            }
+            _ => {}
         }
         let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));
         if was_written {
@@ -232,34 +213,35 @@ impl Headroom {
                 "raise ended"
             );
         }
-        let is_told = match ending {
-            Ending::NotEnough(lacking) => self.lacking.is_news(&target.migration.uid, lacking),
-            _ => was_written,
-        };
-        if is_told {
+        if was_written || lasting(&outcome).is_some_and(|why| self.known.is_news(&target.migration.uid, &why))
+        {
             (self.told)(outcome);
         }
     }
 
-    /// What a plan takes: these quotas, the budget as it is known, the API server's clock and a mark of its own.
-    /// With `guess` nothing is asked: without a clock no lock is over. `own` is the version of a raise of this session:
-    /// younger ones give way to it.
-    pub(crate) async fn snapshot(
+    /// What a plan takes: these quotas, the budget as it is known, what explains the usage above the quotas, the API server's clock
+    /// and a mark of its own. `live`: all pods of the namespace, as they were just listed.
+    pub(crate) fn snapshot(
         &self,
         namespace: &str,
         records: &[Arc<ResourceQuotaRecord>],
-        (guess, own): (bool, Option<Version>),
-    ) -> kube::Result<Snapshot> {
-        let now_ms = match self.requests.clock.now() {
-            Some(now) => now.as_millisecond(),
-            None if guess => 0,
-            None => self.requests.clock().await?.as_millisecond(),
-        };
-        let (budget, opted_out) =
-            self.observed.read(|index| (index.budget_before(namespace, own), index.opted_out(namespace)));
+        live: Option<&[LauncherRecord]>,
+    ) -> Snapshot {
+        let now_ms = self.server_now_ms();
+        let now = now_ms.div_euclid(1000);
         let mut quotas: Vec<_> = records.iter().map(|record| record.native()).collect();
+        let is_above = quotas.iter().any(|quota| !quota.overdraft().is_empty());
+        let (budget, opted_out, account) = self.observed.read(|index| {
+            let account = if is_above { index.account(namespace, live, now) } else { Account::default() };
+            (index.budget(namespace, now), index.opted_out(namespace), account)
+        });
         quotas.iter_mut().for_each(|quota| quota.opted_out |= opted_out);
-        Ok(Snapshot { quotas, budget, now_ms, mark: self.mark(now_ms) })
+        Snapshot { quotas, budget, account, now_ms, mark: self.mark(now_ms) }
+    }
+
+    /// The quotas of a namespace as the watch has shown them.
+    pub(crate) fn known_quotas(&self, namespace: &str) -> Vec<Arc<ResourceQuotaRecord>> {
+        self.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
     }
 
     /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do not
@@ -273,14 +255,8 @@ impl Headroom {
     /// All quotas of a namespace, not from a cache. Each known quota is read by its name: an API server answers that from
     /// storage, while it lets a list wait until its cache has caught up, which takes ten times as long.
     pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<ResourceQuotaRecord>>> {
-        let names: Vec<Arc<str>> = self.observed.read(|index| {
-            index
-                .resource_quotas
-                .records_in(namespace)
-                .iter()
-                .map(|record| Arc::clone(&record.name))
-                .collect()
-        });
+        let names: Vec<_> =
+            self.known_quotas(namespace).iter().map(|record| Arc::clone(&record.name)).collect();
         let wires = if names.len() > MOST_SINGLE_READS {
             self.requests.quotas(namespace).await?
         } else {
@@ -327,5 +303,18 @@ impl Headroom {
         self.tasks.close();
         self.tasks.wait().await;
         self.tasks.reopen();
+    }
+}
+
+/// What keeps a target from its room until something else is changed, as it is told; `None` of what passes by itself.
+fn lasting(outcome: &Outcome) -> Option<String> {
+    let migration = &outcome.target.migration;
+    match &outcome.ending {
+        Ending::NotEnough(lacking) => Some(sentence(&migration.name, &migration.machine, lacking)),
+        Ending::Refused(refusals) => {
+            let lasting: Vec<_> = refusals.iter().filter(|why| why.lasts()).map(Refusal::to_string).collect();
+            (!lasting.is_empty()).then(|| lasting.join("; "))
+        }
+        _ => None,
     }
 }

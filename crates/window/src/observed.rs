@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
-use sluice_engine::Uid;
-use sluice_engine::headroom::{Amounts, MARK, NUDGE_KEY};
-use sluice_index::{Affected, Cluster, Kind, Phase, Watched as _};
+use sluice_engine::headroom::{NativeQuota, consumed};
+use sluice_index::{Affected, Cluster, Kind, Watched as _};
 use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
@@ -181,18 +180,10 @@ impl Observed {
                     .resource_quotas
                     .raised_in(namespace)
                     .filter_map(|key| index.quota(namespace, &key.name));
-                let marked: Vec<_> =
-                    raised.filter(|quota| quota.mark().is_some()).map(|quota| quota.used).collect();
+                let marked: Vec<_> = raised.filter(|quota| quota.mark().is_some()).collect();
                 let usage = (!marked.is_empty()).then(|| hash(&marked));
                 if usage.is_some() || rests.knows(namespace) {
                     rests.see(namespace, usage, situation(index, namespace), self.now_ms());
-                }
-                if rests.awaits_migrations(namespace) {
-                    let all = index.vmims.in_namespace(namespace).iter();
-                    let unfinished = all.filter(|one| !one.is_final()).map(|one| one.uid.clone()).collect();
-                    let succeeded =
-                        |uid: &Uid| index.vmims.by_uid(uid).is_some_and(|one| one.phase == Phase::Succeeded);
-                    rests.see_migrations(namespace, unfinished, succeeded, self.now_ms());
                 }
             });
         }
@@ -210,10 +201,18 @@ impl Observed {
     }
 }
 
-fn hash(used: &[Amounts]) -> u64 {
+/// Of what the keys that a target takes of these quotas have used: those that are raised, or of a quota without any those that
+/// pods consume.
+fn hash(marked: &[NativeQuota]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (key, amount) in used.iter().flatten().filter(|(key, _)| &***key != MARK && &***key != NUDGE_KEY) {
-        (key, amount.nanos()).hash(&mut hasher);
+    for quota in marked {
+        let is_raised = quota.is_raised();
+        let is_raised_key = |key: &str| quota.status_hard.get(key) > quota.spec_hard.get(key);
+        for (key, amount) in &quota.used {
+            if consumed(key) && (!is_raised || is_raised_key(key)) {
+                (key, amount.nanos()).hash(&mut hasher);
+            }
+        }
     }
     hasher.finish()
 }
@@ -224,9 +223,8 @@ fn situation(index: &Cluster, namespace: &str) -> u64 {
     for quota in index.resource_quotas.records_in(namespace) {
         quota.raw().spec_hard.hash(&mut hasher);
     }
-    for grant in index.budget(namespace).grants {
-        grant.source().hash(&mut hasher);
-        format!("{:?}", grant.additional()).hash(&mut hasher);
+    for grant in index.budget(namespace, 0).grants {
+        (grant.source(), grant.terms()).hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_pods_only_targets_are_changes_until_they_are_none_any_more() {
+    fn of_all_pods_only_those_of_machines_are_changes_until_they_are_none_any_more() {
         let observed = Observed::new(Vec::new(), true);
         let mut changes = observed.changes();
         let (job, none) = (json!({"kubevirt.io/migrationJobUID": "m"}), json!({"app": "web"}));
@@ -263,7 +261,7 @@ mod tests {
             let namespaces = if is_change { vec!["shop".into()] } else { Vec::new() };
             assert_eq!(told(&observed, &mut changes), (is_change, namespaces, false), "version {version}");
         }
-        assert_eq!(observed.read(|index| index.targets.migrations().count()), 0);
+        assert_eq!(observed.read(|index| index.launchers.in_namespace("shop").len()), 0);
         observed.apply::<PodWire>(&Event::Delete(object("4", &none)));
         assert_eq!(told(&observed, &mut changes), (false, Vec::new(), false));
     }

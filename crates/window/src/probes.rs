@@ -23,10 +23,8 @@ use crate::servers::{Peer, Servers};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// So many probes follow the first one without a pause.
 const AT_ONCE: u32 = 2;
-/// How long an API server that has much to do may take for an answer that no target waits for.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So long quota admission may know a mark that the policy does not heed; then the policy is missing.
-const UNHEEDED: Duration = Duration::from_millis(250);
+/// How long an API server may take for a proof: one that takes longer could not answer in time for a target either.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What a probe names that the admission policy has to let through.
 const NO_MARK: i64 = 1;
 /// A lock until this moment (the year 2200, in ms) is longer than any that is allowed.
@@ -60,11 +58,10 @@ impl Probes {
     /// Asks each API server until it knows of this mark in a quota of the namespace, and until its quota admission has judged
     /// what came before. The admission policy denies a probe that names the mark; a probe that names none goes on to quota
     /// admission, which has one queue for each namespace and refuses it by the mark: `plain` says that this can be told,
-    /// because one quota is marked and it has no scopes. Then that one answer tells both.
+    /// because one quota is marked and it has no scopes. Then that one answer tells both, and a target waits for one request less.
     ///
     /// # Errors
-    /// When one of them did not in `time`, or (not asked if `plain`) goes on letting probes on to quota admission although
-    /// that knows the mark: then its policy is missing, and what is raised is open to all. The error has its address and its last answer.
+    /// When one of them did not in `time`, or another admission step denies probes. The error has its address and its last answer.
     pub async fn know(
         &self,
         namespace: &str,
@@ -101,7 +98,7 @@ impl Probes {
         end: Instant,
     ) -> Result<(), Arc<str>> {
         let body = probe(mark)?;
-        let (mut backoff, mut unheeded) = (Backoff::exact(PAUSE.0, PAUSE.1), Unheeded::default());
+        let mut backoff = Backoff::exact(PAUSE.0, PAUSE.1);
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
             let said = match self.try_create(&peer.client, namespace, &body, time).await {
@@ -112,9 +109,8 @@ impl Probes {
                 Ok(reply) => reply.status().message,
                 Err(error) => error.to_string(),
             };
-            if unheeded.lasts(text == names::PROBE_DENIED && is_limited_by(&said, mark)) {
-                let policy = names::LOCK_POLICY;
-                return Err(format!("its policy {policy} does not heed the mark: {said}").into());
+            if is_denied_by_another(&said) {
+                return Err(format!("another admission step denies probes: {said}").into());
             }
             let pause = backoff.failed();
             if Instant::now() + pause >= end {
@@ -164,22 +160,6 @@ impl Probes {
     }
 }
 
-/// Since when quota admission knows a mark that the policy does not heed: it may know it a moment earlier than the policy.
-#[derive(Debug, Default)]
-struct Unheeded(Option<Instant>);
-
-impl Unheeded {
-    /// Takes note of an answer. Returns whether every answer of the last [`UNHEEDED`] was like that: one that was not ends it,
-    /// such as that of another API server behind the same address.
-    fn lasts(&mut self, is_unheeded: bool) -> bool {
-        if !is_unheeded {
-            self.0 = None;
-            return false;
-        }
-        self.0.get_or_insert_with(Instant::now).elapsed() > UNHEEDED
-    }
-}
-
 fn expect(policy: &str, reply: kube::Result<Reply>, denial: &str) -> Result<(), Proof> {
     let said = match reply {
         Ok(reply) if is_denial(&reply, denial) => return Ok(()),
@@ -197,12 +177,11 @@ fn is_denial(reply: &Reply, text: &str) -> bool {
     reply.code == 403 && reply.status().message.contains(text)
 }
 
-/// Whether quota admission says that a quota has a mark of this session, or a later one.
-fn is_limited_by(said: &str, mark: i64) -> bool {
-    let limit = said.split(&format!("limited: {MARK}=")).nth(1);
-    let digits =
-        limit.map(|limit| limit.split(|other: char| !other.is_ascii_digit()).next().unwrap_or_default());
-    digits.and_then(|digits| digits.parse::<i64>().ok()).is_some_and(|limit| limit >= mark)
+/// Whether a webhook or a policy of another product denies the probe, as these say themselves
+/// (`k8s.io/apiserver/pkg/admission/plugin`): it will again.
+fn is_denied_by_another(said: &str) -> bool {
+    let by_policy = said.contains("ValidatingAdmissionPolicy '") && !said.contains(names::LOCK_POLICY);
+    by_policy || (said.contains("admission webhook \"") && said.contains("denied the request"))
 }
 
 fn probe(mark: i64) -> Result<Bytes, Arc<str>> {
@@ -214,32 +193,25 @@ fn probe(mark: i64) -> Result<Bytes, Arc<str>> {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_mark_counts_as_not_heeded_while_no_other_answer_comes_between() {
-        let pass = || tokio::time::advance(UNHEEDED / 2 + Duration::from_millis(1));
-        let mut unheeded = Unheeded::default();
-        assert!(!unheeded.lasts(true));
-        pass().await;
-        assert!(!unheeded.lasts(true) && !unheeded.lasts(false), "the count begins anew");
-        pass().await;
-        assert!(!unheeded.lasts(true));
-        pass().await;
-        assert!(!unheeded.lasts(true));
-        pass().await;
-        assert!(unheeded.lasts(true));
-    }
-
     #[test]
-    fn quota_admission_tells_which_mark_it_knows() {
-        let said = |limit: &str| {
-            format!(
-                "headroomprobes.quota.sluice.dev \"probe\" is forbidden: exceeded quota: a, requested: {MARK}=1, \
-                 used: {MARK}={limit}, limited: {MARK}={limit}"
-            )
-        };
-        assert!(is_limited_by(&said("1795350631391"), 1_795_350_631_391));
-        assert!(is_limited_by(&said("1795350631392"), 1_795_350_631_391), "the other quota's");
-        assert!(!is_limited_by(&said("1795350621391"), 1_795_350_631_391), "of a session before");
-        assert!(!is_limited_by(&said("0"), 1_795_350_631_391) && !is_limited_by("no such thing", 1));
+    fn a_denial_by_another_product_is_told_apart() {
+        let kyverno =
+            "admission webhook \"validate.kyverno.svc-fail\" denied the request: labels are missing";
+        let policy = "headroomprobes.quota.sluice.dev \"probe\" is forbidden: ValidatingAdmissionPolicy 'team' with binding \
+            'team' denied request: no";
+        assert!(is_denied_by_another(kyverno) && is_denied_by_another(policy));
+        let own = format!(
+            "ValidatingAdmissionPolicy '{}' with binding 'x' denied request: wait",
+            names::LOCK_POLICY
+        );
+        let quota = format!(
+            "is forbidden: exceeded quota: a, requested: {MARK}=1, used: {MARK}=9, limited: {MARK}=9"
+        );
+        let starting = "User \"sluice\" cannot create resource \"headroomprobes\"";
+        assert!(
+            ![&own, &quota, starting, "the mark is not known there"]
+                .iter()
+                .any(|said| is_denied_by_another(said))
+        );
     }
 }

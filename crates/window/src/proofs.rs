@@ -87,9 +87,12 @@ impl Proofs {
         (peers.len(), proven)
     }
 
-    /// An API server did not know of a raise in time. One namespace may keep it busy: it is asked again, and relied on until
-    /// then.
-    pub fn doubt(&self) {
+    /// An API server did not know of a raise in time: nothing is raised until it has answered a proof. KubeVirt's controller
+    /// creates one target after the other in the whole cluster, so no second one may wait for such a server.
+    pub fn doubt(&self, peer: &Peer, why: &str) {
+        let mut known = self.known.lock();
+        known.entry(Arc::clone(&peer.name)).or_default().missing = Some(why.into());
+        drop(known);
         self.doubted.notify_one();
     }
 

@@ -10,11 +10,10 @@ use kube::api::{GetParams, ListParams};
 use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_engine::headroom::Need;
-use sluice_engine::{ChargeRules, Uid};
+use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 use sluice_index::{
-    HeadroomPolicyWire, NamespaceWire, PodWire, ResourceQuotaWire, VmimRecord, VmimWire, VmmrqWire,
+    HeadroomPolicyWire, LauncherRecord, NamespaceWire, PodWire, ResourceQuotaWire, VmimRecord, VmimWire,
+    VmmrqWire,
 };
 use sluice_runtime::request::{Built, Reply, objects, send};
 
@@ -101,20 +100,6 @@ impl Requests {
         self.find::<ResourceQuota, _>(Some(namespace), name).await
     }
 
-    /// Everything that may grant a namespace something, not from a cache. `asked` is known before.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn budget(&self, namespace: &str, asked: GrantNames) -> kube::Result<BudgetWires> {
-        let all = ListParams::default();
-        let (vmmrqs, policies, namespace) = futures::try_join!(
-            self.list::<VirtualMachineMigrationResourceQuota, _>(Some(namespace), &all),
-            self.list::<HeadroomPolicy, _>(None, &all),
-            self.find::<Namespace, _>(None, namespace),
-        )?;
-        Ok(BudgetWires { asked, vmmrqs, policies, namespace })
-    }
-
     /// The objects of these names, not from a cache. Much faster than lists, which wait for the API server's cache.
     ///
     /// # Errors
@@ -143,21 +128,13 @@ impl Requests {
         Ok(wire.as_ref().map(VmimRecord::read))
     }
 
-    /// What the launcher of a virtual machine takes, as a fresh one of its kind would; `None` if there is none.
+    /// All pods of a namespace, not from a cache.
     ///
     /// # Errors
-    /// When the pods cannot be read.
-    pub async fn source(
-        &self,
-        namespace: &str,
-        machine_uid: &Uid,
-        rules: ChargeRules,
-    ) -> kube::Result<Option<Need>> {
-        let of_machine = ListParams::default().labels(&format!("{}={machine_uid}", names::CREATED_BY_LABEL));
-        let pods: Vec<PodWire> = self.list::<Pod, _>(Some(namespace), &of_machine).await?;
-        let needs = pods.iter().filter_map(|pod| sluice_index::need_of(pod, rules).ok());
-        // Hot-plug and other helpers carry the label too; the launcher is the largest.
-        Ok(needs.max_by_key(|need| need.charge.get(&sluice_engine::Resource::Memory)))
+    /// When they cannot be read.
+    pub async fn pods(&self, namespace: &str) -> kube::Result<Vec<LauncherRecord>> {
+        let pods: Vec<PodWire> = self.list::<Pod, _>(Some(namespace), &ListParams::default()).await?;
+        Ok(pods.iter().map(LauncherRecord::read).collect())
     }
 
     /// The objects of kind `K`, read as `T`.
@@ -214,26 +191,21 @@ mod tests {
         let (requests, asked) = empty();
         assert!(requests.quotas("ns").await.unwrap().is_empty());
         assert!(requests.quota("ns", "one").await.unwrap().is_none());
-        assert!(requests.budget("one", GrantNames::default()).await.unwrap().vmmrqs.is_empty());
         let names = GrantNames { vmmrqs: vec!["one".into()], policies: vec!["one".into()] };
         assert!(requests.grants("one", names).await.unwrap().policies.is_empty());
         assert!(requests.migration("ns", "one").await.unwrap().is_none());
-        let rules = ChargeRules::for_minor(36);
-        assert!(requests.source("ns", &Uid::parse("uid"), rules).await.unwrap().is_none());
+        assert!(requests.pods("ns").await.unwrap().is_empty());
         let kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations/one";
         let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
         let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";
         let expected = [
             "/api/v1/namespaces/ns/resourcequotas?",
             "/api/v1/namespaces/ns/resourcequotas/one",
-            &format!("{vmmrqs}?"),
-            &format!("{policies}?"),
-            "/api/v1/namespaces/one",
             &format!("{vmmrqs}/one"),
             &format!("{policies}/one"),
             "/api/v1/namespaces/one",
             kubevirt,
-            "/api/v1/namespaces/ns/pods?&labelSelector=kubevirt.io%2Fcreated-by%3Duid",
+            "/api/v1/namespaces/ns/pods?",
         ];
         assert_eq!(*asked.lock(), expected);
     }

@@ -14,8 +14,8 @@ use crate::protocol::Ending;
 pub struct Target {
     /// Its uid.
     pub pod: Uid,
-    /// What of a migration it is: its label `kubevirt.io`.
-    pub role: Box<str>,
+    /// It attaches volumes to the migration's launcher; otherwise it is that.
+    pub attaches: bool,
     /// The migration that it is for.
     pub migration: MigrationRef,
     /// What it takes.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_engine::Amount;
 use sluice_runtime::events::{EventType, Report};
 
-use sluice_engine::headroom::{Raise, sentence};
+use sluice_engine::headroom::{Raise, Refusal, sentence};
 use sluice_window::protocol::QuotaRef;
 use sluice_window::{Ending, MigrationRef, Outcome};
 
@@ -19,6 +19,9 @@ const NO_HEADROOM: &str = "NoHeadroom";
 /// Writing the status of a quota is refused.
 const FORBIDDEN: &str = "HeadroomForbidden";
 
+/// No raise is safe now.
+const NOT_PROVEN: &str = "HeadroomNotProven";
+
 /// A target was let in beside a full quota.
 const GRANTED: &str = "HeadroomGranted";
 /// Another pod took the room that was made for a target.
@@ -26,16 +29,29 @@ const TAKEN: &str = "HeadroomTaken";
 
 const ACTION: &str = "MakeRoom";
 
-/// The budget is not enough for a blocked migration.
-pub(super) fn not_enough(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
-    let legacy = format!(
+/// Nothing is raised, because it is not proven that the admission policies are in force.
+pub(super) fn not_proven(blocked: &MigrationRef, why: &str) -> Vec<Report> {
+    about(
+        blocked,
+        NOT_PROVEN,
+        &format!("no head-room for migration {} of vm {}: {why}", blocked.name, blocked.machine),
+    )
+}
+
+/// What is granted is not enough for a target.
+fn not_enough(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
+    let mut reports = about(blocked, NOT_ENOUGH, sentence);
+    reports.push(legacy(blocked, sentence));
+    reports
+}
+
+/// About a pod that was never created: without a name, as managed-tenant-quota reported it.
+fn legacy(blocked: &MigrationRef, sentence: &str) -> Report {
+    let text = format!(
         "head-room of namespace {} is not enough to release blocked migration {}: {sentence}",
         blocked.namespace, blocked.name
     );
-    let mut reports = about(blocked, NOT_ENOUGH, sentence);
-    // About a pod that was never created: without a name, as managed-tenant-quota reported it.
-    reports.push(warning(reference("v1", "Pod", &blocked.namespace, None), LEGACY_REASON, &legacy));
-    reports
+    warning(reference("v1", "Pod", &blocked.namespace, None), LEGACY_REASON, &text)
 }
 
 /// Head-room cannot help a blocked migration.
@@ -61,8 +77,7 @@ pub(super) fn forbidden<'m>(
     std::iter::once(first).chain(blocked.flat_map(|blocked| about(blocked, FORBIDDEN, &note))).collect()
 }
 
-/// The events that tell of a session that raised something, or could not. What a target lacks is told of the target itself;
-/// [`not_enough`] goes by the pod that the machine has. The same words are one event.
+/// The events that tell of a session that raised something, or could not. The same words are one event.
 #[must_use]
 pub fn granted(outcome: &Outcome) -> Vec<Report> {
     let Outcome { target, ending, raises, raised_for } = outcome;
@@ -79,7 +94,18 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
         }
         Ending::NotEnough(lacking) => {
             let sentence = sentence(&migration.name, &migration.machine, lacking);
-            about(migration, NOT_ENOUGH, &sentence)
+            not_enough(migration, &sentence)
+        }
+        Ending::Refused(refusals) => {
+            let lasting: Vec<_> =
+                refusals.iter().filter(|why| why.lasts()).map(ToString::to_string).collect();
+            let sentence = lasting.join("; ");
+            let mut reports = refused(migration, &sentence);
+            if refusals.iter().any(|why| matches!(why, Refusal::Growth { .. } | Refusal::Unexplained { .. }))
+            {
+                reports.push(legacy(migration, &sentence));
+            }
+            reports
         }
         Ending::Forbidden(said) => {
             let note = format!("no head-room: the status of a quota cannot be written: {said}");

@@ -41,7 +41,6 @@ impl SweepMetrics {
 #[derive(Clone, Debug, Default)]
 pub struct BlockedMetrics {
     rejected: Counter,
-    not_enough: Counter,
     nudges: Counter,
     forbidden: Counter,
 }
@@ -51,15 +50,13 @@ impl BlockedMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("sluice_headroom");
         ours.register("rejected", "Migrations that a quota rejected", self.rejected.clone());
-        ours.register("not_enough", "Times that a migration lacked head-room", self.not_enough.clone());
         ours.register("nudges", "Writes that only wake KubeVirt's controller", self.nudges.clone());
         ours.register("forbidden", "Writes of a quota's status that are refused", self.forbidden.clone());
     }
 
-    /// So many migrations are rejected that were not before, and so many were told that they lack something.
-    pub(super) fn looked(&self, [rejected, not_enough]: [u64; 2]) {
+    /// So many migrations are rejected that were not before.
+    pub(super) fn rejected(&self, rejected: u64) {
         self.rejected.inc_by(rejected);
-        self.not_enough.inc_by(not_enough);
     }
 
     pub(super) fn nudge(&self) {
@@ -85,7 +82,11 @@ impl Collector for BlockedCollector {
         }
         for (name, help, value) in [
             ("sluice_headroom_blocked_migrations", "Migrations that a quota rejected and that wait", blocked),
-            ("sluice_headroom_lacking_migrations", "Migrations that wait for more head-room", lacking),
+            (
+                "sluice_headroom_lacking_migrations",
+                "Migrations that wait although head-room is granted",
+                lacking,
+            ),
             (
                 "sluice_headroom_forbidden_namespaces",
                 "Namespaces with a quota whose status cannot be written",

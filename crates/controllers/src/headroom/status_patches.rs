@@ -25,17 +25,18 @@ struct Says {
     message: String,
 }
 
-/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored.
+/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why nothing
+/// is raised anywhere.
 #[must_use]
 pub fn vmmrq_patch(
     object: &Stated<VmmrqStated>,
     errors: &[String],
-    summary: &Summary,
+    (summary, unproven): (&Summary, Option<&str>),
     now: Timestamp,
 ) -> Option<Value> {
     let VmmrqStated { granted, status } = &object.status;
     let generation = object.generation;
-    let says = [ready(errors, summary), not_enough(summary)];
+    let says = [ready(errors, summary, unproven), not_enough(summary)];
     let conditions = merged(&status.conditions, says, generation, now);
     let granted: BTreeMap<String, Quantity> =
         granted.iter().map(|(key, text)| (key.clone(), Quantity(text.clone()))).collect();
@@ -67,6 +68,8 @@ pub struct Covered {
     pub errors: Vec<String>,
     /// In one of them writing the status of a quota is refused: what was said.
     pub forbidden: Option<Arc<str>>,
+    /// Why nothing is raised anywhere.
+    pub unproven: Option<Arc<str>>,
 }
 
 /// As [`vmmrq_patch`].
@@ -79,7 +82,7 @@ pub fn policy_patch(
     let status = &object.status;
     let generation = object.generation;
     let summary = Summary { forbidden: covered.forbidden.clone(), ..Summary::default() };
-    let says = [ready(&covered.errors, &summary)];
+    let says = [ready(&covered.errors, &summary, covered.unproven.as_deref())];
     let conditions = merged(&status.conditions, says, generation, now);
     let same = status.namespaces == Some(covered.namespaces)
         && status.used == covered.used
@@ -106,8 +109,10 @@ fn replaced(is: &BTreeMap<String, Quantity>, wanted: &BTreeMap<String, Quantity>
     Value::Object(gone.chain(put).collect())
 }
 
-fn ready(errors: &[String], summary: &Summary) -> Says {
-    let (is, reason, message) = if let Some(said) = &summary.forbidden {
+fn ready(errors: &[String], summary: &Summary, unproven: Option<&str>) -> Says {
+    let (is, reason, message) = if let Some(why) = unproven {
+        (false, "NotProven", format!("no quota is raised: {why}"))
+    } else if let Some(said) = &summary.forbidden {
         (false, "StatusForbidden", format!("a quota's status cannot be written: {said}"))
     } else if !errors.is_empty() {
         (false, "Invalid", errors.join("; "))
@@ -192,7 +197,7 @@ mod tests {
     fn patch_of(object: &Vmmrq, errors: &[String], summary: &Summary, now: Timestamp) -> Option<Value> {
         let mut vmmrqs = Vmmrqs::default();
         vmmrqs.upsert(&serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap());
-        vmmrq_patch(vmmrqs.get("shop", "a").unwrap().stated.as_ref().unwrap(), errors, summary, now)
+        vmmrq_patch(vmmrqs.get("shop", "a").unwrap().stated.as_ref().unwrap(), errors, (summary, None), now)
     }
 
     fn patched(object: &Vmmrq, patch: &Value) -> Vmmrq {
@@ -258,16 +263,22 @@ mod tests {
     #[test]
     fn what_is_in_force_and_what_is_not_is_said() {
         let said = [
-            ready(&[], &Summary::default()),
-            ready(&[], &Summary { forbidden: Some("immutable".into()), ..Summary::default() }),
-            ready(&["pods: -1 is ignored".to_owned(), "cpu: x is ignored".to_owned()], &Summary::default()),
-            ready(&[], &Summary { opted_out: true, ..Summary::default() }),
+            ready(&[], &Summary::default(), None),
+            ready(&["x".to_owned()], &Summary::default(), Some("API server b does not answer")),
+            ready(&[], &Summary { forbidden: Some("immutable".into()), ..Summary::default() }, None),
+            ready(
+                &["pods: -1 is ignored".to_owned(), "cpu: x is ignored".to_owned()],
+                &Summary::default(),
+                None,
+            ),
+            ready(&[], &Summary { opted_out: true, ..Summary::default() }, None),
             not_enough(&Summary::default()),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 1)), ..Summary::default() }),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 3)), ..Summary::default() }),
         ];
         insta::assert_snapshot!(said.map(|says| line(&says)).join("\n"), @"
         Ready=true InForce: live migrations may take these amounts
+        Ready=false NotProven: no quota is raised: API server b does not answer
         Ready=false StatusForbidden: a quota's status cannot be written: immutable
         Ready=false Invalid: pods: -1 is ignored; cpu: x is ignored
         Ready=false OptedOut: the namespace, or a quota that is exceeded, is excluded from head-room by an annotation

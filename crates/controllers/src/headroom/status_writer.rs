@@ -17,7 +17,7 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request;
 use sluice_runtime::retry::{Failure, classify};
-use sluice_window::{Dirty, Observed};
+use sluice_window::{Dirty, Headroom};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -56,13 +56,13 @@ impl HeadroomStatusWriter {
     /// Writes until `cancel`, while `token` is held.
     pub async fn run(
         self,
-        (summaries, observed): (Summaries, Arc<Observed>),
+        (summaries, headroom): (Summaries, Arc<Headroom>),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let mut planner = StatusPlanner { summaries, observed, views: HashMap::new() };
+        let mut planner = StatusPlanner { summaries, headroom, views: HashMap::new() };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
@@ -110,7 +110,7 @@ struct Write {
 
 struct StatusPlanner {
     summaries: Summaries,
-    observed: Arc<Observed>,
+    headroom: Arc<Headroom>,
     views: HashMap<Arc<str>, View>,
 }
 
@@ -129,7 +129,7 @@ impl StatusPlanner {
     }
 
     fn plan_vmmrqs(&self, pending: &Dirty) -> Vec<(Key, Write)> {
-        let objects: Vec<_> = self.observed.read(|index| {
+        let objects: Vec<_> = self.headroom.observed().read(|index| {
             if pending.all {
                 index.vmmrqs.iter().cloned().collect()
             } else {
@@ -137,13 +137,14 @@ impl StatusPlanner {
                 dirty.flat_map(|namespace| index.vmmrqs.in_namespace(namespace)).cloned().collect()
             }
         });
-        let now = Timestamp::now();
+        let (now, unproven) = (Timestamp::now(), self.headroom.proofs().borrow().clone());
         let mut writes = Vec::new();
         for object in objects {
             let Some(stated) = &object.stated else { continue };
             let mut summary = self.summaries.lock().get(&object.namespace).cloned().unwrap_or_default();
-            summary.opted_out |= self.observed.read(|index| index.opted_out(&object.namespace));
-            let Some(patch) = vmmrq_patch(stated, &object.errors, &summary, now) else { continue };
+            summary.opted_out |= self.headroom.observed().read(|index| index.opted_out(&object.namespace));
+            let said = (&summary, unproven.as_deref());
+            let Some(patch) = vmmrq_patch(stated, &object.errors, said, now) else { continue };
             let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&object.namespace));
             writes.push((object.key(), Write { plural: names::VMMRQS, kind, patch }));
         }
@@ -151,7 +152,7 @@ impl StatusPlanner {
     }
 
     fn plan_policies(&mut self, pending: &Dirty) -> Vec<(Key, Write)> {
-        let objects = self.observed.read(|index| index.policies.all().to_vec());
+        let objects = self.headroom.observed().read(|index| index.policies.all().to_vec());
         self.views.retain(|name, _| objects.iter().any(|object| object.name == *name));
         let now = Timestamp::now();
         let mut writes = Vec::new();
@@ -168,21 +169,23 @@ impl StatusPlanner {
     /// What the policy covers. Namespaces in which nothing changed are not looked at again.
     fn covered(&mut self, name: &Arc<str>, pending: &Dirty) -> Option<Covered> {
         let view = self.views.entry(Arc::clone(name)).or_default();
-        let policy = self.observed.read(|index| index.policies.get(name).cloned())?;
+        let policy = self.headroom.observed().read(|index| index.policies.get(name).cloned())?;
         let version = policy.version.to_string();
         let namespaces: Vec<Arc<str>> = if pending.all || version != view.version {
             view.version = version;
             view.over.clear();
-            self.observed
+            self.headroom
+                .observed()
                 .read(|index| index.namespaces.all().iter().map(|one| Arc::clone(&one.name)).collect())
         } else {
             pending.namespaces.iter().cloned().collect()
         };
         // One namespace at a time: events of pods wait while the index is read.
         for namespace in &namespaces {
-            self.observed.read(|index| view.look(index, &policy, namespace));
+            self.headroom.observed().read(|index| view.look(index, &policy, namespace));
         }
         let mut covered = view.covered(&policy);
+        covered.unproven.clone_from(&self.headroom.proofs().borrow());
         let summaries = self.summaries.lock();
         let mut of_covered = summaries.iter().filter(|(namespace, _)| view.over.contains_key(*namespace));
         covered.forbidden = of_covered.find_map(|(_, summary)| summary.forbidden.clone());
@@ -207,7 +210,7 @@ impl View {
             namespaces: i64::try_from(self.over.len()).unwrap_or(i64::MAX),
             used: used.collect(),
             errors: policy.errors.clone(),
-            forbidden: None,
+            ..Covered::default()
         }
     }
 }

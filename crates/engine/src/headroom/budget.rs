@@ -30,6 +30,9 @@ pub enum Grant {
         source: Arc<str>,
         /// How much, by quota key.
         additional: Amounts,
+        /// Of each quota's own `spec.hard`, so many hundredths; where [`Self::Amounts::additional`] has an amount too, the
+        /// larger one counts.
+        percent: Option<u32>,
     },
     /// So much for several namespaces together.
     Pool {
@@ -39,6 +42,8 @@ pub enum Grant {
         additional: Amounts,
         /// What the other namespaces have taken of it, by quota key.
         taken_elsewhere: Amounts,
+        /// How much of it one namespace may have, by quota key; a key that is not here has no such limit.
+        per_namespace: Amounts,
     },
     /// What another grant says, but nothing for some quotas.
     Except {
@@ -69,33 +74,47 @@ impl Grant {
         }
     }
 
-    /// How much it grants, before others have taken of it; `None` without limit.
+    /// All that it says, before others have taken of it: amounts, amounts for one namespace, hundredths. Equal where two grants
+    /// allow the same.
     #[must_use]
-    pub const fn additional(&self) -> Option<&Amounts> {
+    pub const fn terms(&self) -> (Option<&Amounts>, Option<&Amounts>, Option<u32>) {
         match self {
-            Self::Unlimited { .. } => None,
-            Self::Amounts { additional, .. } | Self::Pool { additional, .. } => Some(additional),
-            Self::Except { grant, .. } => grant.additional(),
+            Self::Unlimited { .. } => (None, None, None),
+            Self::Amounts { additional, percent, .. } => (Some(additional), None, *percent),
+            Self::Pool { additional, per_namespace, .. } => (Some(additional), Some(per_namespace), None),
+            Self::Except { grant, .. } => grant.terms(),
         }
     }
 
-    pub(super) fn room(&self, quota: &str, resource: &Resource) -> Room {
+    /// `spec`: the limit that the quota states for the resource.
+    pub(super) fn room(&self, quota: &str, resource: &Resource, spec: Quantity) -> Room {
+        let mut most = None;
         let (additional, taken) = match self {
             Self::Except { quotas, .. } if quotas.iter().any(|name| **name == *quota) => (None, None),
-            Self::Except { grant, .. } => return grant.room(quota, resource),
+            Self::Except { grant, .. } => return grant.room(quota, resource, spec),
             Self::Unlimited { .. } => {
                 return Room { amount: None, additional: None, taken: Quantity::ZERO };
             }
-            Self::Amounts { additional, .. } => (largest(additional, resource), None),
-            Self::Pool { additional, taken_elsewhere, .. } => {
+            Self::Amounts { additional, percent, .. } => {
+                let part = percent.map(|percent| part_of(spec, percent));
+                (largest(additional, resource).max(part), None)
+            }
+            Self::Pool { additional, taken_elsewhere, per_namespace, .. } => {
+                most = largest(per_namespace, resource).map(Amount::from);
                 (largest(additional, resource), largest(taken_elsewhere, resource))
             }
         };
         let additional = additional.filter(|amount| !amount.is_negative());
         let taken = taken.filter(|amount| !amount.is_negative()).unwrap_or(Quantity::ZERO);
         let left = additional.map_or(Amount::ZERO, Amount::from).saturating_sub(taken.into());
+        let left = most.map_or(left, |most| left.min(most));
         Room { amount: Some(left.max(Amount::ZERO)), additional, taken }
     }
+}
+
+/// So many hundredths of an amount.
+fn part_of(amount: Quantity, percent: u32) -> Quantity {
+    Quantity::from_nanos(amount.nanos().saturating_mul(i128::from(percent)) / 100, amount.format())
 }
 
 /// The amount of `resource` under whichever of its names; of several the largest.

@@ -7,9 +7,12 @@
 //!  Budget (what may be granted) ─┘
 //! ```
 //! Quota admission reads `status.hard` and `status.used` only (`docs/quota-semantics.md`, *Enforcement*), and so does
-//! [`plan`]; the budget is measured from `spec.hard`, so that a raise that is still open is not counted twice.
+//! [`plan`]; the budget is measured from `spec.hard`, so that a raise that is still open is not counted twice. What is above a
+//! quota already has to be explained by pods that exist ([`Account`]), or nothing is raised.
 
+mod account;
 mod budget;
+mod growth;
 mod need;
 mod plan;
 mod quota;
@@ -21,11 +24,13 @@ use std::sync::Arc;
 
 use crate::quantity::Quantity;
 
+pub use account::{Account, AccountedPod, Stake};
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
+pub use growth::{Source, growth};
 pub use need::{Need, need_of};
 pub use plan::{Plan, Raise, RaisedKey, plan, reserve};
 pub use quota::{MARK, NUDGE_KEY, NativeQuota, Restore, consumed, restore};
-pub use refusal::Refusal;
+pub use refusal::{Grown, Refusal};
 pub use shortage::{Shortage, sentence};
 
 /// Amounts by quota key as it is written.

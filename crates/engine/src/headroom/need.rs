@@ -18,26 +18,17 @@ pub struct Need {
     pub facts: ScopeFacts,
     /// Containers that do not name amounts which some quotas make mandatory.
     pub unspecified: Option<MissingResources>,
-    /// Where the machine is about to become larger on purpose (hot-plug): what its present pod takes. What it takes more has
-    /// to fit `spec.hard`.
-    pub grows_from: Option<Charge>,
+    /// What the pod takes that it follows, and that ends when the migration does.
+    pub source: Charge,
+    /// What the virtual machine takes more from now on ([`super::growth`]). It has to fit `spec.hard`.
+    pub growth: Charge,
 }
 
 impl Need {
     /// The need of a pod of which only its charge and its scopes are known.
     #[must_use]
-    pub const fn new(charge: Charge, facts: ScopeFacts) -> Self {
-        Self { charge, facts, unspecified: None, grows_from: None }
-    }
-
-    /// The need of so many pods like this one together.
-    #[must_use]
-    pub fn times(&self, pods: usize) -> Self {
-        let pods = i128::try_from(pods).unwrap_or(i128::MAX);
-        let all = self.charge.iter().map(|(resource, amount)| {
-            (resource.clone(), Amount::from_nanos(amount.nanos().saturating_mul(pods)))
-        });
-        Self { charge: Charge::from_pairs(all), ..self.clone() }
+    pub fn new(charge: Charge, facts: ScopeFacts) -> Self {
+        Self { charge, facts, ..Self::default() }
     }
 
     /// How much of `resource` the pod adds; `None` if nothing, which quota admission does not compare.
@@ -55,6 +46,6 @@ pub fn need_of(pod: &PodInput<'_>, rules: ChargeRules) -> Need {
         charge: pod_charge(&fresh, rules, 0),
         facts: ScopeFacts::of(&fresh, rules),
         unspecified: constraints(MANDATORY, &fresh, rules).err(),
-        grows_from: None,
+        ..Need::default()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::budget::{Budget, Grant};
 use super::need::Need;
 use super::quota::{MARK, NativeQuota, consumed};
-use super::refusal::Refusal;
+use super::refusal::{Grown, Refusal};
 use super::shortage::Shortage;
 use crate::charge::Amount;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
@@ -182,19 +182,25 @@ fn judge<'q>(need: &Need, quota: &'q NativeQuota) -> Result<Verdict<'q>, Refusal
     }
     let growing = growing(need, &exceeded);
     if !growing.is_empty() {
-        return Err(Refusal::Growth { quota: name(), keys: growing });
+        return Err(Refusal::Growth { quota: name(), grown: growing });
     }
     Ok(Verdict { quota, exceeded, tight })
 }
 
-/// Keys in which the machine would take more than `spec.hard` for good: a hot-plug has to fit the quota.
-fn growing(need: &Need, exceeded: &[Excess<'_>]) -> Vec<Arc<str>> {
-    let Some(source) = &need.grows_from else { return Vec::new() };
-    let grows = |excess: &&Excess<'_>| {
-        let before = source.get(&excess.resource).unwrap_or(Amount::ZERO);
-        excess.need > before && excess.total.saturating_sub(before) > Amount::from(excess.spec)
+/// Keys in which the machine would take more than `spec.hard` for good: what it grows by has to fit the quota.
+fn growing(need: &Need, exceeded: &[Excess<'_>]) -> Vec<Grown> {
+    let grown = |excess: &Excess<'_>| {
+        let by = need.growth.get(&excess.resource)?;
+        let source = need.source.get(&excess.resource).unwrap_or(Amount::ZERO);
+        let after = excess.total.saturating_sub(source);
+        (after > Amount::from(excess.spec)).then(|| Grown {
+            key: Arc::clone(excess.key),
+            by: written_like(by, excess.used),
+            after: written_like(after, excess.used),
+            hard: excess.spec,
+        })
     };
-    exceeded.iter().filter(grows).map(|excess| Arc::clone(excess.key)).collect()
+    exceeded.iter().filter_map(grown).collect()
 }
 
 fn must_specify(need: &Need, quota: &NativeQuota) -> Result<(), Refusal> {
@@ -282,7 +288,7 @@ fn shortages(verdicts: &[Verdict<'_>], grant: Option<&Grant>) -> Vec<Shortage> {
 }
 
 fn shortage(quota: &Arc<str>, excess: &Excess<'_>, grant: Option<&Grant>) -> Option<Shortage> {
-    let room = grant.map(|grant| grant.room(quota, &excess.resource));
+    let room = grant.map(|grant| grant.room(quota, &excess.resource, excess.spec));
     let (granted, additional, taken) = match room {
         Some(room) => (room.amount?, room.additional, room.taken),
         None => (Amount::ZERO, None, Quantity::ZERO),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::quota::MARK;
+use crate::quantity::Quantity;
 
 /// A reason that no raise can remove. Keys are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -46,13 +47,25 @@ pub enum Refusal {
         /// Keys that only one of the two has.
         keys: Vec<Arc<str>>,
     },
-    /// The machine grows by hot-plug beyond what the quota allows.
-    #[error("quota {quota} does not allow the machine to grow in {}: what a hot-plug adds has to fit spec.hard", .keys.join(","))]
+    /// The virtual machine grows beyond what the quota allows: by hot-plug, or by what other admission adds to its pod.
+    #[error("quota {quota} does not allow the virtual machine to grow by {}: what it takes more than its present pod, beside \
+        KubeVirt's own overhead, has to fit spec.hard", .grown.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Growth {
         /// Name of the quota.
         quota: Arc<str>,
-        /// Exceeded keys of which the machine takes more than before.
+        /// What it grows by, in each key that is exceeded.
+        grown: Vec<Grown>,
+    },
+    /// More than `spec.hard` is used already, and not by migrations that are under way.
+    #[error("quota {quota} is above its spec.hard in {} by more than migrations under way and KubeVirt's overhead explain{}: \
+        nothing is raised until that is over", .keys.join(","), holders(.pods))]
+    Unexplained {
+        /// Name of the quota.
+        quota: Arc<str>,
+        /// Keys that are above `spec.hard`.
         keys: Vec<Arc<str>>,
+        /// Names of pods that hold what is above, as far as they are known.
+        pods: Vec<Arc<str>>,
     },
     /// `spec.hard` limits the key that raises are marked with.
     #[error("quota {quota} limits {MARK}, which marks raised quotas: remove it from spec.hard")]
@@ -68,4 +81,30 @@ pub enum Refusal {
         /// Keys that the pod needs.
         keys: Vec<Arc<str>>,
     },
+}
+
+/// What a virtual machine grows by in a key of a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{key}={by} (then used {after}, hard {hard})")]
+pub struct Grown {
+    /// The key, as the quota has it.
+    pub key: Arc<str>,
+    /// How much more the machine takes.
+    pub by: Quantity,
+    /// What is used once its present pod is gone.
+    pub after: Quantity,
+    /// `spec.hard`.
+    pub hard: Quantity,
+}
+
+impl Refusal {
+    /// Whether it lasts until an administrator or a tenant changes something. The others end with the next sync of the quota.
+    #[must_use]
+    pub const fn lasts(&self) -> bool {
+        !matches!(self, Self::StatusUnknown { .. } | Self::NotSynced { .. })
+    }
+}
+
+fn holders(pods: &[Arc<str>]) -> String {
+    if pods.is_empty() { String::new() } else { format!(", see pod {}", pods.join(", ")) }
 }

@@ -113,6 +113,7 @@ fn a_pool_is_smaller_by_what_others_have_taken() {
             source: "HeadroomPolicy pool".into(),
             additional: amounts(&[("requests.memory", "2Gi")]),
             taken_elsewhere: amounts(&[("memory", taken)]),
+            per_namespace: amounts(&[]),
         }],
     };
     assert!(matches!(plan(&need(&full), &quotas, &pool("1Gi")), Plan::Raise(_)));
@@ -126,12 +127,60 @@ fn a_pool_is_smaller_by_what_others_have_taken() {
 }
 
 #[test]
+fn a_namespace_may_have_no_more_of_a_pool_than_its_part() {
+    let hard = [("memory", "1Gi"), ("cpu", "1")];
+    let pool = |most: &[(&str, &str)]| Budget {
+        grants: vec![Grant::Pool {
+            source: "HeadroomPolicy pool".into(),
+            additional: amounts(&[("requests.memory", "4Gi"), ("cpu", "8")]),
+            taken_elsewhere: amounts(&[("memory", "1Gi")]),
+            per_namespace: amounts(most),
+        }],
+    };
+    let used = [("memory", "2Gi"), ("cpu", "2")];
+    let quotas = [quota("rq", &hard, &used)];
+    let target = need(&hard);
+    assert!(
+        matches!(plan(&target, &quotas, &pool(&[])), Plan::Raise(_)),
+        "2Gi above 1Gi, 3Gi of the pool are left"
+    );
+    assert!(matches!(plan(&target, &quotas, &pool(&[("memory", "2Gi")])), Plan::Raise(_)));
+    let missing = shortages(plan(&target, &quotas, &pool(&[("memory", "1536Mi")])));
+    assert_eq!((missing.len(), missing[0].missing), (1, quantity("512Mi")), "a key without a part has none");
+}
+
+/// As users ask of KubeVirt: so much of each quota's own limit.
+#[test]
+fn a_budget_may_be_a_part_of_each_quotas_own_limit() {
+    let percent = |percent, additional: &[(&str, &str)]| Budget {
+        grants: vec![Grant::Amounts {
+            source: "p".into(),
+            additional: amounts(additional),
+            percent: Some(percent),
+        }],
+    };
+    let full = [("limits.cpu", "10"), ("requests.memory", "10Gi")];
+    let quotas = [quota("rq", &full, &full)];
+    let target = need(&[("limits.cpu", "3"), ("requests.memory", "3Gi")]);
+    assert!(matches!(plan(&target, &quotas, &percent(30, &[])), Plan::Raise(_)));
+    let missing = shortages(plan(&target, &quotas, &percent(29, &[])));
+    assert_eq!(
+        missing.iter().map(|it| it.missing).collect::<Vec<_>>(),
+        [quantity("100m"), quantity("107374182400m")]
+    );
+    // Fixed amounts count where they are larger.
+    let missing = shortages(plan(&target, &quotas, &percent(29, &[("limits.cpu", "3"), ("memory", "1Gi")])));
+    assert_eq!((missing.len(), &*missing[0].key), (1, "requests.memory"));
+}
+
+#[test]
 fn one_grant_alone_has_to_be_enough() {
     let full = [("cpu", "2"), ("memory", "1Gi")];
     let quotas = [quota("rq", &full, &full)];
     let grant = |source: &str, additional: &[(&str, &str)]| Grant::Amounts {
         source: source.into(),
         additional: amounts(additional),
+        percent: None,
     };
     let halves = vec![grant("cpu", &full[..1]), grant("memory", &full[1..])];
     let missing = shortages(plan(&need(&full), &quotas, &Budget { grants: halves.clone() }));

@@ -12,7 +12,9 @@ mod common;
 #[path = "../common/mod.rs"]
 mod pods;
 
+mod accounts;
 mod budgets;
+mod growths;
 mod raises;
 mod refusals;
 
@@ -34,7 +36,7 @@ fn unlimited() -> Budget {
 
 fn vmmrq(additional: &[(&str, &str)]) -> Budget {
     let source = "VirtualMachineMigrationResourceQuota a".into();
-    Budget { grants: vec![Grant::Amounts { source, additional: amounts(additional) }] }
+    Budget { grants: vec![Grant::Amounts { source, additional: amounts(additional), percent: None }] }
 }
 
 fn raises(plan: Plan) -> Vec<Raise> {

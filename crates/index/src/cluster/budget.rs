@@ -9,7 +9,6 @@ use sluice_engine::{Amount, Format, Resource};
 use super::Cluster;
 use crate::kinds::headroom_policy::{Mode, Policy, PolicyRecord};
 use crate::kinds::resource_quota::ResourceQuotaRecord;
-use crate::version::Version;
 
 /// Amounts by resource.
 pub type Sums = BTreeMap<Resource, Amount>;
@@ -27,24 +26,15 @@ pub fn sum_of<'s>(all: impl IntoIterator<Item = &'s Sums>) -> Sums {
 
 impl Cluster {
     /// All grants that concern a namespace: its `VirtualMachineMigrationResourceQuota`s together, and each
-    /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none.
+    /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none. `now`: seconds since the epoch.
     #[must_use]
-    pub fn budget(&self, namespace: &str) -> Budget {
-        self.budget_before(namespace, None)
-    }
-
-    /// As [`Self::budget`], without what raises of other namespaces take that are younger than this version of a quota: of two
-    /// that share a pool the later one gives way.
-    #[must_use]
-    pub fn budget_before(&self, namespace: &str, own: Option<Version>) -> Budget {
+    pub fn budget(&self, namespace: &str, now: i64) -> Budget {
         if self.opted_out(namespace) {
             return Budget::default();
         }
         let mut grants: Vec<Grant> = self.vmmrq_grant(namespace).into_iter().collect();
-        if let Some(record) = self.namespaces.get(namespace) {
-            let covering = self.policies.all().iter().filter(|policy| policy.covers(record));
-            grants.extend(covering.map(|policy| self.policy_grant(policy, namespace, own)));
-        }
+        let covering = self.policies_of(namespace);
+        grants.extend(covering.map(|policy| self.policy_grant(policy, namespace, now)));
         Budget { grants }
     }
 
@@ -53,10 +43,13 @@ impl Cluster {
     #[must_use]
     pub fn grant_names(&self, namespace: &str) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let vmmrqs = self.vmmrqs.in_namespace(namespace).iter().map(|record| Arc::clone(&record.name));
+        let policies = self.policies_of(namespace).map(|policy| Arc::clone(&policy.name));
+        (vmmrqs.collect(), policies.collect())
+    }
+
+    fn policies_of(&self, namespace: &str) -> impl Iterator<Item = &Arc<PolicyRecord>> {
         let record = self.namespaces.get(namespace);
-        let covering =
-            self.policies.all().iter().filter(|policy| record.is_some_and(|record| policy.covers(record)));
-        (vmmrqs.collect(), covering.map(|policy| Arc::clone(&policy.name)).collect())
+        self.policies.all().iter().filter(move |policy| record.is_some_and(|record| policy.covers(record)))
     }
 
     fn vmmrq_grant(&self, namespace: &str) -> Option<Grant> {
@@ -68,20 +61,21 @@ impl Cluster {
         }
         let sum = sum_of_vmmrqs(live().map(|record| (&record.name, &record.additional)));
         let source = format!("VirtualMachineMigrationResourceQuota {}", names.join(", "));
-        Some(Grant::Amounts { source: source.into(), additional: sum.additional })
+        Some(Grant::Amounts { source: source.into(), additional: sum.additional, percent: None })
     }
 
-    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str, own: Option<Version>) -> Grant {
+    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str, now: i64) -> Grant {
         let source: Arc<str> = format!("HeadroomPolicy {}", policy.name).into();
         let additional = policy.additional.clone();
         let grant = match policy.mode {
             Mode::Unlimited => Grant::Unlimited { source },
-            Mode::PerNamespace => Grant::Amounts { source, additional },
+            Mode::PerNamespace => Grant::Amounts { source, additional, percent: policy.percent },
             Mode::Pool => {
-                let taken_elsewhere = amounts_of(&self.taken(policy, namespace, own));
-                Grant::Pool { source, additional, taken_elsewhere }
+                let taken_elsewhere = amounts_of(&self.taken(policy, namespace, now));
+                let per_namespace = policy.per_namespace.clone();
+                Grant::Pool { source, additional, taken_elsewhere, per_namespace }
             }
-            Mode::Unknown => Grant::Amounts { source, additional: Amounts::new() },
+            Mode::Unknown => Grant::Amounts { source, additional: Amounts::new(), percent: None },
         };
         let records = self.resource_quotas.records_in(namespace).iter();
         let quotas: Vec<Arc<str>> =
@@ -89,26 +83,35 @@ impl Cluster {
         if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
     }
 
-    /// The sum over all covered namespaces but one. Only those are looked at in which a migration uses more than a quota.
-    fn taken(&self, policy: &Policy, but: &str, own: Option<Version>) -> Sums {
+    /// What migrations use above the quotas of all covered namespaces but one. Only those are looked at in which a quota is above its
+    /// spec.
+    fn taken(&self, policy: &Policy, but: &str, now: i64) -> Sums {
         let is_other = |namespace: &&Arc<str>| {
             ***namespace != *but && self.namespaces.get(namespace).is_some_and(|record| policy.covers(record))
         };
-        let over = |record: &ResourceQuotaRecord| {
-            let is_younger = own.is_some_and(|own| own.is_older_than(record.version));
-            if is_younger { record.native().overdraft() } else { record.overdraft() }
-        };
-        let others = self.borrowing().into_iter().filter(is_other);
-        let each: Vec<Sums> = others.map(|namespace| self.overdraft_in(namespace, policy, over)).collect();
+        let above: BTreeSet<&Arc<str>> = self.resource_quotas.above().map(|key| &key.namespace).collect();
+        let each: Vec<Sums> = above
+            .into_iter()
+            .filter(is_other)
+            .map(|namespace| {
+                let account = self.account(namespace, None, now);
+                // What is raised is taken up in a moment.
+                let migrations = |record: &ResourceQuotaRecord| {
+                    let quota = record.native();
+                    if quota.mark().is_some() {
+                        return record.overdraft();
+                    }
+                    let over = quota.overdraft().into_iter();
+                    let over = over.map(|(resource, amount)| {
+                        let passing = account.passing(&quota, &resource);
+                        (resource, amount.min(passing))
+                    });
+                    over.filter(|(_, amount)| *amount > Amount::ZERO).collect()
+                };
+                self.overdraft_in(namespace, policy, migrations)
+            })
+            .collect();
         sum_of(&each)
-    }
-
-    /// Namespaces with a quota that was raised for a target, or with a target that was let in before this process looked.
-    fn borrowing(&self) -> BTreeSet<&Arc<str>> {
-        let lent = self.resource_quotas.lent().map(|key| &key.namespace);
-        let underway = self.targets.migrations().filter_map(|uid| self.vmims.by_uid(uid));
-        lent.chain(underway.filter(|migration| !migration.is_final()).map(|migration| &migration.namespace))
-            .collect()
     }
 
     /// Of each resource what the most overdrawn quota of a namespace has that the policy does not exclude.

@@ -1,22 +1,22 @@
 //! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is kept of
-//! all of them ([`Pods`]) and of targets of migrations ([`Targets`]).
+//! all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
 
 mod facts;
+mod launchers;
 mod ownership;
 mod platform;
 mod records;
-mod targets;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-pub use facts::{PodFacts, need_of};
+pub use facts::{PodFacts, growth_of, need_of};
+pub use launchers::{Launcher, LauncherRecord, Launchers};
 pub use ownership::Ownership;
 pub use platform::{PlatformKey, PlatformPod, PodReference};
 pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
-pub use targets::{Target, TargetRecord, Targets};
 
 use crate::quantity::{ResourceTexts, resource_list};
 
@@ -67,6 +67,9 @@ pub struct PodSpecWire {
     /// Affinity, as far as it may reach into other namespaces.
     #[serde(default)]
     pub affinity: Option<AffinityWire>,
+    /// Where it runs.
+    #[serde(default)]
+    pub node_name: Option<String>,
 }
 
 /// A scheduling gate.

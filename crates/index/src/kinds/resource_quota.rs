@@ -53,6 +53,8 @@ pub struct ResourceQuotaState {
     pub opted_out: bool,
     /// The controller that owns it.
     pub owner: Option<Box<Owner>>,
+    /// When its specification was last written, in seconds since the epoch.
+    pub spec_since: i64,
 }
 
 /// The controller that owns an object, as its ownerReferences say.
@@ -106,6 +108,7 @@ impl ResourceQuotaState {
             scopes: scopes(spec),
             opted_out: opted_out(meta),
             owner: Owner::of(meta),
+            spec_since: spec_since(meta),
         }
     }
 
@@ -142,6 +145,7 @@ impl ResourceQuotaRecord {
             used,
             unreadable,
             opted_out: self.body.opted_out,
+            spec_since: self.body.spec_since,
         }
     }
 
@@ -200,8 +204,8 @@ pub struct ResourceQuotas {
     store: Store<ResourceQuotaState>,
     /// With a mark, or above their spec without one.
     raised: BTreeSet<Key>,
-    /// Quotas that were raised for a target, and of which more than `spec.hard` was enforced or used ever since.
-    lent: BTreeSet<Key>,
+    /// Of which more is used than `spec.hard`, or may be in a moment.
+    above: BTreeSet<Key>,
 }
 
 impl ResourceQuotas {
@@ -234,10 +238,9 @@ impl ResourceQuotas {
         self.raised.range(first..).take_while(move |key| key.namespace == end)
     }
 
-    /// Those that were raised for a target and have used more than `spec.hard` ever since: what a quota uses above a limit
-    /// that was lowered is not lent. Raises before the first list are not known.
-    pub fn lent(&self) -> impl ExactSizeIterator<Item = &Key> {
-        self.lent.iter()
+    /// Those of which more is used than `spec.hard`, and those that are marked, by namespace and name.
+    pub fn above(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.above.iter()
     }
 }
 
@@ -259,16 +262,22 @@ impl Indexed for ResourceQuotas {
         if quota.mark().is_some() || quota.is_raised() {
             self.raised.insert(record.key());
         }
-        if quota.mark().is_some() {
-            self.lent.insert(record.key());
-        } else if record.overdraft().is_empty() {
-            self.lent.remove(&record.key());
+        if quota.mark().is_some() || !quota.overdraft().is_empty() {
+            self.above.insert(record.key());
         }
     }
     fn unlink(&mut self, record: &Arc<ResourceQuotaRecord>) {
         self.raised.remove(&record.key());
+        self.above.remove(&record.key());
     }
-    fn forget(&mut self, key: &Key) {
-        self.lent.remove(key);
-    }
+}
+
+/// By the entries of `managedFields`, which the API server writes; without any, since its creation. Who writes the object without
+/// changing its specification may count as its writer too.
+fn spec_since(meta: &ObjectMeta) -> i64 {
+    let entries = meta.managed_fields.iter().flatten();
+    let of_spec = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
+    let written = of_spec.filter_map(|entry| Some(entry.time.as_ref()?.0.as_second())).max();
+    let created = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    written.map_or(created, |written| written.max(created))
 }

@@ -11,11 +11,12 @@ use sluice_engine::vm::VmFacts;
 
 pub use facts::VmiError;
 pub use wire::{
-    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, InterfaceWire, IoThreadsWire,
-    LaunchSecurityWire, MemoryStatusWire, MemoryWire, ProbeWire, TpmWire, VmiSpecWire, VolumeWire,
+    BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, FirmwareWire, InterfaceWire,
+    IoThreadsWire, LaunchSecurityWire, MemoryStatusWire, MemoryWire, PlugWire, ProbeWire, TpmWire,
+    VmiSpecWire, VolumeWire,
 };
 
-use super::kubevirt::{ConditionWire, kubevirt_kind};
+use super::kubevirt::kubevirt_kind;
 use crate::store::{Indexed, Record, Store};
 
 /// A virtual machine that runs.
@@ -43,19 +44,31 @@ pub struct VmiStatusWire {
     /// How far it is: `Running` and others.
     #[serde(default)]
     pub phase: Option<String>,
-    /// What is true of it.
-    #[serde(default)]
-    pub conditions: Option<Vec<ConditionWire>>,
     /// The CPUs that it has.
     #[serde(default, rename = "currentCPUTopology")]
     pub current_cpu_topology: Option<CpuWire>,
     /// The memory that it has.
     #[serde(default)]
     pub memory: Option<MemoryStatusWire>,
+    /// Its last migration.
+    #[serde(default)]
+    pub migration_state: Option<MigrationStateWire>,
 }
 
-/// Conditions of a machine that gets more CPUs or memory (`staging/src/kubevirt.io/api/core/v1/types.go`).
-const HOT_PLUGS: [&str; 2] = ["HotVCPUChange", "HotMemoryChange"];
+/// `status.migrationState` of a VirtualMachineInstance.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationStateWire {
+    /// It has ended.
+    #[serde(default)]
+    pub completed: bool,
+    /// It came to nothing.
+    #[serde(default)]
+    pub failed: bool,
+    /// Where the machine ran before.
+    #[serde(default)]
+    pub source_node: Option<String>,
+}
 
 /// What is kept of a VirtualMachineInstance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +77,12 @@ pub struct Vmi {
     pub node: Option<Box<str>>,
     /// `status.phase` is `Running`.
     pub running: bool,
-    /// CPUs or memory were plugged in, which a migration is about to give it (conditions `HotVCPUChange`, `HotMemoryChange`).
-    pub growing: bool,
+    /// Where it ran before its last migration, which succeeded: the pod there is about to end.
+    pub former_node: Option<Box<str>>,
+    /// A volume was plugged in, which another pod attaches to each of its launchers.
+    pub hot_plugs: bool,
+    /// The state of its TPM or firmware is kept on a volume.
+    pub keeps_state: bool,
     /// What its charge depends on, or which number of that cannot be read. What its status says of sizes is what KubeVirt
     /// says: the admission policy `sluice-vmi-status` refuses to create it with other sizes.
     pub size: Result<VmFacts, VmiError>,
@@ -94,6 +111,12 @@ impl Vmis {
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmiRecord>> {
         self.store.get(namespace, name)
     }
+
+    /// Those of a namespace, by name.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> &[Arc<VmiRecord>] {
+        self.store.in_namespace(namespace)
+    }
 }
 
 impl Indexed for Vmis {
@@ -107,12 +130,13 @@ impl Indexed for Vmis {
         &wire.metadata
     }
     fn body(wire: &VmiWire) -> Vmi {
-        let mut conditions = wire.status.conditions.iter().flatten();
+        let last = wire.status.migration_state.as_ref().filter(|last| last.completed && !last.failed);
         Vmi {
             node: wire.status.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             running: wire.status.phase.as_deref() == Some("Running"),
-            growing: conditions
-                .any(|condition| HOT_PLUGS.contains(&&*condition.kind) && condition.status == "True"),
+            former_node: last.and_then(|last| last.source_node.as_deref()).map(Into::into),
+            hot_plugs: wire.spec.hot_plugs(),
+            keeps_state: wire.spec.domain.keeps_state(),
             size: facts::facts(wire),
         }
     }

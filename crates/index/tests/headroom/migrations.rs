@@ -93,37 +93,45 @@ fn targets_are_known_by_uid() {
     };
     let job = json!({"kubevirt.io/migrationJobUID": "m-1"});
     let (first, second) = (Uid::parse("p-1"), Uid::parse("p-2"));
-    assert_eq!(index.targets.upsert(&pod("p-1", job.clone())), Change::Added);
-    assert!(index.targets.seen(&first));
-    assert_eq!(index.targets.upsert(&pod("p-2", job.clone())), Change::Replaced);
-    assert!(!index.targets.seen(&first) && index.targets.seen(&second));
-    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).collect::<Vec<_>>(), [&second]);
-    assert!(!index.targets.remove(&pod("p-1", job.clone())), "one of the same name has come in the meantime");
-    assert!(index.targets.remove(&pod("p-2", job)));
-    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
-    assert!(!index.targets.concerns(&pod("p-3", json!({}))));
-    assert_eq!(index.targets.upsert(&pod("p-3", json!({}))), Change::Same, "no target");
+    assert_eq!(index.launchers.upsert(&pod("p-1", job.clone())), Change::Added);
+    assert!(index.launchers.by_uid(&first).is_some());
+    assert_eq!(index.launchers.upsert(&pod("p-2", job.clone())), Change::Replaced);
+    assert!(!index.launchers.by_uid(&first).is_some() && index.launchers.by_uid(&second).is_some());
     assert_eq!(
-        index.targets.upsert(&pod("p-4", json!({"kubevirt.io/migrationJobUID": "m-1"}))),
+        index.launchers.of_migration(&Uid::parse("m-1")).map(|pod| &pod.uid).collect::<Vec<_>>(),
+        [&second]
+    );
+    assert!(
+        !index.launchers.remove(&pod("p-1", job.clone())),
+        "one of the same name has come in the meantime"
+    );
+    assert!(index.launchers.remove(&pod("p-2", job)));
+    assert_eq!(index.launchers.of_migration(&Uid::parse("m-1")).count(), 0);
+    assert!(!index.launchers.concerns(&pod("p-3", json!({}))));
+    assert_eq!(index.launchers.upsert(&pod("p-3", json!({}))), Change::Same, "no target");
+    assert_eq!(
+        index.launchers.upsert(&pod("p-4", json!({"kubevirt.io/migrationJobUID": "m-1"}))),
         Change::Added
     );
-    assert!(index.targets.concerns(&pod("p-4", json!({}))), "it was one");
-    assert_eq!(index.targets.upsert(&pod("p-4", json!({}))), Change::Removed);
-    assert_eq!(index.targets.of_migration(&Uid::parse("m-1")).count(), 0);
+    assert!(index.launchers.concerns(&pod("p-4", json!({}))), "it was one");
+    assert_eq!(index.launchers.upsert(&pod("p-4", json!({}))), Change::Removed);
+    assert_eq!(index.launchers.of_migration(&Uid::parse("m-1")).count(), 0);
 }
 
 #[test]
-fn a_machine_runs_and_grows_by_what_kubevirt_says() {
+fn a_machine_runs_and_ran_where_kubevirt_says() {
     let machine = |status: Value| -> VmiRecord {
         let mut index = Cluster::default();
         see(&mut index.vmis, json!({"metadata": meta("a", "web", 1), "status": status}));
         VmiRecord::clone(index.vmis.get("a", "web").unwrap())
     };
     let running = machine(json!({"phase": "Running", "nodeName": "n"}));
-    assert!(running.running && !running.growing);
+    assert!(running.running && running.former_node.is_none());
     assert_eq!(running.node.as_deref(), Some("n"));
-    let condition = |status: &str| json!({"phase": "Running", "conditions": [{"type": "HotMemoryChange", "status": status}]});
-    assert!(machine(condition("True")).growing);
-    assert!(!machine(condition("False")).growing);
+    let moved =
+        |state: Value| machine(json!({"phase": "Running", "migrationState": state})).former_node.clone();
+    assert_eq!(moved(json!({"sourceNode": "m"})), None, "it still moves");
+    assert_eq!(moved(json!({"sourceNode": "m", "completed": true, "failed": true})), None);
+    assert_eq!(moved(json!({"sourceNode": "m", "completed": true})).as_deref(), Some("m"));
     assert!(!machine(json!({"phase": "WaitingForSync"})).running);
 }

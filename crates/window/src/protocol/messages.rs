@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Budget, NativeQuota, Raise, Refusal, Shortage};
+use sluice_engine::headroom::{Account, Budget, NativeQuota, Raise, Refusal, Shortage};
 
 /// A quota by its name and identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,14 +17,11 @@ pub struct QuotaRef {
 /// Where a look takes its facts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Look {
-    /// What the watches have shown.
-    Memory,
-    /// As [`Look::Memory`], but the objects that grant something are read anew, by their names.
+    /// What the watches have shown, but the objects that grant something are read anew, by their names.
     Grants,
-    /// The quotas are read from the API server, and the objects that grant something by their names.
-    Quotas,
-    /// Quotas, and everything that could grant something, are read from the API server.
-    All,
+    /// The quotas are read from the API server, the objects that grant something by their names, and where more of a quota is used
+    /// than its spec says, all pods of the namespace.
+    Live,
     /// What the watches have shown, once that of quotas has shown the raises, and so every earlier one.
     Raised,
 }
@@ -57,7 +54,7 @@ pub enum Command {
     Renew,
     /// End the raises of [`super::WindowSession::raised`]. What cannot be ended is left to the sweep.
     Restore,
-    /// The raised quotas were charged: wait until the target exists.
+    /// The raised quotas were charged: wait until the target exists, or find out that no pod does.
     Confirm,
     /// It is over.
     Stop(Ending),
@@ -70,6 +67,8 @@ pub struct Snapshot {
     pub quotas: Vec<NativeQuota>,
     /// What may be granted.
     pub budget: Budget,
+    /// The pods that explain what is above a quota already. Without any where no quota is above its spec.
+    pub account: Account,
     /// The API server's clock, at most a second behind; milliseconds since the epoch.
     pub now_ms: i64,
     /// The mark that a lock taken now gets: its end in milliseconds, unlike any other and any other plus one.
@@ -112,15 +111,13 @@ pub enum Ending {
     NotEnough(Vec<Shortage>),
     /// Head-room cannot help: the quota refuses the target for another reason.
     Refused(Vec<Refusal>),
-    /// The budget is for migrations that come before this one.
-    Behind,
     /// Another session of the namespace took too long.
     Busy,
     /// Raising did not help a moment ago, or the namespace was locked too much.
     Resting,
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
-    /// Another admission step refused the target: KubeVirt's controller has tried again.
+    /// Another admission step refused the target: KubeVirt's controller has tried again, or it was charged and is no pod.
     Denied,
     /// The target did not come.
     NotSeen,
@@ -143,7 +140,6 @@ impl Ending {
             Self::NotNeeded => "not_needed",
             Self::NotEnough(_) => "not_enough",
             Self::Refused(_) => "refused",
-            Self::Behind => "behind",
             Self::Busy => "busy",
             Self::Resting => "resting",
             Self::Unproven(_) => "unproven",

@@ -2,21 +2,19 @@
 //!
 //! Everything rests on what the watch of quotas shows, so that all replicas come to the same result.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::Uid;
 use sluice_runtime::backoff::{Backoff, Retry};
 
 /// Locked time that may be used at once; milliseconds.
 const BURST_MS: u64 = 600;
 /// Of each second, so many milliseconds may be locked in the long run.
 const REFILL_MS_PER_S: u64 = 60;
-/// A lock that let its target in counts only once a migration ends without success, for tenants may ask for migrations and
-/// abort them; one of a migration that succeeds was no waste. It counts for no more than this: what takes longer is another
-/// webhook that the API server waits for, or an API server that has more to do than it can.
-const MOST_HELPFUL_MS: u64 = 250;
+/// A lock that let its target in counts for no more than this, which is what it takes by itself: what is longer is another webhook that
+/// the API server waits for, or an API server that has more to do than it can. So five targets a second need no rest.
+const MOST_HELPFUL_MS: u64 = 12;
 /// After a lock in vain, its namespace rests for so many times as long as it was locked, at least.
 const REST_FACTOR: u64 = 10;
 /// A lock that was held for so long in vain was left by a process that died, or held for a webhook that does not answer:
@@ -24,7 +22,8 @@ const REST_FACTOR: u64 = 10;
 const LEFT_MS: u64 = 9_000;
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
-/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute.
+/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute. A lock that helps does not end the count: one
+/// honest migration between two thefts would.
 const REST: Retry = Retry::new(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)))
     .forgetting_after(FORGOTTEN_MS);
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.
@@ -44,15 +43,9 @@ struct Rest {
     charged: bool,
     debt_ms: u64,
     debt_at: u64,
-    /// Locks that let a target in, the oldest first, whose migrations may be under way.
-    helpful: VecDeque<u64>,
-    /// The migrations that had not ended when they were last looked at.
-    unfinished: Vec<Uid>,
     in_vain: Retry,
     /// Writing was refused since the last lock.
     refused: Retry,
-    /// As it was before the last lock that seemed to help.
-    previous: Retry,
     /// What the outcome depends on, as it was when it did not help.
     situation: u64,
 }
@@ -64,11 +57,8 @@ impl Default for Rest {
             charged: false,
             debt_ms: 0,
             debt_at: 0,
-            helpful: VecDeque::new(),
-            unfinished: Vec::new(),
             in_vain: REST,
             refused: REST,
-            previous: REST,
             situation: 0,
         }
     }
@@ -82,8 +72,7 @@ impl Rest {
     fn unlocked(&mut self, since: u64, now_ms: u64) {
         let locked = now_ms.saturating_sub(since);
         if self.charged {
-            self.helpful.push_back(locked.min(MOST_HELPFUL_MS));
-            self.previous = std::mem::replace(&mut self.in_vain, REST);
+            self.count(locked.min(MOST_HELPFUL_MS), now_ms);
         } else if locked >= LEFT_MS {
             self.in_vain.failed(now_ms);
         } else {
@@ -98,14 +87,13 @@ impl Rest {
     }
 
     fn is_idle(&self, now_ms: u64) -> bool {
-        let is_settled = self.locked.is_none() && self.helpful.is_empty();
         let waits = self.in_vain.is_waiting(now_ms) || self.refused.is_waiting(now_ms);
-        is_settled && self.debt(now_ms) == 0 && !waits
+        self.locked.is_none() && self.debt(now_ms) == 0 && !waits
     }
 }
 
 impl Rests {
-    /// A quota of the namespace was seen. `usage` stands for what its marked quotas have used; `None` if none is marked.
+    /// A quota of the namespace was seen. `usage` stands for what its marked quotas have used of the keys that a target takes; `None` if none is marked.
     /// `situation` stands for all that the outcome depends on and a tenant cannot change.
     pub fn see(&mut self, namespace: &Arc<str>, usage: Option<u64>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
@@ -126,38 +114,6 @@ impl Rests {
         }
     }
 
-    /// Whether it matters which migrations of the namespace have ended.
-    #[must_use]
-    pub fn awaits_migrations(&self, namespace: &str) -> bool {
-        self.namespaces.get(namespace).is_some_and(|rest| rest.locked.is_some() || !rest.helpful.is_empty())
-    }
-
-    /// The migrations of the namespace were looked at: those that have not ended, and whether one that has ended succeeded.
-    /// Which lock was whose does not matter: one is settled for each migration that ends.
-    pub fn see_migrations(
-        &mut self,
-        namespace: &str,
-        unfinished: Vec<Uid>,
-        succeeded: impl Fn(&Uid) -> bool,
-        now_ms: u64,
-    ) {
-        let Some(rest) = self.namespaces.get_mut(namespace) else { return };
-        let ended: Vec<Uid> = rest.unfinished.drain(..).filter(|uid| !unfinished.contains(uid)).collect();
-        rest.unfinished = unfinished;
-        for uid in ended {
-            let Some(locked) = rest.helpful.pop_front() else { break };
-            if !succeeded(&uid) {
-                rest.count(locked, now_ms);
-            }
-        }
-        // No migration can have needed more than one: others took the room, or it was over before it was looked at.
-        while rest.helpful.len() > rest.unfinished.len()
-            && let Some(locked) = rest.helpful.pop_front()
-        {
-            rest.count(locked, now_ms);
-        }
-    }
-
     /// Nothing could be raised: writing is refused.
     pub fn refused(&mut self, namespace: &Arc<str>, now_ms: u64) {
         self.namespaces.entry(Arc::clone(namespace)).or_default().refused.failed(now_ms);
@@ -167,7 +123,6 @@ impl Rests {
     pub fn taken(&mut self, namespace: &Arc<str>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
         rest.situation = situation;
-        rest.in_vain = rest.previous;
         rest.in_vain.failed(now_ms);
     }
 

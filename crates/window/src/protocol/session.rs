@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Budget, Grant, NativeQuota, Need, Plan, Raise, plan, reserve};
+use sluice_engine::headroom::{Grant, NativeQuota, Need, Plan, Raise, plan, reserve};
 
 use super::messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
 
@@ -35,10 +35,6 @@ enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSession {
     need: Need,
-    /// What could grant something may be listed, should memory not know enough.
-    may_list: bool,
-    /// How many targets come before this one.
-    ahead: usize,
     /// What is granted is shared with other namespaces.
     shares: bool,
     phase: Phase,
@@ -55,15 +51,13 @@ pub struct WindowSession {
 }
 
 impl WindowSession {
-    /// A session for a target with this need. `may_list`: whether grants that the watches have not shown are looked for.
+    /// A session for a target with this need.
     #[must_use]
-    pub const fn new(need: Need, may_list: bool) -> Self {
+    pub const fn new(need: Need) -> Self {
         Self {
             need,
-            may_list,
-            ahead: 0,
             shares: false,
-            phase: Phase::Looking(Look::Memory),
+            phase: Phase::Looking(Look::Grants),
             mark: None,
             raised: Vec::new(),
             primary: None,
@@ -72,12 +66,6 @@ impl WindowSession {
             let_in: false,
             ending: Ending::NotSeen,
         }
-    }
-
-    /// So many targets of the namespace, taken to need the same, have the budget first.
-    #[must_use]
-    pub fn behind(self, ahead: usize) -> Self {
-        Self { ahead, ..self }
     }
 
     /// What to do next.
@@ -125,7 +113,7 @@ impl WindowSession {
         self.phase = match (phase, outcome) {
             (Phase::Looking(Look::Raised), Done::Seen(snapshot)) => self.shared(&snapshot),
             (Phase::Looking(look), Done::Seen(snapshot)) => self.seen(look, &snapshot),
-            (Phase::Waiting, Done::Free) | (Phase::Clearing, Done::Written) => Phase::Looking(Look::Quotas),
+            (Phase::Waiting, Done::Free) | (Phase::Clearing, Done::Written) => Phase::Looking(Look::Live),
             (Phase::Raising(raises), outcome) => self.written(raises, outcome),
             (Phase::Settling(_), Done::Settled) if self.shares => Phase::Looking(Look::Raised),
             (Phase::Settling(_), Done::Settled) => Phase::LettingIn,
@@ -145,7 +133,7 @@ impl WindowSession {
                 Phase::Done
             }
             (Phase::Confirming, Done::Ended(ending)) => {
-                if ending == Ending::Entered {
+                if matches!(ending, Ending::Entered | Ending::Denied) {
                     self.ending = ending;
                 }
                 Phase::Done
@@ -176,50 +164,42 @@ impl WindowSession {
                 return Phase::Clearing;
             }
         }
-        let wanted = match self.decide(look, &snapshot.quotas, &snapshot.budget) {
+        let wanted = match self.decide(look, snapshot) {
             Ok(wanted) => wanted,
             Err(phase) => return phase,
         };
-        if self.raised.is_empty() && self.is_behind(snapshot) {
-            return self.give_up(Ending::Behind);
-        }
-        if look == Look::Memory {
-            return Phase::Looking(Look::Grants);
-        }
         self.mark.get_or_insert(snapshot.mark);
         self.raising(wanted)
     }
 
-    /// The budget is not enough for this target and for those that come before it, should they need the same.
-    fn is_behind(&self, snapshot: &Snapshot) -> bool {
-        let all = self.need.times(self.ahead + 1);
-        self.ahead > 0 && matches!(plan(&all, &snapshot.quotas, &snapshot.budget), Plan::NotEnough(_))
-    }
-
     /// The raises that are still to be written, or where to go on without any.
-    fn decide(
-        &mut self,
-        look: Look,
-        quotas: &[NativeQuota],
-        budget: &Budget,
-    ) -> Result<VecDeque<Raise>, Phase> {
+    fn decide(&mut self, look: Look, snapshot: &Snapshot) -> Result<VecDeque<Raise>, Phase> {
+        let Snapshot { quotas, budget, account, .. } = snapshot;
         let own = |quota: &NativeQuota| quota.mark().is_some_and(|mark| self.is_own(mark));
         let mut wanted = reserve(&self.need, quotas);
         wanted.retain(|raise| !quotas.iter().any(|quota| quota.uid == raise.uid && own(quota)));
         let is_granted = !budget.grants.is_empty();
-        match plan(&self.need, quotas, budget) {
+        let mut plan = plan(&self.need, quotas, budget);
+        if let Plan::Raise(raises) = &plan
+            && is_granted
+        {
+            let objections = account.objections(raises, quotas);
+            if !objections.is_empty() {
+                plan = Plan::Refused(objections);
+            }
+        }
+        match plan {
             Plan::Fits { tight: true } | Plan::Raise(_) if is_granted && !wanted.is_empty() => {}
             Plan::Fits { .. } | Plan::Raise(_) if !self.raised.is_empty() => return Err(self.settle(quotas)),
-            Plan::Fits { .. } => return Err(self.give_up(Ending::NotNeeded)),
-            Plan::NotEnough(_) | Plan::Raise(_) if look != Look::All && self.may_list => {
-                return Err(Phase::Looking(Look::All));
+            Plan::Fits { .. } | Plan::Raise(_) => return Err(self.give_up(Ending::NotNeeded)),
+            // What the watches have shown may be late.
+            Plan::NotEnough(_) | Plan::Refused(_) if look == Look::Grants => {
+                return Err(Phase::Looking(Look::Live));
             }
-            Plan::Raise(_) => return Err(self.give_up(Ending::NotNeeded)),
             Plan::NotEnough(shortages) => return Err(self.give_up(Ending::NotEnough(shortages))),
-            Plan::Refused(_) if look == Look::Memory => return Err(Phase::Looking(Look::Quotas)),
             Plan::Refused(refusals) => return Err(self.give_up(Ending::Refused(refusals))),
         }
-        if look == Look::Quotas {
+        if look == Look::Live {
             self.looks += 1;
         }
         // Were a further quota to get the mark that is asked for, knowing it would tell of one of them only.
@@ -266,10 +246,10 @@ impl WindowSession {
                 }
             }
             // The next look tells whether an earlier write without an answer has arrived after all.
-            Done::Unanswered => Phase::Looking(Look::Quotas),
+            Done::Unanswered => Phase::Looking(Look::Live),
             Done::Conflict => {
                 self.primary = None;
-                Phase::Looking(Look::Quotas)
+                Phase::Looking(Look::Live)
             }
             Done::Refused(why) => {
                 if let Some(quota) = raises.front().map(reference) {
@@ -282,7 +262,8 @@ impl WindowSession {
         }
     }
 
-    /// Of sessions that share a pool the later one gives way: by now the raises of the earlier ones are known.
+    /// The pool has to be enough for all that share it, now that the raises of earlier sessions are known. Of two at once both may
+    /// give way; KubeVirt's controller creates one target after the other.
     fn shared(&mut self, snapshot: &Snapshot) -> Phase {
         let mut quotas = snapshot.quotas.clone();
         for quota in &mut quotas {
@@ -321,6 +302,20 @@ fn is_pool(grant: &Grant) -> bool {
         Grant::Pool { .. } => true,
         Grant::Except { grant, .. } => is_pool(grant),
         Grant::Unlimited { .. } | Grant::Amounts { .. } => false,
+    }
+}
+
+/// Whether there is nothing to do for a target, by what the watches have shown: it fits beside others of its size, or it fits and
+/// nothing is granted.
+#[must_use]
+pub fn is_idle(need: &Need, snapshot: &Snapshot) -> bool {
+    let is_granted = !snapshot.budget.grants.is_empty();
+    match plan(need, &snapshot.quotas, &snapshot.budget) {
+        Plan::Fits { tight: true } | Plan::Raise(_) => !is_granted,
+        Plan::Fits { tight: false } => {
+            !is_granted || snapshot.quotas.iter().all(|quota| quota.mark().is_none())
+        }
+        Plan::NotEnough(_) | Plan::Refused(_) => false,
     }
 }
 

@@ -61,6 +61,8 @@ pub enum Action {
         quota: usize,
     },
     Free(usize),
+    /// The migration of a target ends, and the target stays.
+    Leave(usize),
     Revoke,
     Tick,
 }
@@ -92,6 +94,9 @@ impl Rules {
                     actions.push(Action::ChargeTarget(position));
                 }
                 _ => {}
+            }
+            if target.stage == Stage::In && !target.left && world.budget.leftovers > 0 {
+                actions.push(Action::Leave(position));
             }
             if target.stage == Stage::In && !world.processes[target.process].seen[position] {
                 actions.push(Action::See { process: target.process, target: position });
@@ -253,7 +258,7 @@ impl Rules {
             Action::Edit { namespace, quota } => {
                 world.budget.edits -= 1;
                 let stored = &mut world.quotas[namespace][quota];
-                (stored.spec, stored.stale) = (self.edit, true);
+                (stored.spec, stored.stale, stored.since) = (self.edit, true, world.clock + 1);
                 stored.written();
             }
             Action::AddKey { namespace, quota } => {
@@ -266,6 +271,10 @@ impl Rules {
                 world.budget.frees -= 1;
                 world.actual[namespace] -= 1;
                 world.quotas[namespace].iter_mut().for_each(|quota| quota.stale = true);
+            }
+            Action::Leave(target) => {
+                world.budget.leftovers -= 1;
+                world.targets[target].left = true;
             }
             Action::Revoke => {
                 world.budget.revokes -= 1;

@@ -37,12 +37,29 @@ impl Rules {
         quota.mark = Some(write.mark);
         quota.room = Some(Room { base: quota.used, need });
         quota.written();
-        if !write.granted {
+        let is_explained = self.is_explained(world, (write.namespace, write.quota));
+        if !is_explained {
+            world.blame(Wrong::Unexplained);
+        } else if !write.granted {
             world.blame(Wrong::LockWithoutGrant);
         } else if beyond {
             world.blame(Wrong::BeyondGrant);
         }
         true
+    }
+
+    /// Whether a quota that is raised is above its spec by targets of migrations that are under way, and by pods that were there when
+    /// the spec was written. A charge without a pod counts for nothing.
+    fn is_explained(&self, world: &World, (namespace, position): (usize, usize)) -> bool {
+        let quota = &world.quotas[namespace][position];
+        let thieves = || world.thieves.iter().filter(|thief| thief.namespace == namespace);
+        let young: u8 =
+            thieves().filter(|it| it.since.is_some_and(|at| at > quota.since)).map(|it| it.size).sum();
+        let left = world.inside(namespace).filter(|it| it.left).map(|_| self.need).sum::<u8>();
+        let passing = world.passing(namespace, self.need);
+        let actual = world.actual[namespace];
+        let old = actual.saturating_sub(young + left + passing);
+        quota.hard <= quota.spec || actual.min(quota.used) <= passing + quota.spec.max(old)
     }
 
     pub fn renew(world: &mut World, (namespace, position): (usize, usize), version: u8, mark: i64) -> bool {
@@ -179,6 +196,7 @@ impl Rules {
         if !self.charge(world, (server, pod.namespace), pod.size, Pod::Other) {
             return;
         }
+        world.thieves[thief].since = Some(world.clock + 1);
         let above = |quota: &&Quota| quota.used + pod.size > quota.own();
         let Some(most) = before.iter().filter(above).map(|q| q.used + pod.size - q.own().max(q.used)).max()
         else {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Budget, Grant, NativeQuota};
+use sluice_engine::ScopeFacts;
+use sluice_engine::headroom::{Account, AccountedPod, Budget, Grant, NativeQuota, Stake};
 use sluice_window::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
 
 use crate::rules::{Rules, Without};
@@ -29,7 +30,7 @@ impl Rules {
         world.runs.push(Run {
             id,
             target,
-            machine: WindowSession::new(need(self.need), true),
+            machine: WindowSession::new(need(self.need)),
             records: Vec::new(),
             granted: world.granted,
             locked_at: 0,
@@ -48,21 +49,63 @@ impl Rules {
         }
         let (source, granted) = (Arc::from("model"), additional(self.additional));
         if !self.is_pool {
-            return Budget { grants: vec![Grant::Amounts { source, additional: granted }] };
+            return Budget { grants: vec![Grant::Amounts { source, additional: granted, percent: None }] };
         }
         let others = view.quotas.iter().enumerate().filter(|(other, _)| *other != namespace);
-        let taken = others.map(|(_, quotas)| quotas.iter().map(Quota::overdraft).max().unwrap_or(0)).sum();
-        Budget {
-            grants: vec![Grant::Pool { source, additional: granted, taken_elsewhere: additional(taken) }],
-        }
+        // The watch of pods is taken to be as far as that of quotas here: a target that another replica has let in and that it
+        // does not show yet is not counted.
+        let taken = others.map(|(other, quotas)| {
+            let passing = world.passing(other, self.need);
+            quotas.iter().map(|quota| quota.overdraft(passing)).max().unwrap_or(0)
+        });
+        let taken_elsewhere = additional(taken.sum());
+        let per_namespace = additional(u8::MAX);
+        Budget { grants: vec![Grant::Pool { source, additional: granted, taken_elsewhere, per_namespace }] }
     }
 
-    fn snapshot(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>) -> Snapshot {
+    /// The pods of a namespace: all of them, or those of machines that the process was shown.
+    fn account(&self, world: &World, (process, namespace): (usize, usize), is_complete: bool) -> Account {
+        let pod = |name: &str, since: u8, amount: u8, stake: Stake| AccountedPod {
+            name: name.into(),
+            since: since.into(),
+            charge: need(amount).charge,
+            facts: ScopeFacts::default(),
+            stake,
+        };
+        if self.lacks(Without::Account) {
+            return Account {
+                pods: vec![pod("any", 0, 0, Stake::Passes(need(u8::MAX).charge))],
+                is_complete,
+            };
+        }
+        let (mut pods, mut others) = (Vec::new(), world.actual[namespace]);
+        for (position, target) in world.targets.iter().enumerate() {
+            if target.namespace != namespace || target.stage != Stage::In {
+                continue;
+            }
+            others -= self.need;
+            if is_complete || world.processes[process].seen[position] {
+                let passes = Stake::Passes(need(self.need).charge);
+                let stake = if target.left { Stake::Stays } else { passes };
+                pods.push(pod("target", u8::MAX, self.need, stake));
+            }
+        }
+        for thief in world.thieves.iter().filter(|thief| thief.namespace == namespace) {
+            let Some(since) = thief.since else { continue };
+            others = others.saturating_sub(thief.size);
+            pods.extend(is_complete.then(|| pod("other", since, thief.size, Stake::Stays)));
+        }
+        pods.extend(is_complete.then(|| pod("first", 0, others, Stake::Stays)));
+        Account { pods, is_complete }
+    }
+
+    fn snapshot(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>, look: Look) -> Snapshot {
         let target = &world.targets[run.target];
         let draw = if self.lacks(Without::UniqueMark) { 0 } else { i64::from(run.id) };
         Snapshot {
             quotas,
             budget: self.budget(world, target.process, target.namespace),
+            account: self.account(world, (target.process, target.namespace), look == Look::Live),
             now_ms: world.now_ms(),
             mark: world.now_ms() + LOCK_MS + 1 + 2 * draw,
         }
@@ -173,7 +216,7 @@ impl Rules {
             take(world, &mut run, self.need, outcome);
         }
         // What needs no request, or only reads, is done at once.
-        while let Command::Look(Look::Memory | Look::Grants) | Command::LetIn = run.machine.command() {
+        while let Command::Look(Look::Grants) | Command::LetIn = run.machine.command() {
             if let Some(outcome) = self.carry_out(world, &mut run) {
                 take(world, &mut run, self.need, outcome);
             }
@@ -222,15 +265,15 @@ impl Rules {
     fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Done {
         let target = world.targets[run.target];
         let process = &mut world.processes[target.process];
-        if look != Look::Memory && !self.lacks(Without::LiveGrants) {
+        if !self.lacks(Without::LiveGrants) {
             process.granted = world.granted;
         }
         run.records = match look {
-            Look::Memory | Look::Grants | Look::Raised => process.quotas[target.namespace].clone(),
-            Look::Quotas | Look::All => world.quotas[target.namespace].clone(),
+            Look::Grants | Look::Raised => process.quotas[target.namespace].clone(),
+            Look::Live => world.quotas[target.namespace].clone(),
         };
         let quotas = natives(&run.records);
-        Done::Seen(self.snapshot(world, run, quotas))
+        Done::Seen(self.snapshot(world, run, quotas, look))
     }
 
     /// The raise that is the next command.
@@ -246,10 +289,10 @@ impl Rules {
     fn raised(&self, world: &World, run: &Run) -> Snapshot {
         let target = &world.targets[run.target];
         let quotas = natives(&world.processes[target.process].quotas[target.namespace]);
-        let mut snapshot = self.snapshot(world, run, quotas);
+        let mut snapshot = self.snapshot(world, run, quotas, Look::Raised);
         if self.lacks(Without::PoolAfterRaise) {
             let (source, additional) = (Arc::from("model"), additional(self.additional));
-            snapshot.budget = Budget { grants: vec![Grant::Amounts { source, additional }] };
+            snapshot.budget = Budget { grants: vec![Grant::Amounts { source, additional, percent: None }] };
         }
         snapshot
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::properties::{
-    EDIT, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF, UNKNOWN,
+    EDIT, EXPLAINED, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF, UNKNOWN,
 };
 use crate::rules::{Rules, Without};
 use crate::scenarios::{MOST_STATES, full, pool, two_sessions};
@@ -119,6 +119,17 @@ fn the_lock_is_held_while_another_webhook_is_waited_for() {
 #[test]
 fn a_charge_is_not_taken_for_the_target() {
     is_needed(Without::Seeing, SEEN, Rules { thieves: vec![(0, 2)], ..full() });
+}
+
+#[test]
+fn what_is_above_a_quota_has_to_be_explained() {
+    let budget = Budget { leftovers: 1, ..Budget::default() };
+    is_needed(Without::Account, EXPLAINED, Rules { budget, additional: 9, ticks: 0, ..two_sessions() });
+    is_needed(
+        Without::Account,
+        EXPLAINED,
+        Rules { thieves: vec![(0, 2)], additional: 9, tries: 2, ..full() },
+    );
 }
 
 #[test]

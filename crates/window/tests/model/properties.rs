@@ -15,6 +15,7 @@ pub const REFUSAL: &str = "no target is refused for which room was made";
 pub const EDIT: &str = "the administrator's limit is not undone";
 pub const UNKNOWN: &str = "no limit is enforced of which the usage is unknown";
 pub const SEEN: &str = "only a target that was seen counts as let in";
+pub const EXPLAINED: &str = "nothing is raised where more is used than is explained";
 pub const BOUND: &str = "what is used above the quota is targets and counted pods";
 pub const POOL: &str = "the pool is enough for all";
 pub const STUCK: &str = "the sweep alone puts every quota right";
@@ -60,6 +61,7 @@ impl Model for Rules {
             EDIT => EditUndone,
             UNKNOWN => UsageUnknown,
             SEEN => EnteredUnseen,
+            EXPLAINED => Unexplained,
         ];
         properties.push(Property::always(BOUND, Self::is_bounded));
         properties.push(Property::always(STUCK, Self::sweep_ends_well));

@@ -40,6 +40,8 @@ pub enum Without {
     Renewal,
     /// A charge is not taken for the target.
     Seeing,
+    /// What is above a quota has to be explained.
+    Account,
     /// Grants are read before the raise.
     LiveGrants,
     UniqueMark,
@@ -85,9 +87,10 @@ impl Rules {
         let quotas: Vec<Vec<Quota>> = self.quotas.iter().map(namespace).collect();
         let target = |&(namespace, process): &(usize, usize)| {
             let (stage, tries) = (Stage::Idle, self.tries);
-            Target { namespace, process, stage, posted_at: 0, tries, promised: false }
+            Target { namespace, process, stage, posted_at: 0, tries, promised: false, left: false }
         };
-        let thief = |&(namespace, size): &(usize, u8)| Thief { namespace, size, flight: Flight::Idle };
+        let thief =
+            |&(namespace, size): &(usize, u8)| Thief { namespace, size, flight: Flight::Idle, since: None };
         let processes = self.targets.iter().map(|(_, process)| process + 1).max().unwrap_or(0);
         let (seen, granted) = (vec![false; self.targets.len()], self.additional > 0);
         World {

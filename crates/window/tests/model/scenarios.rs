@@ -157,6 +157,20 @@ fn several_quotas_are_raised() {
     holds("three quotas", Rules { quotas, budget, thieves: vec![(0, 1)], ticks: 1, ..full() });
 }
 
+/// A target that is left behind, or a pod that took the place of one, is not paid for by the next migration.
+#[test]
+fn what_is_above_a_quota_does_not_add_up() {
+    let budget = Budget { leftovers: 1, ..Budget::default() };
+    let rules = Rules { budget, additional: 9, ticks: 0, ..two_sessions() };
+    holds("leftover", rules.clone());
+    holds("leftover and thief", Rules { thieves: vec![(0, 2)], ..rules.clone() });
+    let budget = Budget { leftovers: 1, edits: 1, ..Budget::default() };
+    holds("leftover, limit lowered", Rules { budget, ..rules });
+    let thieves = vec![(0, 2), (0, 2)];
+    let rules = Rules { thieves, additional: 9, tries: 3, ticks: 0, ..full() };
+    holds("two thieves", rules);
+}
+
 #[test]
 fn namespaces_share_a_pool() {
     let budget = Budget { crashes: 1, ..Budget::default() };

@@ -27,8 +27,8 @@ pub struct Quota {
     pub mark: Option<i64>,
     /// Whether a second key is in `spec.hard`, `status.hard` and `status.used`.
     pub second: [bool; 3],
-    /// It was raised, and more than its spec is enforced or used since.
-    pub lent: bool,
+    /// When its spec was last written, as [`World::clock`] counts.
+    pub since: u8,
     /// What `hard` would be without Sluice.
     pub plain: u8,
     /// kube-controller-manager has something to do.
@@ -76,6 +76,8 @@ pub struct Target {
     pub tries: u8,
     /// Its session has made room and let it in, and nothing has gone wrong since.
     pub promised: bool,
+    /// Its migration is over, and it is still there.
+    pub left: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +98,8 @@ pub struct Thief {
     pub namespace: usize,
     pub size: u8,
     pub flight: Flight,
+    /// When it was let in.
+    pub since: Option<u8>,
 }
 
 /// A raise on its way to the API server.
@@ -160,6 +164,8 @@ pub struct Budget {
     pub edits: u8,
     /// Second keys that the administrator adds.
     pub keys: u8,
+    /// Targets that are left where their migrations end.
+    pub leftovers: u8,
     /// Pods of tenants that are deleted.
     pub frees: u8,
     pub nudges: u8,
@@ -181,6 +187,7 @@ pub enum Wrong {
     EditUndone,
     UsageUnknown,
     EnteredUnseen,
+    Unexplained,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -225,6 +232,15 @@ impl World {
         quota.mark.is_some_and(|mark| !self.is_over(mark))
     }
 
+    /// What targets of a namespace take whose migrations are under way.
+    pub fn passing(&self, namespace: usize, need: u8) -> u8 {
+        self.inside(namespace).filter(|target| !target.left).map(|_| need).sum()
+    }
+
+    pub fn inside(&self, namespace: usize) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(move |it| it.namespace == namespace && it.stage == Stage::In)
+    }
+
     /// Nothing that was promised has to be kept.
     pub fn excuse(&mut self) {
         self.targets.iter_mut().for_each(|target| target.promised = false);
@@ -233,15 +249,27 @@ impl World {
 
 impl Quota {
     pub fn new(spec: u8, used: u8) -> Self {
-        let (lent, stale) = (false, false);
         let second = [false; 3];
-        Self { version: 0, spec, hard: spec, used, mark: None, second, lent, plain: spec, stale, room: None }
+        Self {
+            version: 0,
+            spec,
+            hard: spec,
+            used,
+            mark: None,
+            second,
+            since: 0,
+            plain: spec,
+            stale: false,
+            room: None,
+        }
     }
 
-    /// What is used above the spec on behalf of targets, or will be.
-    pub fn overdraft(&self) -> u8 {
-        let used = if self.mark.is_some() { self.used.max(self.hard) } else { self.used };
-        if self.lent { used.saturating_sub(self.spec) } else { 0 }
+    /// What is used above the spec on behalf of targets, or will be. `passing`: what targets take whose migrations are under way.
+    pub fn overdraft(&self, passing: u8) -> u8 {
+        if self.mark.is_some() {
+            return self.used.max(self.hard).saturating_sub(self.spec);
+        }
+        self.used.saturating_sub(self.spec).min(passing)
     }
 
     /// What is enforced without Sluice, now or after the next sync.
@@ -251,7 +279,6 @@ impl Quota {
 
     pub fn written(&mut self) {
         self.version += 1;
-        self.lent = self.mark.is_some() || (self.lent && self.used > self.spec);
     }
 }
 
@@ -308,6 +335,7 @@ pub fn native(position: usize, quota: &Quota) -> NativeQuota {
     let mut used = amounts(quota.used, quota.second[2]);
     used.extend(mark);
     NativeQuota {
+        spec_since: quota.since.into(),
         spec_hard: amounts(quota.spec, quota.second[0]),
         status_hard,
         used,

@@ -5,13 +5,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use sluice_api::names;
+use sluice_api::{HeadroomPolicy, names};
 use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::tenant::{SOON, Tenant};
 use sluice_engine::headroom::MARK;
 use sluice_testbed::wait;
 
-use crate::context::{Alone, MEMORY, alone, metric, rejected};
+use crate::context::{Alone, MEMORY, alone, metric, rejected, until_told};
 
 const HIDDEN: &str = "sluice_headroom_api_servers_hidden";
 const NAME: &str = "apiserver-behind-a-balancer";
@@ -61,6 +61,19 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     wait::eventually(SOON, hidden, "the webhook to miss an API server").await.unwrap();
     let blocked = rejected(&vm).await;
     until_refused(&tenant, 3).await;
+    // The controller is asked to wait for it too: it says why nothing is raised, and wakes nobody.
+    let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
+    let is_said = || async {
+        renew(&alone).await;
+        let policy = policies.get(tenant.name()).await.ok()?;
+        let conditions = policy.status?.conditions;
+        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready")?;
+        (ready.reason == "NotProven" && ready.message.contains("--balancer-proofs")).then_some(())
+    };
+    wait::eventually(SOON, is_said, "the policy to say that nothing is proven").await.unwrap();
+    let told = until_told(&tenant, "VirtualMachineInstanceMigration", "HeadroomNotProven").await;
+    assert!(told.message.unwrap().contains("can be addressed"));
+    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0, "no nudges");
     assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0);
     blocked.abort().await.unwrap();
     drop(webhook);

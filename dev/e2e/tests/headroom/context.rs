@@ -126,16 +126,23 @@ pub async fn until_condition(tenant: &Tenant<'_>, kind: &str, status: &str, end:
         .await;
 }
 
-/// Waits until the grant says that so many bytes are missing.
+/// Waits until an event says that so many bytes are missing.
 pub async fn until_missing(tenant: &Tenant<'_>, bytes: i128) {
-    let missing = Amount::from(Quantity::parse(&bytes.to_string()).unwrap());
-    let is_so = |message: &str| {
-        let said = message.rsplit(' ').next().and_then(|amount| Quantity::parse(amount).ok());
-        said.map(Amount::from) == Some(missing)
+    until_missing_amount(tenant, &bytes.to_string()).await;
+}
+
+/// As [`until_missing`], of any amount.
+pub async fn until_missing_amount(tenant: &Tenant<'_>, amount: &str) {
+    let missing = Amount::from(Quantity::parse(amount).unwrap());
+    let is_so = |event: &Event| {
+        let said = event.message.as_deref().unwrap_or_default().rsplit(' ').next();
+        said.and_then(|amount| Quantity::parse(amount).ok()).map(Amount::from) == Some(missing)
     };
-    let what = format!("{bytes} bytes to be missing");
-    until_said(tenant, &what, |said, is, message| said == "NotEnough" && is == "True" && is_so(message))
-        .await;
+    let events: Api<Event> = Api::namespaced(tenant.client.clone(), tenant.name());
+    let selector = "reason=NotEnoughHeadroom,involvedObject.kind=VirtualMachineInstanceMigration";
+    let config = watcher::Config::default().fields(selector);
+    let what = format!("{amount} to be missing");
+    wait::wait_for_all(&events, config, SOON, &what, |events| events.iter().any(is_so)).await.unwrap();
 }
 
 async fn until_said(tenant: &Tenant<'_>, what: &str, is_so: impl Fn(&str, &str, &str) -> bool) {

@@ -5,6 +5,7 @@
 //! take turns in a second one ([`context::alone`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
+mod account;
 mod balancer;
 mod context;
 mod forbidden;

@@ -5,7 +5,6 @@
 
 mod namespace;
 mod run;
-mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ pub(super) use run::leads;
 pub struct Summary {
     /// How many migrations wait that a quota rejected.
     pub blocked: usize,
-    /// What the first migration lacks, in one sentence, and how many lack something.
+    /// What is said of the first migration that waits although something is granted, and how many do.
     pub not_enough: Option<(Arc<str>, usize)>,
     /// Writing the status of a quota is refused; what the API server said.
     pub forbidden: Option<Arc<str>>,

@@ -1,12 +1,15 @@
 //! One namespace with migrations that a quota rejected: from what is seen to whom to wake and what to tell.
+//!
+//! What a target takes only the webhook knows, for it sees the target: it tells what is missing. Here KubeVirt's controller is woken
+//! when something has changed on which the outcome depends.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Budget, MARK, NUDGE_KEY, NativeQuota, Need, Plan, Refusal, plan, sentence};
+use sluice_engine::headroom::{Budget, MARK, NUDGE_KEY, NativeQuota};
 use sluice_runtime::backoff::{Backoff, Retry};
 use sluice_runtime::events::Report;
 use sluice_window::MigrationRef;
@@ -15,23 +18,19 @@ use sluice_window::protocol::QuotaRef;
 use super::Summary;
 use crate::headroom::events;
 
-/// How long KubeVirt's controller gets to notice by itself that there is room.
+/// How long KubeVirt's controller gets to notice a change by itself. It does not see what is granted.
 const NUDGE_AFTER_MS: u64 = 1_000;
 /// The least time between two nudges.
 const NUDGE_SPACING_MS: u64 = 500;
-/// The least time between two events that tell of one migration.
-const TELL_SPACING_MS: u64 = 5_000;
-/// Waits after a nudge in vain or a failed request: the first, and the longest.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Waits after a nudge in vain: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// Waits after writes that are refused. The first are short: an API server that has just started refuses what it allows a
 /// moment later.
 const FORBIDDEN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
 /// So many writes in a row have to be refused before it is taken as lasting.
 const LASTING: u32 = 3;
-/// A target that is refused again and again although a pod like its source would fit is not like its source.
+/// So often KubeVirt's controller is woken while nothing changes. It tries again by itself, ever more slowly.
 const MOST_WAKES: u32 = 3;
-const LARGER: &str = "its target is refused although a pod like its source would fit: a LimitRange or another version of \
-    KubeVirt makes it larger, see the FailedCreate events of the machine";
 
 /// A namespace as it is seen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,11 +39,20 @@ pub(super) struct Facts {
     pub(super) quotas: Vec<NativeQuota>,
     /// What it may take above them.
     pub(super) budget: Budget,
-    /// Migrations that a quota rejected and that have no target, by priority, then age, then name; and what the source of each
-    /// takes, as far as that is known.
-    pub(super) blocked: Vec<(MigrationRef, Option<Need>)>,
+    /// Migrations that a quota rejected and that wait for a pod, by priority, then age, then name.
+    pub(super) blocked: Vec<Blocked>,
     /// Stands for its LimitRanges.
     pub(super) limit_ranges: u64,
+    /// Why nothing is raised anywhere.
+    pub(super) unproven: Option<Arc<str>>,
+}
+
+/// A migration that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blocked {
+    pub(super) migration: MigrationRef,
+    /// The state of the machine's TPM or firmware is kept on a volume, and the target needs one of its own.
+    pub(super) keeps_state: bool,
 }
 
 /// What comes of looking at it.
@@ -57,8 +65,8 @@ pub(super) struct Look {
     /// When to look again even if nothing changes.
     pub(super) due: Option<u64>,
     pub(super) summary: Summary,
-    /// How many migrations are rejected that were not before, and how many were told that they lack something.
-    pub(super) counts: [u64; 2],
+    /// How many migrations are rejected that were not before.
+    pub(super) added: u64,
 }
 
 impl Look {
@@ -70,19 +78,21 @@ impl Look {
 /// What is remembered while migrations wait. Times are in milliseconds of a clock that is not set back.
 #[derive(Debug)]
 pub(super) struct Namespace {
-    /// The blocked migrations; what was told of each, and when.
-    known: BTreeMap<Uid, Option<(Box<str>, u64)>>,
-    /// Since when one of them would be let in.
-    passes_since: Option<u64>,
+    /// The blocked migrations, and which of them were told something.
+    known: BTreeSet<Uid>,
+    told: BTreeSet<Uid>,
+    /// When KubeVirt's controller is to be woken next; `None` while it has been often enough.
+    wake_at: Option<u64>,
+    /// After wakes in vain.
     retry: Retry,
-    /// How often they were woken since the room changed.
+    /// How often it was woken since something changed.
     wakes: u32,
-    /// KubeVirt's controller is to be woken.
-    nudge: bool,
     /// No nudge before.
     nudge_from: u64,
+    /// Stands for what administrators have set.
+    terms: u64,
     limit_ranges: Option<u64>,
-    /// Stands for limits, usage and budget.
+    /// Stands for limits and usage.
     room: u64,
     /// Writing is refused, and not only for a moment: what was said.
     forbidden: Option<Arc<str>>,
@@ -93,12 +103,13 @@ impl Namespace {
     /// Nothing was seen yet. `seed` spreads the waits of several namespaces and processes.
     pub(super) const fn new(seed: u64) -> Self {
         Self {
-            known: BTreeMap::new(),
-            passes_since: None,
+            known: BTreeSet::new(),
+            told: BTreeSet::new(),
+            wake_at: None,
             retry: retry(RETRY, seed),
             wakes: 0,
-            nudge: false,
             nudge_from: 0,
+            terms: 0,
             limit_ranges: None,
             room: 0,
             forbidden: None,
@@ -108,115 +119,72 @@ impl Namespace {
 
     /// Decides what is to be done now.
     pub(super) fn look(&mut self, facts: &Facts, now_ms: u64) -> Look {
-        let mut look = Look::default();
-        look.counts[0] = self.see(facts);
+        let mut look = Look { added: self.see(facts, now_ms), ..Look::default() };
         look.summary.blocked = facts.blocked.len();
         look.summary.forbidden.clone_from(&self.forbidden);
-        let blocked = facts.blocked.iter().filter_map(|(migration, need)| Some((migration, need.as_ref()?)));
-        let passes =
-            blocked.filter_map(|(migration, need)| self.judge(migration, need, facts, now_ms, &mut look));
-        let soonest = passes.min();
-        self.wake(soonest, now_ms, &mut look);
-        if self.nudge {
+        if facts.blocked.is_empty() {
+            return look;
+        }
+        let is_granted = !facts.budget.grants.is_empty();
+        look.summary.opted_out = facts.quotas.iter().any(|quota| quota.opted_out && is_full(quota));
+        if let Some(why) = facts.unproven.as_ref().filter(|_| is_granted) {
+            self.tell(facts, &mut look, |blocked| Some(events::not_proven(&blocked.migration, why)));
+            return look;
+        }
+        if is_granted && self.wakes > 0 && self.forbidden.is_none() {
+            look.summary.not_enough = waiting(facts);
+            self.tell(facts, &mut look, |blocked| claims(facts, blocked));
+        }
+        if self.wake_at.is_some_and(|due| due <= now_ms) {
             look.nudge = self.quota_to_nudge(facts, now_ms, &mut look);
+        }
+        if let Some(due) = self.wake_at {
+            look.at(due);
         }
         look
     }
 
     /// Takes note of what is seen. Returns how many migrations are rejected that were not before.
-    fn see(&mut self, facts: &Facts) -> u64 {
-        self.known.retain(|uid, _| facts.blocked.iter().any(|(migration, _)| migration.uid == *uid));
-        let mut added = 0;
-        for (migration, _) in &facts.blocked {
-            self.known.entry(migration.uid.clone()).or_insert_with(|| {
-                added += 1;
-                None
-            });
-        }
-        let room = room(facts);
-        if std::mem::replace(&mut self.room, room) != room || added > 0 {
-            self.wakes = 0;
-        }
-        if added > 0 {
-            self.passes_since = None;
-        }
-        let known = self.limit_ranges.replace(facts.limit_ranges);
-        // What a target takes under other LimitRanges is only known when it is tried.
-        self.nudge |= known.is_some_and(|known| known != facts.limit_ranges);
-        added
-    }
-
-    /// If a pod like the source of this migration would be let in: how long KubeVirt's controller gets to notice by itself.
-    fn judge(
-        &mut self,
-        migration: &MigrationRef,
-        need: &Need,
-        facts: &Facts,
-        now_ms: u64,
-        look: &mut Look,
-    ) -> Option<u64> {
-        match plan(need, &facts.quotas, &facts.budget) {
-            Plan::Fits { .. } if self.wakes >= MOST_WAKES => {
-                if self.is_news(migration, LARGER, now_ms, look) {
-                    look.tell.extend(events::refused(migration, LARGER));
-                }
-            }
-            Plan::Fits { .. } => return Some(NUDGE_AFTER_MS),
-            // No quota changes when something is granted.
-            Plan::Raise(_) => return Some(0),
-            Plan::NotEnough(shortages) => {
-                let text = sentence(&migration.name, &migration.machine, &shortages);
-                if self.is_news(migration, &text, now_ms, look) {
-                    look.tell.extend(events::not_enough(migration, &text));
-                    look.counts[1] += 1;
-                }
-                look.summary.not_enough.get_or_insert_with(|| (text.into(), 0)).1 += 1;
-            }
-            Plan::Refused(refusals) => {
-                look.summary.opted_out |= refusals.iter().any(|why| matches!(why, Refusal::OptedOut { .. }));
-                let lasting: Vec<String> =
-                    refusals.iter().filter(|why| lasts(why)).map(Refusal::to_string).collect();
-                let text = lasting.join("; ");
-                if !text.is_empty() && self.is_news(migration, &text, now_ms, look) {
-                    look.tell.extend(events::refused(migration, &text));
-                }
-            }
-        }
-        None
-    }
-
-    /// Whether to tell this now: it was not told yet, and the last was not just told. It is taken to be told then.
-    fn is_news(&mut self, migration: &MigrationRef, text: &str, now_ms: u64, look: &mut Look) -> bool {
-        let told = self.known.entry(migration.uid.clone()).or_default();
-        match told {
-            Some((told, _)) if **told == *text => return false,
-            Some((_, at)) if *at + TELL_SPACING_MS > now_ms => {
-                look.at(*at + TELL_SPACING_MS);
-                return false;
-            }
-            _ => *told = Some((text.into(), now_ms)),
-        }
-        true
-    }
-
-    /// `soonest`: one of the migrations would be let in, were it tried, and KubeVirt's controller gets so long to do so.
-    fn wake(&mut self, soonest: Option<u64>, now_ms: u64, look: &mut Look) {
-        let Some(after_ms) = soonest else {
-            self.passes_since = None;
-            return;
-        };
-        if self.passes_since.is_none() {
+    fn see(&mut self, facts: &Facts, now_ms: u64) -> u64 {
+        let blocked: BTreeSet<Uid> = facts.blocked.iter().map(|it| it.migration.uid.clone()).collect();
+        let added = blocked.difference(&self.known).count();
+        let is_fewer = self.known.difference(&blocked).next().is_some();
+        self.told.retain(|uid| blocked.contains(uid));
+        let (terms, room) = (terms(facts), room(facts));
+        let is_first = self.known.is_empty();
+        let is_granted_anew = std::mem::replace(&mut self.terms, terms) != terms && !is_first;
+        let is_other_room = std::mem::replace(&mut self.room, room) != room;
+        self.known = blocked;
+        if is_granted_anew || is_fewer || is_first {
             self.retry.reset();
         }
-        let due = *self.passes_since.get_or_insert(now_ms) + after_ms;
-        let due = due.max(self.retry.not_before_ms());
-        if due > now_ms {
-            look.at(due);
-        } else if !self.nudge {
-            self.retry.failed(now_ms);
-            self.wakes += 1;
-            self.nudge = true;
-            look.at(self.retry.not_before_ms());
+        if is_granted_anew {
+            self.told.clear();
+        }
+        let known = self.limit_ranges.replace(facts.limit_ranges);
+        let is_other_range = known.is_some_and(|known| known != facts.limit_ranges);
+        if facts.budget.grants.is_empty() && !is_other_range {
+            // Nothing is to be had but what the quota has, and its changes KubeVirt's controller sees by itself.
+            self.wake_at = None;
+        } else if is_granted_anew || is_other_room || added > 0 {
+            self.wakes = 0;
+            let after = if is_granted_anew { 0 } else { NUDGE_AFTER_MS };
+            let due = now_ms.saturating_add(after).max(self.retry.not_before_ms());
+            self.wake_at = Some(self.wake_at.map_or(due, |earlier| earlier.min(due)));
+        }
+        u64::try_from(added).unwrap_or(u64::MAX)
+    }
+
+    /// Tells something of each migration of which nothing was told yet.
+    fn tell(&mut self, facts: &Facts, look: &mut Look, what: impl Fn(&Blocked) -> Option<Vec<Report>>) {
+        for blocked in &facts.blocked {
+            let uid = &blocked.migration.uid;
+            if !self.told.contains(uid)
+                && let Some(reports) = what(blocked)
+            {
+                self.told.insert(uid.clone());
+                look.tell.extend(reports);
+            }
         }
     }
 
@@ -225,15 +193,17 @@ impl Namespace {
     fn quota_to_nudge(&mut self, facts: &Facts, now_ms: u64, look: &mut Look) -> Option<QuotaRef> {
         // A quota without usage is about to be written by kube-controller-manager, a marked one by who raised it.
         let is_still = |quota: &&NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
-        let quota = facts.quotas.iter().find(is_still);
+        let quota = facts.quotas.iter().find(is_still)?;
         let due = self.nudge_from.max(self.forbidden_retry.not_before_ms());
-        if quota.is_some() && due > now_ms {
+        if due > now_ms {
             look.at(due);
             return None;
         }
-        self.nudge = false;
         self.nudge_from = now_ms + NUDGE_SPACING_MS;
-        quota.map(|quota| QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() })
+        self.retry.failed(now_ms);
+        self.wakes += 1;
+        self.wake_at = (self.wakes < MOST_WAKES).then(|| self.retry.not_before_ms());
+        Some(QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() })
     }
 
     /// The quota was written, or that was refused. Returns what was said if that lasts and is news.
@@ -246,6 +216,7 @@ impl Namespace {
         self.forbidden_retry.failed(now_ms);
         // KubeVirt's controller saw no change of the quota, so it did not try again.
         self.wakes = 0;
+        self.wake_at = Some(self.forbidden_retry.not_before_ms());
         if self.forbidden_retry.failures() < LASTING {
             return None;
         }
@@ -254,25 +225,66 @@ impl Namespace {
     }
 }
 
-pub(super) const fn retry((first, longest): (Duration, Duration), seed: u64) -> Retry {
+const fn retry((first, longest): (Duration, Duration), seed: u64) -> Retry {
     Retry::new(Backoff::new(first, longest, seed))
 }
 
-/// What the outcome of an attempt depends on, without what raises and nudges do to it.
+fn is_full(quota: &NativeQuota) -> bool {
+    quota.spec_hard.iter().any(|(key, hard)| quota.used.get(key).is_some_and(|used| used >= hard))
+}
+
+/// What is said of the migrations that wait although something is granted, and how many there are.
+fn waiting(facts: &Facts) -> Option<(Arc<str>, usize)> {
+    let migration = &facts.blocked.first()?.migration;
+    let text = format!(
+        "migration {} of vm {} waits although head-room is granted: its events say what is missing",
+        migration.name, migration.machine
+    );
+    Some((text.into(), facts.blocked.len()))
+}
+
+/// KubeVirt creates a claim for the target before the target itself
+/// (`pkg/storage/backend-storage/backend-storage.go`), and the webhook is not asked about claims.
+fn claims(facts: &Facts, blocked: &Blocked) -> Option<Vec<Report>> {
+    let of_claims = |key: &str| key == "persistentvolumeclaims" || key.ends_with("requests.storage");
+    let limits = |quota: &NativeQuota| {
+        let key = quota.spec_hard.keys().find(|key| of_claims(key))?;
+        Some(format!(
+            "quota {} limits {key} ({} of {} used)",
+            quota.name,
+            quota.used.get(key).map_or_else(|| "0".to_owned(), ToString::to_string),
+            quota.spec_hard.get(key)?
+        ))
+    };
+    let limit = facts.quotas.iter().find_map(limits).filter(|_| blocked.keeps_state)?;
+    let text = format!(
+        "the state of the virtual machine's TPM or firmware is kept on a volume, so KubeVirt creates a second \
+         PersistentVolumeClaim for the migration unless the storage class offers ReadWriteMany, and {limit}: head-room makes room \
+         for pods, raise this limit"
+    );
+    Some(events::refused(&blocked.migration, &text))
+}
+
+/// What the outcome depends on that administrators set: KubeVirt's controller does not see it change.
+fn terms(facts: &Facts) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for grant in &facts.budget.grants {
+        (grant.source(), grant.terms()).hash(&mut hasher);
+    }
+    let opted_out = facts.quotas.iter().map(|quota| quota.opted_out).collect::<Vec<_>>();
+    (facts.limit_ranges, opted_out, facts.unproven.is_some()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the outcome depends on, without what raises and nudges do to it.
 fn room(facts: &Facts) -> u64 {
     let mut hasher = DefaultHasher::new();
     for quota in &facts.quotas {
+        quota.name.hash(&mut hasher);
         let used = quota.used.iter().filter(|(key, _)| &***key != MARK && &***key != NUDGE_KEY);
         for (key, amount) in quota.spec_hard.iter().chain(used) {
             (key, amount.nanos()).hash(&mut hasher);
         }
     }
-    format!("{:?}", facts.budget).hash(&mut hasher);
-    facts.limit_ranges.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Whether a refusal stays until an administrator changes something. The others end with the next sync of the quota.
-const fn lasts(refusal: &Refusal) -> bool {
-    !matches!(refusal, Refusal::StatusUnknown { .. } | Refusal::NotSynced { .. })
 }

@@ -4,9 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::ChargeRules;
-use sluice_engine::headroom::Need;
-use sluice_index::{Cluster, Version, VmimRecord};
+use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::{Leadership, WriteToken};
@@ -17,8 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::namespace::{Facts, Namespace};
-use super::sources::Sources;
+use super::namespace::{Blocked, Facts, Namespace};
 use super::{Summaries, Summary};
 use crate::headroom::events;
 use crate::headroom::metrics::BlockedMetrics;
@@ -29,7 +26,6 @@ use crate::headroom::status_writer::HeadroomStatusWriter;
 pub struct BlockedMigrations {
     summaries: Summaries,
     headroom: Arc<Headroom>,
-    rules: latest::Receiver<ChargeRules>,
     tell: Arc<dyn Fn(Report) + Send + Sync>,
     epoch: Instant,
     metrics: BlockedMetrics,
@@ -42,11 +38,10 @@ impl BlockedMigrations {
     pub fn new(
         headroom: Arc<Headroom>,
         metrics: BlockedMetrics,
-        rules: latest::Receiver<ChargeRules>,
         tell: impl Fn(Report) + Send + Sync + 'static,
     ) -> Self {
         let (summaries, tell) = (Summaries::default(), Arc::new(tell));
-        Self { summaries, headroom, rules, tell, epoch: Instant::now(), metrics }
+        Self { summaries, headroom, tell, epoch: Instant::now(), metrics }
     }
 
     /// What is to be said about namespaces, for metrics and conditions.
@@ -86,6 +81,7 @@ impl BlockedMigrations {
         let mut tasks = JoinSet::new();
         let mut running: HashMap<Arc<str>, Arc<Notify>> = HashMap::new();
         let mut changes = self.observed().changes();
+        let mut proofs = self.headroom.proofs();
         let mut due = interesting(self.observed());
         tracing::info!(namespaces = due.len(), "watching over blocked migrations");
         while leadership.borrow().is_leading() {
@@ -105,6 +101,11 @@ impl BlockedMigrations {
                     due.insert(ended);
                 }
                 changed = leadership.changed() => if changed.is_err() { return },
+                changed = proofs.changed() => {
+                    if changed.is_err() { return }
+                    statuses.everything();
+                    due.extend(running.keys().cloned());
+                }
             }
             let dirty = self.observed().take_dirty();
             statuses.changed(dirty.namespaces.iter().cloned());
@@ -125,16 +126,11 @@ impl BlockedMigrations {
         token: WriteToken,
         statuses: HeadroomStatusWriter,
     ) -> Arc<str> {
-        let (mut state, mut sources) = (Namespace::new(process_seed()), Sources::new(process_seed()));
+        let mut state = Namespace::new(process_seed());
         loop {
-            let waiting = self.observed().read(|index| blocked(index, &namespace));
-            for one in sources.missing(waiting, self.now_ms()) {
-                let source = self.source(&one.0).await;
-                sources.found(one, source, self.now_ms());
-            }
-            let facts = self.facts(&namespace, &sources);
+            let facts = self.facts(&namespace);
             let look = state.look(&facts, self.now_ms());
-            self.metrics.looked(look.counts);
+            self.metrics.rejected(look.added);
             look.tell.into_iter().for_each(&*self.tell);
             if self.is_said_anew(&namespace, look.summary) {
                 statuses.changed([Arc::clone(&namespace)]);
@@ -147,7 +143,7 @@ impl BlockedMigrations {
                 continue;
             }
             let timer = async {
-                match look.due.into_iter().chain(sources.due(self.now_ms())).min() {
+                match look.due {
                     // One millisecond late rather than early: an early one would find nothing to do.
                     Some(ms) => tokio::time::sleep_until(self.epoch + Duration::from_millis(ms + 1)).await,
                     None => std::future::pending().await,
@@ -188,7 +184,7 @@ impl BlockedMigrations {
                 tracing::warn!(ns = %namespace, quota = %quota.name, %why, "status of a quota cannot be written");
                 self.metrics.forbidden();
                 if let Some(said) = state.nudged(Err(why), self.now_ms()) {
-                    let blocked = facts.blocked.iter().map(|(migration, _)| migration);
+                    let blocked = facts.blocked.iter().map(|blocked| &blocked.migration);
                     events::forbidden(namespace, quota, blocked, &said).into_iter().for_each(&*self.tell);
                 }
             }
@@ -197,27 +193,14 @@ impl BlockedMigrations {
         }
     }
 
-    async fn source(&self, blocked: &MigrationRef) -> Option<Option<Need>> {
-        let rules = *self.rules.borrow();
-        let source = self.headroom.requests().source(&blocked.namespace, &blocked.machine_uid, rules).await;
-        let log = |error: &kube::Error| {
-            tracing::warn!(ns = %blocked.namespace, vmi = %blocked.machine, %error, "source pod not listed");
-        };
-        source.inspect_err(log).ok()
-    }
-
-    fn facts(&self, namespace: &str, sources: &Sources) -> Facts {
-        self.observed().read(|index| {
-            let blocked = blocked(index, namespace).into_iter().map(|(migration, _)| {
-                let need = sources.of(&migration);
-                (migration, need)
-            });
-            Facts {
-                quotas: index.quotas_in(namespace),
-                budget: index.budget(namespace),
-                blocked: blocked.collect(),
-                limit_ranges: index.limit_ranges.fingerprint(namespace),
-            }
+    fn facts(&self, namespace: &str) -> Facts {
+        let unproven = self.headroom.proofs().borrow().clone();
+        self.observed().read(|index| Facts {
+            quotas: index.quotas_in(namespace),
+            budget: index.budget(namespace, self.headroom.server_now_ms().div_euclid(1000)),
+            blocked: blocked(index, namespace),
+            limit_ranges: index.limit_ranges.fingerprint(namespace),
+            unproven,
         })
     }
 
@@ -239,13 +222,21 @@ pub(in super::super) async fn leads(
     true
 }
 
-/// Migrations that a quota rejected and that have no target, by priority, then age, then name; and their versions.
-fn blocked(index: &Cluster, namespace: &str) -> Vec<(MigrationRef, Version)> {
-    let has_target = |migration: &VmimRecord| index.targets.of_migration(&migration.uid).next().is_some();
+/// Migrations that a quota rejected and that wait for their target or for the pod that attaches volumes to it, by priority, then
+/// age, then name.
+fn blocked(index: &Cluster, namespace: &str) -> Vec<Blocked> {
+    let waits = |migration: &VmimRecord, hot_plugs: bool| {
+        let mut pods = index.launchers.of_migration(&migration.uid);
+        let has_target = index.launchers.of_migration(&migration.uid).any(|pod| pod.machine.is_some());
+        !has_target || (hot_plugs && !pods.any(|pod| pod.launcher.is_some()))
+    };
     let waiting = index.vmims.waiting_in(namespace).into_iter();
-    let found = waiting.filter(|migration| !has_target(migration)).filter_map(|migration| {
+    let found = waiting.filter_map(|migration| {
         let machine = index.vmis.get(namespace, &migration.machine)?;
-        Some((MigrationRef::new(migration, machine), migration.version))
+        waits(migration, machine.hot_plugs).then(|| Blocked {
+            migration: MigrationRef::new(migration, machine),
+            keeps_state: machine.keeps_state,
+        })
     });
     found.collect()
 }

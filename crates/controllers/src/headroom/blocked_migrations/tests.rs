@@ -3,57 +3,58 @@
 
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NativeQuota, Need};
-use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
-use sluice_index::Version;
+use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
+use sluice_engine::{Format, Quantity, Uid};
 use sluice_window::MigrationRef;
 
-use super::namespace::{Facts, Look, Namespace};
-use super::sources::Sources;
+use super::namespace::{Blocked, Facts, Look, Namespace};
 
 fn units(units: i64) -> Quantity {
     Quantity::from_units(units, Format::DecimalSi)
 }
 
-fn amounts(amount: i64) -> Amounts {
-    Amounts::from([(Arc::from("memory"), units(amount))])
+fn amounts(key: &str, amount: i64) -> Amounts {
+    Amounts::from([(Arc::from(key), units(amount))])
 }
 
-fn need(amount: i64) -> Need {
-    let charge = Charge::from_pairs([(Resource::Memory, Amount::from(units(amount)))]);
-    Need::new(charge, ScopeFacts::default())
-}
-
-fn migration(name: &str) -> MigrationRef {
-    MigrationRef {
+fn blocked(name: &str) -> Blocked {
+    let migration = MigrationRef {
         namespace: "ns".into(),
         name: name.into(),
         uid: Uid::parse(name),
         machine: "web".into(),
         machine_uid: Uid::parse("vm"),
+    };
+    Blocked { migration, keeps_state: false }
+}
+
+fn quota(name: &str, key: &str, hard: i64, used: i64) -> NativeQuota {
+    NativeQuota {
+        spec_hard: amounts(key, hard),
+        status_hard: amounts(key, hard),
+        used: amounts(key, used),
+        ..NativeQuota::new(name, Uid::parse(name))
     }
 }
 
-/// A namespace with a quota of 10 and a migration of a machine that takes 5.
+fn granted(amount: i64) -> Budget {
+    let (source, additional) = ("grant".into(), amounts("memory", amount));
+    Budget { grants: vec![Grant::Amounts { source, additional, percent: None }] }
+}
+
+/// A namespace with a full quota and a migration that it rejected.
 struct Scene {
     namespace: Namespace,
     facts: Facts,
 }
 
 impl Scene {
-    fn new(used: i64, granted: Option<i64>) -> Self {
-        let quota = NativeQuota {
-            spec_hard: amounts(10),
-            status_hard: amounts(10),
-            used: amounts(used),
-            ..NativeQuota::new("rq", Uid::parse("rq"))
-        };
-        let grant = |amount| Grant::Amounts { source: "grant".into(), additional: amounts(amount) };
+    fn new() -> Self {
         let facts = Facts {
-            quotas: vec![quota],
-            budget: Budget { grants: granted.map(grant).into_iter().collect() },
-            blocked: vec![(migration("m"), Some(need(5)))],
-            limit_ranges: 0,
+            quotas: vec![quota("rq", "memory", 10, 10)],
+            budget: granted(5),
+            blocked: vec![blocked("m")],
+            ..Facts::default()
         };
         Self { namespace: Namespace::new(7), facts }
     }
@@ -69,153 +70,168 @@ impl Scene {
         tell.into_iter().map(|report| report.reason).chain(nudge).collect()
     }
 
-    fn refused(&mut self, said: &str, now: u64) -> Option<Arc<str>> {
-        self.namespace.nudged(Err(said.into()), now)
+    /// At which times it nudges until then, each of them written.
+    fn nudges(&mut self, from: u64, until: u64) -> Vec<u64> {
+        let (mut now, mut nudges) = (from, Vec::new());
+        while now <= until {
+            let look = self.look(now);
+            if look.nudge.is_some() {
+                nudges.push(now);
+                assert!(self.namespace.nudged(Ok(()), now).is_none());
+                continue;
+            }
+            now = look.due.filter(|due| *due > now).unwrap_or(u64::MAX);
+        }
+        nudges
     }
 }
 
-const TOLD: [&str; 3] = ["NotEnoughHeadroom", "NotEnoughHeadroom", "NotEnoughResourceToRelease"];
 const NONE: [&str; 0] = [];
 
 #[test]
-fn a_migration_that_would_be_let_in_is_woken_at_once_and_ever_more_rarely() {
-    let mut scene = Scene::new(8, Some(3));
-    assert_eq!(scene.done(0), ["nudge rq"]);
-    scene.namespace.nudged(Ok(()), 5);
-    let look = scene.look(6);
-    assert_eq!((look.nudge, look.summary.blocked), (None, 1));
-    let due = look.due.unwrap();
-    assert!((500..=1_000).contains(&due), "{due}");
-    assert_eq!(scene.done(1_001), ["nudge rq"]);
-    let later = scene.look(1_006).due.unwrap();
-    assert!(later >= 2_000, "{later}");
-    scene.facts.blocked.clear();
-    let look = scene.look(1_010);
-    assert_eq!((look.due, look.nudge, look.summary), (None, None, super::Summary::default()));
+fn it_is_woken_a_few_times_and_then_left_to_its_own_tries() {
+    let mut scene = Scene::new();
+    let nudges = scene.nudges(0, 10_000_000);
+    assert_eq!(nudges.len(), 3, "{nudges:?}");
+    assert_eq!(nudges[0], 1_000);
+    assert!(nudges[2] < 60_000, "{nudges:?}");
+    assert_eq!(scene.look(10_000_000).due, None, "no timer, until something changes");
 }
 
 #[test]
-fn room_that_appears_is_left_to_kubevirts_controller_for_a_second() {
-    let mut scene = Scene::new(8, None);
-    assert_eq!(scene.done(0), TOLD);
-    scene.facts.quotas[0].used = amounts(5);
-    assert_eq!(scene.done(100), NONE);
-    assert_eq!(scene.done(1_100), ["nudge rq"]);
+fn what_administrators_change_wakes_it_at_once() {
+    let changes: [(&str, fn(&mut Facts)); 4] = [
+        ("grant", |facts| facts.budget = granted(6)),
+        ("LimitRange", |facts| facts.limit_ranges = 1),
+        ("annotation", |facts| facts.quotas[0].opted_out = true),
+        ("percentage", |facts| {
+            let (source, additional) = ("grant".into(), amounts("memory", 5));
+            facts.budget.grants = vec![Grant::Amounts { source, additional, percent: Some(30) }];
+        }),
+    ];
+    for (what, change) in changes {
+        let mut scene = Scene::new();
+        scene.nudges(0, 500_000);
+        change(&mut scene.facts);
+        assert_eq!(scene.nudges(500_000, 900_000).first(), Some(&500_000), "{what}");
+    }
 }
 
 #[test]
-fn what_is_missing_is_told_once_and_then_nothing_is_done() {
-    let mut scene = Scene::new(8, Some(1));
-    let look = scene.look(0);
-    assert!(look.tell[0].note.ends_with("missing 2"), "{look:?}");
-    assert_eq!(look.counts, [1, 1]);
-    let look = scene.look(10);
-    assert_eq!((look.tell.len(), look.due), (0, None), "quiet until something changes");
-    let (text, count) = look.summary.not_enough.unwrap();
-    assert!(text.ends_with("missing 2") && count == 1 && look.counts == [0, 0], "{text}");
-    scene.facts.quotas[0].used = amounts(9);
-    assert_eq!(scene.done(20), NONE, "other words of the same are told later");
-    assert_eq!(scene.done(5_000), TOLD);
-}
-
-#[test]
-fn a_target_that_is_larger_than_its_source_is_told_and_left_alone() {
-    let mut scene = Scene::new(5, None);
-    let done: Vec<String> = (0..200).flat_map(|second| scene.done(second * 1_000)).collect();
-    assert_eq!(done, ["nudge rq", "nudge rq", "nudge rq", "NoHeadroom", "NoHeadroom"]);
-    assert_eq!(scene.look(200_000).due, None);
-    scene.facts.quotas[0].used = amounts(4);
-    assert!(scene.look(200_001).due.is_some(), "tried again when something changes");
-}
-
-#[test]
-fn nudges_are_spaced_however_often_the_outcome_changes() {
-    let mut scene = Scene::new(8, Some(3));
+fn usage_wakes_it_after_a_moment_and_ever_more_rarely() {
+    let mut scene = Scene::new();
+    scene.nudges(0, 500_000);
+    scene.facts.quotas[0].used = amounts("memory", 9);
+    let again = scene.nudges(500_000, 900_000);
+    assert_eq!((again.len(), again[0]), (3, 501_000));
+    // Other pods of the namespace come and go all the time.
     let mut nudges = 0;
-    for step in 0..1_000_u64 {
-        scene.facts.quotas[0].used = amounts(if step % 2 == 0 { 8 } else { 9 });
-        nudges += usize::from(scene.look(step * 10).nudge.is_some());
+    for second in 0..600_u64 {
+        scene.facts.quotas[0].used = amounts("memory", i64::try_from(second % 7).unwrap());
+        nudges += scene.nudges(1_000_000 + second * 1_000, 1_000_900 + second * 1_000).len();
     }
-    assert!((2..=21).contains(&nudges), "{nudges} in 10 s");
+    assert!(nudges < 20, "{nudges} in ten minutes");
+    // Raises and nudges themselves are no change.
+    let mut scene = Scene::new();
+    scene.nudges(0, 500_000);
+    scene.facts.quotas[0].used.extend([(NUDGE_KEY.into(), units(3)), (MARK.into(), units(9))]);
+    scene.facts.quotas[0].status_hard = amounts("memory", 15);
+    assert_eq!(scene.nudges(500_000, 900_000), [0; 0]);
 }
 
 #[test]
-fn a_limit_range_that_changes_wakes_whatever_is_known() {
-    let mut scene = Scene::new(8, None);
-    scene.look(0);
+fn without_a_grant_nothing_is_written() {
+    let mut scene = Scene::new();
+    scene.facts.budget = Budget::default();
+    let look = scene.look(0);
+    assert_eq!((look.nudge, look.due, look.summary.blocked, look.summary.not_enough), (None, None, 1, None));
+    scene.facts.quotas[0].used = amounts("memory", 9);
+    assert_eq!(scene.nudges(0, 900_000), [0; 0], "KubeVirt's controller sees that by itself");
+    // What a target takes under other LimitRanges is only known when it is tried.
     scene.facts.limit_ranges = 1;
-    assert_eq!(scene.done(600), ["nudge rq"]);
+    assert_eq!(scene.done(900_000), ["nudge rq"]);
+    scene.facts.budget = granted(1);
+    assert_eq!(scene.done(910_000), ["nudge rq"], "it is granted at last");
 }
 
 #[test]
-fn a_marked_quota_is_not_written() {
-    let mut scene = Scene::new(8, Some(3));
-    scene.facts.quotas[0].status_hard.insert(MARK.into(), units(1_795_294_869_123));
-    assert_eq!(scene.done(0), NONE);
-}
-
-#[test]
-fn a_write_that_is_refused_for_a_moment_is_tried_again_soon_and_not_told() {
-    let mut scene = Scene::new(8, Some(3));
-    scene.look(0);
-    for (now, due) in [(0, 1_000), (1_000, 3_000)] {
-        assert_eq!(scene.refused("RBAC: clusterrole not found", now), None);
-        assert_eq!(scene.done(now + 10), NONE);
-        assert_eq!(scene.done(due), ["nudge rq"], "at {due}");
-    }
-    assert_eq!(scene.namespace.nudged(Ok(()), 3_000), None);
-    assert_eq!(scene.look(3_010).summary.forbidden, None);
-}
-
-#[test]
-fn refused_nudges_do_not_count_as_attempts_of_kubevirts_controller() {
-    let mut scene = Scene::new(5, None);
-    for now in (0..60_000).step_by(100) {
-        for done in scene.done(now) {
-            assert_eq!(done, "nudge rq", "it was never tried");
-            scene.refused("no", now);
-        }
-    }
-}
-
-#[test]
-fn writes_that_are_refused_for_long_are_told_once_and_backed_off() {
-    let mut scene = Scene::new(8, Some(3));
-    let (mut nudges, mut told) = (Vec::new(), Vec::new());
-    for now in (0..3_600_000).step_by(100) {
-        if scene.look(now).nudge.is_some() {
-            nudges.push(now);
-            told.extend(scene.refused("status is immutable", now));
-        }
-    }
-    assert_eq!(told, ["status is immutable".into()]);
-    assert_eq!(scene.look(3_600_000).summary.forbidden.as_deref(), Some("status is immutable"));
-    assert!(nudges[2] <= 3_000 && nudges.len() <= 20, "soon at first, then ever more rarely: {nudges:?}");
-}
-
-#[test]
-fn a_source_that_cannot_be_listed_is_looked_for_later_and_others_when_they_change() {
-    let mut blocked = ["m", "n", "o"].map(|name| (migration(name), Version::default()));
-    let mut sources = Sources::new(7);
-    // Which sources are looked for, and which needs are known then.
-    let mut look = |now, blocked: &[(MigrationRef, Version)], m_fails: bool| {
-        let missing = sources.missing(blocked.to_vec(), now);
-        let asked: String = missing.iter().map(|(one, _)| &*one.name).collect();
-        for one in missing {
-            let source = match &*one.0.name {
-                "m" if m_fails => None,
-                "n" => Some(None),
-                _ => Some(Some(need(5))),
-            };
-            sources.found(one, source, now);
-        }
-        let known: String =
-            blocked.iter().filter(|(one, _)| sources.of(one).is_some()).map(|(one, _)| &*one.name).collect();
-        (asked, known, sources.due(now).is_some())
+fn a_migration_that_still_waits_is_said_in_the_conditions() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.look(0).summary.not_enough, None, "KubeVirt's controller gets a second");
+    scene.nudges(0, 1_500);
+    scene.facts.blocked.push(blocked("n"));
+    let (said, count) = {
+        scene.nudges(2_000, 30_000);
+        scene.look(30_000).summary.not_enough.unwrap()
     };
-    assert_eq!(look(0, &blocked, true), ("mno".to_owned(), "o".to_owned(), true));
-    assert_eq!(look(10, &blocked, true), (String::new(), "o".to_owned(), true));
-    assert_eq!(look(1_001, &blocked, false), ("m".to_owned(), "mo".to_owned(), false));
-    blocked[1].1 = Version::parse(Some("2"));
-    assert_eq!(look(1_002, &blocked, false), ("n".to_owned(), "mo".to_owned(), false));
+    assert_eq!(count, 2);
+    assert_eq!(
+        &*said,
+        "migration m of vm web waits although head-room is granted: its events say what is missing"
+    );
+    scene.facts.blocked.clear();
+    assert_eq!(scene.look(31_000).summary, super::Summary::default());
+}
+
+#[test]
+fn while_nothing_is_proven_it_is_told_once_and_nobody_is_woken() {
+    let mut scene = Scene::new();
+    scene.facts.unproven = Some("2 API servers, but only 1 can be addressed".into());
+    assert_eq!(scene.done(0), ["HeadroomNotProven", "HeadroomNotProven"]);
+    assert_eq!(scene.done(1_000), NONE);
+    assert_eq!(scene.nudges(2_000, 900_000), [0; 0]);
+    scene.facts.blocked.push(blocked("n"));
+    assert_eq!(scene.done(900_000), ["HeadroomNotProven", "HeadroomNotProven"], "each is told");
+    scene.facts.unproven = None;
+    assert_eq!(scene.done(950_000), ["nudge rq"]);
+}
+
+#[test]
+fn a_second_claim_that_a_quota_does_not_allow_is_told() {
+    let mut scene = Scene::new();
+    scene.facts.blocked[0].keeps_state = true;
+    scene.nudges(0, 1_500);
+    assert_eq!(scene.done(1_600), NONE, "no quota is about claims");
+    scene.facts.quotas.push(quota("claims", "persistentvolumeclaims", 3, 3));
+    scene.nudges(2_000, 2_000);
+    let told: Vec<_> = (2_000..60_000).step_by(500).flat_map(|now| scene.look(now).tell).collect();
+    assert_eq!(told.len(), 2, "the migration and the machine");
+    assert!(
+        told[0].note.contains("quota claims limits persistentvolumeclaims (3 of 3 used)"),
+        "{}",
+        told[0].note
+    );
+}
+
+#[test]
+fn refused_writes_are_told_when_they_last() {
+    let mut scene = Scene::new();
+    let mut told = Vec::new();
+    let mut now = 0;
+    while told.is_empty() && now < 60_000 {
+        if scene.look(now).nudge.is_some() {
+            told.extend(scene.namespace.nudged(Err("webhook says no".into()), now));
+        }
+        now += 100;
+    }
+    assert_eq!(told.len(), 1);
+    assert!(now > 2_000, "the first ones may be an API server that has just started");
+    let look = scene.look(now);
+    assert_eq!(look.summary.forbidden.as_deref(), Some("webhook says no"));
+    assert_eq!(look.summary.not_enough, None, "that is not what is missing");
+    assert!(scene.namespace.nudged(Ok(()), now).is_none());
+    assert_eq!(scene.look(now).summary.forbidden, None);
+}
+
+#[test]
+fn a_quota_that_is_marked_or_not_counted_is_not_written() {
+    let mut scene = Scene::new();
+    scene.facts.quotas[0].status_hard.insert(MARK.into(), units(9));
+    let mut empty = quota("new", "memory", 1, 0);
+    empty.used.clear();
+    scene.facts.quotas.push(empty);
+    scene.look(0);
+    assert_eq!(scene.look(1_000).nudge, None);
+    scene.facts.quotas.push(quota("still", "pods", 1, 0));
+    assert_eq!(scene.done(2_500), ["nudge still"]);
 }

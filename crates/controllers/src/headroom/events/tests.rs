@@ -85,14 +85,15 @@ fn of_sessions() {
         ];
         let raised_for = Duration::from_micros(17_300);
         let need = Need::new(Charge::default(), ScopeFacts::default());
-        let role = "virt-launcher".into();
-        let target = Target { pod: Uid::parse("p"), role, migration: migration(), need };
+        let attaches = false;
+        let target = Target { pod: Uid::parse("p"), attaches, migration: migration(), need };
         lines(&granted(&Outcome { target, ending, raises, raised_for }))
     });
     insta::assert_snapshot!(told.concat(), @"
     Normal HeadroomGranted VirtualMachineInstanceMigration move (VirtualMachineInstance web): let in beside quota rq: pods +1, requests.memory +524Mi; quota cpus: limits.cpu +500m for 17 ms
     Warning NotEnoughHeadroom VirtualMachineInstanceMigration move (VirtualMachineInstance web): migration move of vm web needs requests.memory=2Gi more in quota rq (used 8Gi, hard 9Gi); head-room grants 512Mi (grant), missing 512Mi
     Warning NotEnoughHeadroom VirtualMachineInstance web (VirtualMachineInstanceMigration move): migration move of vm web needs requests.memory=2Gi more in quota rq (used 8Gi, hard 9Gi); head-room grants 512Mi (grant), missing 512Mi
+    Warning NotEnoughResourceToRelease Pod without a name: head-room of namespace shop is not enough to release blocked migration move: migration move of vm web needs requests.memory=2Gi more in quota rq (used 8Gi, hard 9Gi); head-room grants 512Mi (grant), missing 512Mi
     Warning HeadroomForbidden VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room: the status of a quota cannot be written: status is immutable
     Warning HeadroomForbidden VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room: the status of a quota cannot be written: status is immutable
     Warning HeadroomTaken VirtualMachineInstanceMigration move (VirtualMachineInstance web): another pod of the same size took the room that was made (17 ms); it is made again

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_engine::headroom::Need;
+use sluice_engine::headroom::{Need, Source, growth};
 use sluice_engine::pod::{
     ActuatedResources, Container, ContainerStatus, PodInput, ResourceList, Resources, pod_charge,
     stops_counting_at,
@@ -100,6 +100,12 @@ pub fn need_of(wire: &PodWire, rules: ChargeRules) -> Result<Need, Arc<str>> {
     }
 }
 
+/// What a pod that is being created takes more than its source, beside so much memory that KubeVirt may add.
+#[must_use]
+pub fn growth_of(wire: &PodWire, source: &Source, overhead: Amount, rules: ChargeRules) -> Charge {
+    growth(&input(wire).0, source, overhead, rules)
+}
+
 fn gates(wire: &PodWire, gate: &str) -> Gates {
     match wire.spec.scheduling_gates.as_slice() {
         [] => Gates::None,
@@ -113,7 +119,7 @@ fn seconds(time: Option<&Time>) -> Option<i64> {
 }
 
 /// The engine's view of the pod, and the first quantity in it that cannot be read; for such a one stands [`Amount::LIMIT`].
-fn input(wire: &PodWire) -> (PodInput<'_>, Option<Arc<str>>) {
+pub(super) fn input(wire: &PodWire) -> (PodInput<'_>, Option<Arc<str>>) {
     let mut reader = Reader { unreadable: None };
     let spec = &wire.spec;
     let status = &wire.status;

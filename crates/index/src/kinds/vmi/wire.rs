@@ -52,6 +52,39 @@ pub struct DomainWire {
     /// Encryption of its memory.
     #[serde(default)]
     pub launch_security: Option<LaunchSecurityWire>,
+    /// What it boots by.
+    #[serde(default)]
+    pub firmware: Option<FirmwareWire>,
+}
+
+impl DomainWire {
+    /// Whether the state of its TPM or firmware is kept on a volume (KubeVirt's `pkg/storage/backend-storage`,
+    /// `IsBackendStorageNeeded`).
+    pub(super) fn keeps_state(&self) -> bool {
+        let tpm = self.devices.as_ref().and_then(|devices| devices.tpm.as_ref());
+        let efi = self.firmware.as_ref().and_then(|it| it.bootloader.as_ref()?.efi.as_ref());
+        tpm.is_some_and(|tpm| tpm.persistent == Some(true))
+            || efi.is_some_and(|efi| efi.persistent == Some(true))
+    }
+}
+
+/// `spec.domain.firmware`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct FirmwareWire {
+    #[serde(default)]
+    bootloader: Option<BootloaderWire>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct BootloaderWire {
+    #[serde(default)]
+    efi: Option<EfiWire>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct EfiWire {
+    #[serde(default)]
+    persistent: Option<bool>,
 }
 
 /// `spec.domain.cpu`, and `status.currentCPUTopology`.
@@ -134,6 +167,8 @@ pub struct BindingWire {
 pub struct TpmWire {
     #[serde(default)]
     pub(super) enabled: Option<bool>,
+    #[serde(default)]
+    persistent: Option<bool>,
 }
 
 /// `spec.domain.launchSecurity`.
@@ -158,6 +193,28 @@ pub struct ProbeWire {
 pub struct VolumeWire {
     #[serde(default)]
     pub(super) downward_metrics: Option<IgnoredAny>,
+    #[serde(default)]
+    persistent_volume_claim: Option<PlugWire>,
+    #[serde(default)]
+    data_volume: Option<PlugWire>,
+}
+
+/// A source of a volume that can be plugged in.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PlugWire {
+    #[serde(default)]
+    hotpluggable: bool,
+}
+
+impl VmiSpecWire {
+    /// Whether a volume was plugged in.
+    pub(super) fn hot_plugs(&self) -> bool {
+        let sources = |volume: &VolumeWire| {
+            let sources = [&volume.persistent_volume_claim, &volume.data_volume];
+            sources.into_iter().flatten().any(|source| source.hotpluggable)
+        };
+        self.volumes.iter().flatten().any(sources)
+    }
 }
 
 /// `status.memory`.

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
-use sluice_engine::headroom::Need;
-use sluice_engine::{ChargeRules, Uid};
+use sluice_engine::headroom::{Need, Source};
+use sluice_engine::{Amount, ChargeRules, Uid};
 use sluice_index::{PodWire, VmiRecord, VmimRecord};
 use sluice_window::{MigrationRef, Target};
 
 use crate::review::{Operation, Review, nullable};
-
-/// Label of KubeVirt's pods: what they are for.
-const ROLE_LABEL: &str = "kubevirt.io";
 
 /// A pod's creation that claims to be for a migration. Whether it is true is not known yet.
 #[derive(Clone, Debug)]
@@ -22,8 +19,8 @@ pub struct Claim {
     pub namespace: String,
     /// The pod's uid, which the API server has given it already.
     pub pod: String,
-    /// What the pod is for: a launcher, or what is attached to it.
-    pub role: String,
+    /// It attaches volumes to a launcher, which controls it; otherwise it is a launcher.
+    pub attaches: bool,
     /// The uid of the migration.
     pub migration_uid: String,
     /// The name of the migration, if the pod tells.
@@ -73,7 +70,7 @@ fn read_claim(review: &Review<'_>, object: &RawValue) -> Option<Claim> {
     Some(Claim {
         namespace: review.namespace.clone(),
         pod: metadata.uid,
-        role: metadata.labels.remove(ROLE_LABEL).unwrap_or_default(),
+        attaches: wire.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Pod"),
         migration_uid: metadata.labels.remove(names::MIGRATION_JOB_LABEL)?,
         migration_name: metadata.annotations.remove(names::MIGRATION_NAME_ANNOTATION),
         wire,
@@ -106,16 +103,20 @@ impl Claim {
         if runs { Ok(()) } else { Err("no machine that runs in the namespace is moved") }
     }
 
-    /// What the pod takes.
+    /// What the pod takes: for a while beside `source`, and for good what it takes more than that and so much memory that KubeVirt
+    /// itself may add.
     ///
     /// # Errors
     /// When it cannot be calculated.
-    pub fn need(&self, rules: ChargeRules) -> Result<Need, &'static str> {
-        sluice_index::need_of(&self.wire, rules).map_err(|_| "a quantity of the pod cannot be read")
+    pub fn need(&self, rules: ChargeRules, source: &Source, overhead: Amount) -> Result<Need, &'static str> {
+        let need = sluice_index::need_of(&self.wire, rules);
+        let need = need.map_err(|_| "a quantity of the pod cannot be read")?;
+        let growth = sluice_index::growth_of(&self.wire, source, overhead, rules);
+        Ok(Need { source: source.charge.clone(), growth, ..need })
     }
 
     pub(super) fn target(self, migration: &VmimRecord, machine: &VmiRecord, need: Need) -> Target {
         let migration = MigrationRef::new(migration, machine);
-        Target { pod: Uid::parse(&self.pod), role: self.role.into(), migration, need }
+        Target { pod: Uid::parse(&self.pod), attaches: self.attaches, migration, need }
     }
 }

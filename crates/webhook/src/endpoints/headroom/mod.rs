@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_engine::{ChargeRules, Uid};
-use sluice_index::VmimRecord;
+use sluice_engine::headroom::Source;
+use sluice_engine::{Amount, ChargeRules, Uid};
+use sluice_index::{VmiRecord, VmimRecord};
 use sluice_window::{Headroom, Target};
 use tokio::sync::watch;
 
@@ -22,8 +23,8 @@ use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
 use crate::settings::Settings;
 
-/// How long a target may wait at most. The API server waits 10 s for an answer.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long a target may wait at most: KubeVirt's controller creates one target after the other, for the whole cluster.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The endpoint's own state.
 #[derive(Debug)]
@@ -50,14 +51,27 @@ impl HeadroomEndpoint {
         let machine = observed.read(|index| index.vmis.get(&claim.namespace, &migration.machine).cloned());
         claim.check(Some(&migration), machine.as_deref())?;
         let machine = machine.ok_or("the machine is not known")?;
-        let rules = *self.rules.borrow();
-        let mut need = claim.need(rules)?;
-        if machine.growing {
-            let source = self.headroom.requests().source(&claim.namespace, &machine.uid, rules).await;
-            let source = source.map_err(|_| "the pods of a machine that grows cannot be read")?;
-            need.grows_from = Some(source.unwrap_or_default().charge);
-        }
+        let source = self.source(&claim, &machine).await?;
+        // What KubeVirt adds is for the guest; a pod that attaches volumes has none.
+        let overhead = match claim.attaches {
+            true => Amount::ZERO,
+            false => observed.read(|index| index.overhead(&machine)),
+        };
+        let need = claim.need(*self.rules.borrow(), &source, overhead)?;
         Ok(claim.target(&migration, &machine, need))
+    }
+
+    /// What the pod is compared with; nothing if the machine has no such pod.
+    async fn source(&self, claim: &Claim, machine: &VmiRecord) -> Result<Source, &'static str> {
+        let (observed, now) = (self.headroom.observed(), self.headroom.server_now_ms().div_euclid(1000));
+        let known = observed.read(|index| index.source(machine, None, claim.attaches, now));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // The watch of pods may be late.
+        let pods = self.headroom.requests().pods(&claim.namespace).await;
+        let pods = pods.map_err(|_| "the pods of the machine cannot be read")?;
+        Ok(observed.read(|index| index.source(machine, Some(&pods), claim.attaches, now)).unwrap_or_default())
     }
 
     async fn migration(&self, claim: &Claim) -> Result<Arc<VmimRecord>, &'static str> {

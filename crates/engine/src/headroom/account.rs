@@ -1,0 +1,163 @@
+//! Why more of a quota is used than its `spec.hard` says: whatever is above it has to be explained by pods that exist.
+//!
+//! ```text
+//!  used ≤ max(spec.hard, what is older than spec.hard)     nothing was let in beside the quota
+//!         + pods of migrations, and pods that end           they go by themselves
+//!         + overhead of the VMs that run                    KubeVirt's own, which may have grown
+//! ```
+//! Nothing is remembered: a leftover of a migration, or a pod that took the place of a target, explains nothing, so what such pods
+//! take cannot add up. The sums are made where a quota is above its `spec.hard`, and nowhere else.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::plan::Raise;
+use super::quota::NativeQuota;
+use super::refusal::Refusal;
+use crate::charge::{Amount, Charge};
+use crate::resource::Resource;
+use crate::scope::ScopeFacts;
+
+/// So many pods are named that hold what is not explained.
+const NAMED: usize = 3;
+
+/// The pods of a namespace, as far as they are known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Account {
+    /// In no order. Pods that have finished are left out.
+    pub pods: Vec<AccountedPod>,
+    /// Every pod of the namespace is there. Otherwise those of virtual machines are, as far as a watch has shown them.
+    pub is_complete: bool,
+}
+
+/// A pod that counts against quotas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AccountedPod {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// Its creation, in seconds since the epoch; of a pod that runs a virtual machine that of the machine.
+    pub since: i64,
+    /// What it takes.
+    pub charge: Charge,
+    /// What decides which scopes match.
+    pub facts: ScopeFacts,
+    /// What it explains.
+    pub stake: Stake,
+}
+
+/// What a pod explains of the usage above a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Stake {
+    /// It runs a virtual machine: KubeVirt itself may have made it larger, by so much memory at most.
+    Runs {
+        /// KubeVirt's overhead for this machine.
+        overhead: Amount,
+    },
+    /// It is of a migration that is under way, or is about to end: so much of it is explained.
+    Passes(Charge),
+    /// Any other pod.
+    Stays,
+}
+
+impl Account {
+    /// What speaks against these raises: keys of which more than `spec.hard` is used already, and not all of that is explained.
+    #[must_use]
+    pub fn objections(&self, raises: &[Raise], quotas: &[NativeQuota]) -> Vec<Refusal> {
+        let objection = |raise: &Raise| {
+            let quota = quotas.iter().find(|quota| quota.uid == raise.uid)?;
+            let keys = raise.keys.iter().map(|raised| &raised.key);
+            let mut keys: Vec<Arc<str>> =
+                keys.filter(|key| self.unexplained(quota, key) > Amount::ZERO).cloned().collect();
+            keys.sort_unstable();
+            let pods = self.suspects(quota, keys.first()?);
+            Some(Refusal::Unexplained { quota: Arc::clone(&quota.name), keys, pods })
+        };
+        raises.iter().filter_map(objection).collect()
+    }
+
+    /// How much of what is used above `spec.hard` nothing explains; 0 if all of it is explained.
+    #[must_use]
+    pub fn unexplained(&self, quota: &NativeQuota, key: &str) -> Amount {
+        let (Some(spec), Some(used)) = (quota.spec_hard.get(key), quota.used.get(key)) else {
+            return Amount::ZERO;
+        };
+        let (spec, used) = (Amount::from(*spec), Amount::from(*used));
+        if used <= spec {
+            return Amount::ZERO;
+        }
+        let resource = Resource::from_quota_key(key);
+        let (mut all, mut old, mut explained) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
+        for pod in self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts)) {
+            let amount = pod.amount(&resource);
+            all = all.saturating_add(amount);
+            explained = explained.saturating_add(pod.explains(&resource));
+            if pod.since <= quota.spec_since && !matches!(pod.stake, Stake::Passes(_)) {
+                old = old.saturating_add(amount);
+            }
+        }
+        // A pod that is charged and not stored yet, or was refused after its charge, is none that holds something.
+        let used = if self.is_complete { used.min(all) } else { used };
+        used.saturating_sub(explained).saturating_sub(spec.max(old)).max(Amount::ZERO)
+    }
+
+    /// Whether pods take all that the quota says is used. Otherwise a pod was charged that is not stored yet, or that was refused after
+    /// its charge.
+    #[must_use]
+    pub fn holds(&self, quota: &NativeQuota, key: &str) -> bool {
+        let resource = Resource::from_quota_key(key);
+        let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));
+        let all = pods.fold(Amount::ZERO, |sum, pod| sum.saturating_add(pod.amount(&resource)));
+        quota.used.get(key).is_none_or(|used| all >= Amount::from(*used))
+    }
+
+    /// Of this resource, what pods of migrations and pods that end take together.
+    #[must_use]
+    pub fn passing(&self, quota: &NativeQuota, resource: &Resource) -> Amount {
+        let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));
+        let each = pods.map(|pod| match &pod.stake {
+            Stake::Passes(charge) => charge.get(resource).unwrap_or(Amount::ZERO),
+            Stake::Runs { .. } | Stake::Stays => Amount::ZERO,
+        });
+        each.fold(Amount::ZERO, Amount::saturating_add)
+    }
+
+    /// Names of the pods that most likely hold what is not explained: those that explain nothing before those that explain a
+    /// part, and the youngest first.
+    fn suspects(&self, quota: &NativeQuota, key: &str) -> Vec<Arc<str>> {
+        let resource = Resource::from_quota_key(key);
+        let holds = |pod: &&AccountedPod| {
+            let unexplained = pod.amount(&resource).saturating_sub(pod.explains(&resource));
+            quota.scopes.matches(&pod.facts) && pod.since > quota.spec_since && unexplained > Amount::ZERO
+        };
+        let mut pods: Vec<_> = self.pods.iter().filter(holds).collect();
+        pods.sort_by_key(|pod| (pod.rank(), Reverse(pod.since), Arc::clone(&pod.name)));
+        pods.into_iter().take(NAMED).map(|pod| Arc::clone(&pod.name)).collect()
+    }
+}
+
+impl AccountedPod {
+    fn amount(&self, resource: &Resource) -> Amount {
+        self.charge.get(resource).unwrap_or(Amount::ZERO)
+    }
+
+    fn explains(&self, resource: &Resource) -> Amount {
+        match &self.stake {
+            Stake::Runs { overhead } if is_memory(resource) => *overhead,
+            Stake::Passes(charge) => charge.get(resource).unwrap_or(Amount::ZERO),
+            Stake::Runs { .. } | Stake::Stays => Amount::ZERO,
+        }
+    }
+
+    const fn rank(&self) -> u8 {
+        match self.stake {
+            Stake::Stays => 0,
+            Stake::Passes(_) => 1,
+            Stake::Runs { .. } => 2,
+        }
+    }
+}
+
+/// Whether KubeVirt's overhead is of this resource: it is added to the request and to the limit.
+pub(super) const fn is_memory(resource: &Resource) -> bool {
+    matches!(resource, Resource::Memory | Resource::LimitsMemory)
+}

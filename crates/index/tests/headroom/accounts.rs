@@ -1,0 +1,284 @@
+//! Which pods of a namespace explain what is above its quota, and which pod a machine runs in.
+
+use sluice_engine::headroom::{Account, Source, Stake};
+use sluice_index::LauncherRecord;
+
+use super::*;
+
+const CONTROLLER: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
+
+pub fn kubevirt(index: &mut Cluster) {
+    see(
+        &mut index.kubevirts,
+        json!({"metadata": meta("kubevirt", "kubevirt", 1), "status": {"observedKubeVirtVersion": "v1.7.0"}}),
+    );
+}
+
+/// A machine that runs on `node-1`, without graphics: KubeVirt adds 236Mi for it.
+fn machine(namespace: &str, name: &str, version: u32) -> Value {
+    json!({
+        "metadata": meta(namespace, name, version),
+        "spec": {"domain": {"memory": {"guest": "256Mi"}, "devices": {"autoattachGraphicsDevice": false}}},
+        "status": {"phase": "Running", "nodeName": "node-1"},
+    })
+}
+
+/// A pod that a machine controls.
+fn launcher(namespace: &str, machine: &str, name: &str, node: &str, memory: &str) -> Value {
+    let mut pod = json!({
+        "metadata": meta(namespace, name, 1),
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "compute", "resources": {"requests": {"memory": memory}}}],
+        },
+        "status": {"phase": "Running"},
+    });
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": machine,
+        "uid": format!("{namespace}/{machine}"), "controller": true,
+    }]);
+    pod
+}
+
+/// The target of the migration `mig-<machine>`.
+fn target(namespace: &str, machine: &str, memory: &str) -> Value {
+    let mut pod = launcher(namespace, machine, &format!("{machine}-target"), "node-2", memory);
+    pod["metadata"]["labels"] = json!({"kubevirt.io/migrationJobUID": format!("{namespace}/mig-{machine}")});
+    pod
+}
+
+fn migration(namespace: &str, machine: &str, phase: &str, version: u32) -> Value {
+    json!({
+        "metadata": meta(namespace, &format!("mig-{machine}"), version),
+        "spec": {"vmiName": machine}, "status": {"phase": phase},
+    })
+}
+
+pub fn running(index: &mut Cluster, namespace: &str, name: &str, memory: &str) {
+    see(&mut index.vmis, machine(namespace, name, 1));
+    see(&mut index.launchers, launcher(namespace, name, &format!("{name}-source"), "node-1", memory));
+}
+
+pub fn migrating(index: &mut Cluster, namespace: &str, name: &str, memory: &str) {
+    see(&mut index.vmims, migration(namespace, name, "Running", 1));
+    see(&mut index.launchers, target(namespace, name, memory));
+}
+
+pub fn ended(index: &mut Cluster, namespace: &str, name: &str) {
+    see(&mut index.vmims, migration(namespace, name, "Failed", 2));
+}
+
+fn scene() -> Cluster {
+    let mut index = Cluster::default();
+    kubevirt(&mut index);
+    running(&mut index, "a", "web", "512Mi");
+    index
+}
+
+/// What a pod explains: how much memory in Mi of how much, as `runs`, `passes` or `stays`.
+fn stake(account: &Account, name: &str) -> String {
+    let pod =
+        account.pods.iter().find(|pod| &*pod.name == name).unwrap_or_else(|| panic!("{name}: {account:?}"));
+    let mi =
+        |amount: Option<sluice_engine::Amount>| amount.unwrap_or_default().nanos() / (1_000_000_000 << 20);
+    let all = mi(pod.charge.get(&Resource::Memory));
+    match &pod.stake {
+        Stake::Runs { overhead } => format!("runs +{} of {all}", mi(Some(*overhead))),
+        Stake::Passes(part) => format!("passes {} of {all}", mi(part.get(&Resource::Memory))),
+        Stake::Stays => format!("stays of {all}"),
+    }
+}
+
+fn source(index: &Cluster) -> Option<Source> {
+    let machine = index.vmis.get("a", "web").unwrap();
+    index.source(machine, None, false, NOW)
+}
+
+fn memory_of(source: Option<Source>) -> Option<String> {
+    let amount = source?.charge.get(&Resource::Memory)?;
+    Some(amount.quantity(sluice_engine::Format::BinarySi).to_string())
+}
+
+#[test]
+fn the_source_is_the_pod_that_the_machine_controls_where_it_runs() {
+    let mut index = scene();
+    // With the label of the machine alone, of whatever size: it is not even kept.
+    let mut labelled = launcher("a", "web", "labelled", "node-1", "40Gi");
+    labelled["metadata"]["ownerReferences"] = json!(null);
+    labelled["metadata"]["labels"] = json!({"kubevirt.io/created-by": "a/web"});
+    see(&mut index.launchers, labelled);
+    // A former launcher that has ended, one elsewhere, one that is being deleted, one of another machine.
+    let mut finished = launcher("a", "web", "finished", "node-1", "8Gi");
+    finished["status"]["phase"] = json!("Succeeded");
+    let elsewhere = launcher("a", "web", "elsewhere", "node-2", "8Gi");
+    let mut deleted = launcher("a", "web", "deleted", "node-1", "8Gi");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:30Z");
+    deleted["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    let foreign = launcher("a", "other", "foreign", "node-1", "8Gi");
+    for pod in [finished, elsewhere, deleted, foreign] {
+        see(&mut index.launchers, pod);
+    }
+    assert_eq!(memory_of(source(&index)).as_deref(), Some("512Mi"));
+}
+
+#[test]
+fn a_pod_that_claims_to_be_the_source_makes_it_no_larger() {
+    let mut index = scene();
+    see(&mut index.launchers, launcher("a", "web", "decoy", "node-1", "40Gi"));
+    assert_eq!(memory_of(source(&index)).as_deref(), Some("512Mi"));
+    // Nor older: it is not told which of them is the launcher.
+    let account = index.account("a", None, NOW);
+    assert_eq!(stake(&account, "decoy"), "runs +236 of 40960");
+    // What is stamped as KubeVirt's own counts alone.
+    let mut genuine = launcher("a", "web", "web-source", "node-1", "512Mi");
+    genuine["metadata"]["resourceVersion"] = json!("2");
+    genuine["metadata"]["annotations"] = json!({"quota.sluice.dev/created-by": CONTROLLER});
+    see(&mut index.launchers, genuine);
+    see(&mut index.launchers, launcher("a", "web", "tiny", "node-1", "1Mi"));
+    assert_eq!(memory_of(source(&index)).as_deref(), Some("512Mi"));
+    let mut forged = launcher("a", "web", "forged", "node-1", "1Mi");
+    forged["metadata"]["annotations"] = json!({"quota.sluice.dev/created-by": "tenant"});
+    see(&mut index.launchers, forged);
+    assert_eq!(memory_of(source(&index)).as_deref(), Some("512Mi"));
+    let account = index.account("a", None, NOW);
+    assert_eq!(stake(&account, "decoy"), "stays of 40960");
+}
+
+#[test]
+fn without_a_pod_on_its_node_a_machine_has_no_source() {
+    let mut index = scene();
+    assert!(lose(&mut index.launchers, launcher("a", "web", "web-source", "node-1", "512Mi")));
+    assert_eq!(source(&index), None);
+}
+
+#[test]
+fn the_pods_of_a_migration_pass_and_its_leftovers_stay() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "512Mi");
+    let account = index.account("a", None, NOW);
+    assert_eq!(
+        (stake(&account, "web-source"), stake(&account, "web-target")),
+        ("runs +236 of 512".into(), "passes 512 of 512".into())
+    );
+    assert!(!account.is_complete);
+    ended(&mut index, "a", "web");
+    assert_eq!(stake(&index.account("a", None, NOW), "web-target"), "stays of 512", "a zombie");
+    // A migration that is gone.
+    assert!(lose(&mut index.vmims, migration("a", "web", "Failed", 2)));
+    assert_eq!(stake(&index.account("a", None, NOW), "web-target"), "stays of 512");
+}
+
+#[test]
+fn a_machine_explains_one_more_pod_of_its_size_and_no_more() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "2320Mi");
+    assert_eq!(
+        stake(&index.account("a", None, NOW), "web-target"),
+        "passes 748 of 2320",
+        "its source and the overhead"
+    );
+    let mut second = target("a", "web", "512Mi");
+    second["metadata"]["name"] = json!("z-second");
+    second["metadata"]["uid"] = json!("second");
+    see(&mut index.launchers, second);
+    assert_eq!(stake(&index.account("a", None, NOW), "z-second"), "passes 0 of 512");
+}
+
+#[test]
+fn the_former_source_passes_until_it_has_ended() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "512Mi");
+    ended(&mut index, "a", "web");
+    let mut moved = machine("a", "web", 2);
+    moved["status"] = json!({
+        "phase": "Running", "nodeName": "node-2",
+        "migrationState": {"completed": true, "sourceNode": "node-1"},
+    });
+    see(&mut index.vmis, moved.clone());
+    let account = index.account("a", None, NOW);
+    assert_eq!(
+        (stake(&account, "web-target"), stake(&account, "web-source")),
+        ("runs +236 of 512".into(), "passes 512 of 512".into())
+    );
+    // A migration that failed leaves its source where it is: what is elsewhere is a leftover.
+    moved["metadata"]["resourceVersion"] = json!("3");
+    moved["status"]["migrationState"]["failed"] = json!(true);
+    see(&mut index.vmis, moved);
+    assert_eq!(stake(&index.account("a", None, NOW), "web-source"), "stays of 512");
+}
+
+#[test]
+fn a_pod_that_ends_soon_passes_and_one_that_takes_its_time_stays() {
+    let mut index = scene();
+    for (name, ends, is) in [("soon", "01:04:59", "passes 512 of 512"), ("later", "09:00:00", "stays of 512")]
+    {
+        let mut pod = launcher("a", "gone", name, "node-1", "512Mi");
+        pod["metadata"]["deletionTimestamp"] = json!(format!("2026-01-01T{ends}Z"));
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(60);
+        see(&mut index.launchers, pod);
+        assert_eq!(stake(&index.account("a", None, NOW), name), is);
+    }
+    // One that is overdue is not counted by any quota.
+    let mut overdue = launcher("a", "gone", "overdue", "node-1", "512Mi");
+    overdue["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:30:00Z");
+    overdue["metadata"]["deletionGracePeriodSeconds"] = json!(60);
+    see(&mut index.launchers, overdue);
+    assert!(!index.account("a", None, NOW).pods.iter().any(|pod| &*pod.name == "overdue"));
+}
+
+#[test]
+fn attached_volumes_belong_to_their_launcher() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "512Mi");
+    let attached = |name: &str, to: &str| {
+        let mut pod = launcher("a", "web", name, "node-1", "80Mi");
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": to, "uid": format!("a/{to}"), "controller": true,
+        }]);
+        pod
+    };
+    see(&mut index.launchers, attached("hp-source", "web-source"));
+    see(&mut index.launchers, attached("hp-target", "web-target"));
+    see(&mut index.launchers, attached("hp-other", "some-pod"));
+    let account = index.account("a", None, NOW);
+    assert_eq!(stake(&account, "hp-source"), "runs +0 of 80");
+    assert_eq!(stake(&account, "hp-target"), "passes 80 of 80");
+    assert_eq!(stake(&account, "hp-other"), "stays of 80");
+    let machine = index.vmis.get("a", "web").unwrap();
+    assert_eq!(memory_of(index.source(machine, None, true, NOW)).as_deref(), Some("80Mi"));
+}
+
+#[test]
+fn a_list_of_all_pods_is_complete() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "512Mi");
+    let mut plain = launcher("a", "web", "batch", "node-1", "100Mi");
+    plain["metadata"]["ownerReferences"] = json!(null);
+    let read = |pod: Value| LauncherRecord::read(&serde_json::from_value(pod).unwrap());
+    let live =
+        [plain, launcher("a", "web", "web-source", "node-1", "512Mi"), target("a", "web", "512Mi")].map(read);
+    let account = index.account("a", Some(&live), NOW);
+    assert!(account.is_complete);
+    assert_eq!(stake(&account, "batch"), "stays of 100");
+    assert_eq!(stake(&account, "web-target"), "passes 512 of 512");
+}
+
+/// The times of `managedFields` are the API server's.
+#[test]
+fn a_quota_is_as_old_as_the_last_write_of_its_spec() {
+    let since = |entries: Value| {
+        let mut object = quota("a", 1, "1Gi", "1Gi", "1Gi");
+        object["metadata"]["managedFields"] = entries;
+        ResourceQuotaRecord::read(&serde_json::from_value::<ResourceQuotaWire>(object).unwrap())
+            .native()
+            .spec_since
+    };
+    let created = NOW - 3600;
+    let entry = |field: &str, subresource: Value, minute: u32| json!({"manager": "m", "subresource": subresource, "time": format!("2026-01-01T00:{minute:02}:00Z"), "fieldsV1": {field: {}}});
+    assert_eq!(since(json!(null)), created);
+    assert_eq!(since(json!([entry("f:status", json!("status"), 9)])), created, "a status is no spec");
+    assert_eq!(since(json!([entry("f:metadata", json!(null), 9)])), created, "nor is a label");
+    let entries =
+        [entry("f:spec", json!(null), 3), entry("f:spec", json!(""), 5), entry("f:spec", json!("status"), 9)];
+    assert_eq!(since(json!(entries)), created + 300);
+}

@@ -1,0 +1,221 @@
+//! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the source, pods that
+//! stay when their migration is over, what others add to a target.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_e2e::audit::{AuditTrail, until_refused};
+use sluice_e2e::objects;
+use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, rule};
+use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
+use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
+use sluice_testbed::wait;
+
+use crate::context::{MEMORY, MI, until_told, used_memory};
+
+const MIGRATION: &str = "VirtualMachineInstanceMigration";
+
+/// A running machine whose memory may grow to 4Gi in a quota that has not a byte more, and an unlimited budget.
+async fn growing(prefix: &str) -> (Tenant<'static>, Vm) {
+    let tenant = Tenant::on(shared().await.bed, prefix).await;
+    let vm = tenant.kubevirt.vm(tenant.name(), "web").hotplug(8, "4Gi").start().await.unwrap();
+    (tenant, vm)
+}
+
+/// What the owner reference and the labels of a launcher are, on a pod of the tenant.
+async fn decoy(vm: &Vm, name: &str, memory: &str, with_owner: bool) -> Pod {
+    let launcher = vm.pod().await.unwrap();
+    let mut pod = objects::pod(name, &[("memory", memory)]);
+    pod.metadata.labels.clone_from(&launcher.metadata.labels);
+    if with_owner {
+        pod.metadata.owner_references.clone_from(&launcher.metadata.owner_references);
+        let spec = pod.spec.as_mut().unwrap();
+        spec.node_selector =
+            Some([("kubernetes.io/hostname".to_owned(), vm.node().await.unwrap())].into());
+    }
+    pod
+}
+
+async fn complete(tenant: &Tenant<'_>, name: &str) {
+    let ended = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
+    tenant.pods.patch_status(name, &PatchParams::default(), &ended).await.unwrap();
+}
+
+/// The growth of the machine is refused and told, and nothing was raised for it.
+async fn growth_is_refused(tenant: &Tenant<'_>, migration: &Migration) {
+    migration.until_rejected().await.unwrap();
+    let told = until_told(tenant, MIGRATION, "NoHeadroom").await;
+    let said = told.message.unwrap();
+    assert!(said.contains("does not allow the virtual machine to grow by requests.memory="), "{said}");
+    until_told(tenant, "Pod", "NotEnoughResourceToRelease").await;
+    until_refused(tenant, 4).await;
+    let trail = AuditTrail::of(tenant).await;
+    assert_eq!(trail.raises().len(), 0, "{:#?}", trail.rejections());
+    assert!(trail.nudges() <= 3, "{} nudges", trail.nudges());
+}
+
+/// Executed on a real node before: with a Succeeded pod that had the label, a machine grew from 537Mi to 2320Mi for good in a quota of
+/// 700Mi.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_pod_with_the_label_of_the_machine_is_no_source() {
+    let (tenant, vm) = growing("decoy").await;
+    tenant.pods.create(&PostParams::default(), &decoy(&vm, "decoy", "3Gi", false).await).await.unwrap();
+    complete(&tenant, "decoy").await;
+    tenant.quota("rq", json!({ MEMORY: "700Mi" })).await;
+    tenant.unlimited().await;
+    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    growth_is_refused(&tenant, &migration).await;
+    assert!(used_memory(&tenant).await < 700 * MI);
+}
+
+/// A tenant may name a machine as the owner of its own pod, and have it run on the machine's node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_pod_that_claims_to_be_the_launcher_makes_no_larger_source() {
+    let (tenant, vm) = growing("claim").await;
+    tenant.pods.create(&PostParams::default(), &decoy(&vm, "claim", "3Gi", true).await).await.unwrap();
+    let runs = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+    wait::wait_for(&tenant.pods, "claim", SOON, "the pod to have a node", runs).await.unwrap();
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    growth_is_refused(&tenant, &migration).await;
+}
+
+/// Plugged in while there was room, taken back, and plugged in again in a full quota: the larger launcher of before has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_former_launcher_took_is_no_size_to_return_to() {
+    let (tenant, vm) = growing("replug").await;
+    vm.hotplug_memory("2Gi").await.unwrap().until_succeeded().await.unwrap();
+    vm.until_alone().await.unwrap();
+    vm.hotplug_memory("1Gi").await.unwrap().until_succeeded().await.unwrap();
+    vm.until_alone().await.unwrap();
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    growth_is_refused(&tenant, &migration).await;
+}
+
+/// As injectors do that go by annotations, which a tenant may write to a running machine.
+#[rstest]
+#[case::a_container(json!([{ "op": "add", "path": "/spec/containers/-", "value": {
+    "name": "istio-proxy", "image": "none", "resources": { "requests": { "memory": "100Mi" } },
+} }]))]
+#[case::a_larger_container(json!([{
+    "op": "replace", "path": "/spec/containers/0/resources/requests/memory", "value": "100Gi",
+}]))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_webhook_adds_to_a_target_has_to_fit(#[case] patch: Value) {
+    let tenant = Tenant::on(shared().await.bed, "inject").await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let mut options = WebhookOptions::new(
+        "injector.simulated.test",
+        tenant.name(),
+        vec![rule(&["CREATE"], &["pods"])],
+    );
+    options.mutates = true;
+    let injector = SimulatedWebhook::start(tenant.bed, options, move |_| Verdict::patch(patch.clone()));
+    let injector = injector.await.unwrap();
+    let migration = vm.migrate().await.unwrap();
+    growth_is_refused(&tenant, &migration).await;
+    injector.stop().await.unwrap();
+    // Without it the same migration passes.
+    migration.until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+    vm.until_alone().await.unwrap();
+    let full = |quota: &_| amount(&used(quota), MEMORY) == amount(&spec_hard(quota), MEMORY);
+    tenant.until_quota("rq", "to be full and not exceeded", full).await;
+}
+
+/// Deletes a migration as a tenant can: without its finalizer virt-controller forgets it, and leaves its target.
+async fn forget(tenant: &Tenant<'_>, migration: &Migration) {
+    let kind = kube::api::ApiResource::from_gvk_with_plural(
+        &kube::core::GroupVersionKind::gvk("kubevirt.io", "v1", MIGRATION),
+        "virtualmachineinstancemigrations",
+    );
+    let migrations: Api<kube::api::DynamicObject> =
+        Api::namespaced_with(tenant.client.clone(), tenant.name(), &kind);
+    let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    migrations.patch(migration.name(), &PatchParams::default(), &free).await.unwrap();
+    migrations.delete(migration.name(), &DeleteParams::default()).await.unwrap();
+    wait::wait_for(&migrations, migration.name(), SOON, "the migration to be gone", |it| it.is_none())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
+    let tenant = Tenant::on(shared().await.bed, "zombie").await;
+    let held = tenant.kubevirt.vm(tenant.name(), "held").script(MigrationScript::Hold).start().await.unwrap();
+    let other = tenant.vm("other").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let migration = held.migrate().await.unwrap();
+    migration.until(MigrationPhase::Scheduling).await.unwrap();
+    let zombie = migration.until_target_pod().await.unwrap();
+    tenant.until_clear().await;
+    // While it is under way, the other one moves beside it.
+    other.migrate().await.unwrap().until_succeeded().await.unwrap();
+    other.until_alone().await.unwrap();
+    let most = amount(&used(&tenant.quotas.get("rq").await.unwrap()), MEMORY);
+    forget(&tenant, &migration).await;
+    let raises = AuditTrail::of(&tenant).await.raises().len();
+    let blocked = other.migrate().await.unwrap();
+    blocked.until_rejected().await.unwrap();
+    let told = until_told(&tenant, MIGRATION, "NoHeadroom").await;
+    let said = told.message.unwrap();
+    assert!(said.contains("is above its spec.hard") && said.contains(&zombie.name_any()), "{said}");
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), raises);
+    assert!(amount(&used(&tenant.quotas.get("rq").await.unwrap()), MEMORY) <= most, "it does not add up");
+    // The zombie goes: the next attempt passes.
+    tenant.pods.delete(&zombie.name_any(), &DeleteParams::default().grace_period(0)).await.unwrap();
+    blocked.until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+}
+
+/// A quota that is lowered to half under running machines lets all of them move, and move once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_machines_of_a_lowered_quota_move_twice() {
+    let tenant = Tenant::on(shared().await.bed, "lowered").await;
+    let names = ["a", "b", "c", "d"];
+    let vms = futures::future::join_all(names.map(|name| tenant.vm(name))).await;
+    let full = tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let half = (amount(&used(&full), MEMORY).nanos() / 2 / 1_000_000_000).to_string();
+    let lowered = Patch::Merge(json!({ "spec": { "hard": { MEMORY: half } } }));
+    tenant.quotas.patch("rq", &PatchParams::default(), &lowered).await.unwrap();
+    tenant.until_clear().await;
+    for _ in 0..2 {
+        let migrations = futures::future::join_all(vms.iter().map(Vm::migrate)).await;
+        for (vm, migration) in vms.iter().zip(migrations) {
+            migration.unwrap().until_succeeded().await.unwrap();
+            vm.until_alone().await.unwrap();
+        }
+    }
+    assert_eq!(tenant.rejected_attempts().await, 0);
+    tenant.until_clear().await;
+    assert_eq!(tenant.pods.list(&ListParams::default()).await.unwrap().items.iter().filter(|pod| {
+        pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+    }).count(), 4);
+}
+
+/// So many hundredths of each quota's own limit, as users ask of KubeVirt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_may_be_a_part_of_the_quota() {
+    let tenant = Tenant::on(shared().await.bed, "percent").await;
+    let vms = futures::future::join_all(["a", "b", "c", "d"].map(|name| tenant.vm(name))).await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.policy(json!({ "mode": "PerNamespace", "percent": 24 })).await;
+    let migration = vms[0].migrate().await.unwrap();
+    migration.until_rejected().await.unwrap();
+    until_told(&tenant, MIGRATION, "NotEnoughHeadroom").await;
+    assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0);
+    let policies: Api<sluice_api::HeadroomPolicy> = Api::all(tenant.client.clone());
+    let enough = Patch::Merge(json!({ "spec": { "budget": { "percent": 25 } } }));
+    policies.patch(tenant.name(), &PatchParams::default(), &enough).await.unwrap();
+    migration.until_succeeded().await.unwrap();
+    tenant.until_clear().await;
+}
