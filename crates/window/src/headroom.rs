@@ -21,7 +21,7 @@ use crate::observed::Observed;
 use crate::patches;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, is_idle};
+use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, at_once};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
@@ -136,16 +136,21 @@ impl Headroom {
     /// Lets a target in that the API server waits to create. Returns as soon as its creation may go on, at the latest
     /// after `patience`; what was raised is ended behind. The word says how it went so far.
     pub async fn admit(self: &Arc<Self>, target: Target, patience: Duration) -> &'static str {
-        let known = self.snapshot(target.namespace(), &self.known_quotas(target.namespace()), None);
-        if self.observed.is_synced() && is_idle(&target.need, &known) {
-            return self.leave(Ending::NotNeeded.word());
-        }
         // A second attempt tells that the first one failed.
         let Some(attempt) = self.attempts.begin(&target) else { return self.leave("joined") };
         if !self.observed.is_synced() {
+            self.attempts.end(&target, &attempt);
             return self.leave("not_synced");
         }
+        let known = self.snapshot(target.namespace(), &self.known_quotas(target.namespace()), None);
+        if let Some(ending) = at_once(&target.need, &known) {
+            self.attempts.end(&target, &attempt);
+            let word = ending.word();
+            self.report(Outcome { target, ending, raises: Vec::new(), raised_for: Duration::ZERO });
+            return word;
+        }
         if self.observed.is_resting(target.namespace()) {
+            self.attempts.end(&target, &attempt);
             return self.leave("resting");
         }
         let (admit, admitted) = oneshot::channel();

@@ -14,5 +14,5 @@ mod tests;
 
 pub use messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
 pub use rest::Rests;
-pub use session::{RENEWAL_MS, WindowSession, is_idle, is_over};
+pub use session::{RENEWAL_MS, WindowSession, at_once, is_over};
 pub use sweep::{Left, sweep};

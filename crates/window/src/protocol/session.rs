@@ -305,17 +305,18 @@ fn is_pool(grant: &Grant) -> bool {
     }
 }
 
-/// Whether there is nothing to do for a target, by what the watches have shown: it fits beside others of its size, or it fits and
-/// nothing is granted.
+/// What comes of a target at once, by what the watches have shown: it fits beside others of its size, or what is granted is not enough.
+/// Neither needs a request. A grant that the watches show later is followed by a nudge. `None`: a session is needed.
 #[must_use]
-pub fn is_idle(need: &Need, snapshot: &Snapshot) -> bool {
+pub fn at_once(need: &Need, snapshot: &Snapshot) -> Option<Ending> {
     let is_granted = !snapshot.budget.grants.is_empty();
+    let is_marked = snapshot.quotas.iter().any(|quota| quota.mark().is_some());
     match plan(need, &snapshot.quotas, &snapshot.budget) {
-        Plan::Fits { tight: true } | Plan::Raise(_) => !is_granted,
-        Plan::Fits { tight: false } => {
-            !is_granted || snapshot.quotas.iter().all(|quota| quota.mark().is_none())
-        }
-        Plan::NotEnough(_) | Plan::Refused(_) => false,
+        Plan::Fits { tight: true } | Plan::Raise(_) if is_granted => None,
+        Plan::Fits { tight: false } | Plan::NotEnough(_) if is_granted && is_marked => None,
+        Plan::Fits { .. } | Plan::Raise(_) => Some(Ending::NotNeeded),
+        Plan::NotEnough(shortages) => Some(Ending::NotEnough(shortages)),
+        Plan::Refused(refusals) => (!is_granted).then_some(Ending::Refused(refusals)),
     }
 }
 

@@ -126,11 +126,15 @@ fn nothing_is_written_where_it_does_not_help() {
     let none = |quotas: &[NativeQuota]| snapshot(quotas, Budget::default());
     let (full, tight, wide) =
         ([quota("a", [10, 10, 8])], [quota("a", [10, 10, 4])], [quota("a", [10, 10, 0])]);
-    let is_idle = |snapshot: &Snapshot| super::is_idle(&need(5), snapshot);
-    assert!(is_idle(&snapshot(&wide, unlimited())) && is_idle(&none(&tight)));
-    assert!(!is_idle(&none(&full)), "what it lacks is to be told");
-    assert!(!is_idle(&snapshot(&tight, unlimited())) && !is_idle(&snapshot(&full, unlimited())));
-    assert!(!is_idle(&snapshot(&[marked("a", [10, 13, 0], FOREIGN)], unlimited())), "another one is let in");
+    let at_once = |snapshot: &Snapshot| super::at_once(&need(5), snapshot).map(|ending| ending.word());
+    assert_eq!([&snapshot(&wide, unlimited()), &none(&tight)].map(at_once), [Some("not_needed"); 2]);
+    assert_eq!(at_once(&none(&full)), Some("not_enough"));
+    assert_eq!([&snapshot(&tight, unlimited()), &snapshot(&full, unlimited())].map(at_once), [None; 2]);
+    assert_eq!(
+        at_once(&snapshot(&[marked("a", [10, 13, 0], FOREIGN)], unlimited())),
+        None,
+        "another one is let in"
+    );
     assert_eq!(start([seen(&wide), Done::LetIn])[1..], ["LetIn", "Stop not_needed"]);
     let none = |quotas: &[NativeQuota]| Done::Seen(none(quotas));
     assert_eq!(

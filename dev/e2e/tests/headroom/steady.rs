@@ -102,8 +102,8 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     let blocked = (CROWDS * MACHINES) as f64;
     // The webhook may have told them before the controller has looked.
     let counted = || async {
-        let lacking = metric(admin, "sluice_headroom_lacking_migrations").await;
-        ((lacking - blocked).abs() < 0.5).then_some(())
+        let waiting = metric(admin, "sluice_headroom_blocked_migrations").await;
+        ((waiting - blocked).abs() < 0.5).then_some(())
     };
     wait::eventually(SOON, counted, "all migrations to be counted").await.unwrap();
 
