@@ -39,8 +39,6 @@ listed! {
         VmSize,
         /// Makes room for the target pods of live migrations.
         Headroom,
-        /// Decides as managed-tenant-quota's lock server, for the webhook configurations that it left behind.
-        MtqLock,
     }
 }
 
@@ -70,7 +68,6 @@ impl Endpoint {
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
             Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
-            Self::MtqLock => ("mtq_lock", "/validate-pods", &[]),
         }
     }
 }

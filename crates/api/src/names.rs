@@ -108,8 +108,6 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
-/// Name of the Job, ServiceAccount and role that end what managed-tenant-quota left behind.
-pub const MTQ_CLEANUP: &str = "sluice-mtq-cleanup";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).
 pub const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 /// One arena, and memory given back at once: a list of many pods takes a fifth longer, and the process a fifth less memory.

@@ -61,7 +61,7 @@ pub struct VirtualMachineMigrationResourceQuotaStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub migrations_to_blocking_resource_quotas: BTreeMap<String, Vec<String>>,
     /// Quotas as they were before managed-tenant-quota raised their specifications. Sluice never changes a quota's
-    /// specification and writes nothing here; it restores from it what a predecessor left raised.
+    /// specification and writes nothing here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub original_blocking_resource_quotas: Vec<OriginalResourceQuota>,
     /// Declared by managed-tenant-quota, which never writes it either.

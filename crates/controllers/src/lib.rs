@@ -1,4 +1,4 @@
-//! The control loops, and what is done once: each observes, plans with a pure function, and applies.
+//! The control loops: each observes, plans with a pure function, and applies. `mtq_leftovers` observes once, and prints its plan.
 
 pub mod admission_config;
 pub mod certificates;
@@ -8,5 +8,5 @@ pub mod gate;
 pub mod gating;
 pub mod headroom;
 pub mod managed_quota;
-pub mod mtq_cleanup;
+pub mod mtq_leftovers;
 mod status_write;

@@ -10,7 +10,6 @@ mod expressions;
 mod flow;
 mod gate_policies;
 mod headroom_policies;
-mod mtq_cleanup;
 mod network;
 mod options;
 mod platform_accounts;
@@ -21,7 +20,6 @@ mod webhooks;
 mod workload;
 
 pub use admission_policies::{AdmissionPolicy, admission_policies};
-pub use mtq_cleanup::mtq_cleanup_objects;
 pub use options::{
     Gating, InstallOptions, WebhookClient, default_exempt_namespaces, default_namespace_selector,
 };

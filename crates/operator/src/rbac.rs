@@ -7,7 +7,7 @@ use crate::options::InstallOptions;
 use crate::render::{cluster_metadata, labels, metadata, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 const EVENTS: &str = "events.k8s.io";
 /// Where the API servers publish their own addresses, and under which name.
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
@@ -35,7 +35,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-pub(crate) fn account(options: &InstallOptions, name: &str) -> Value {
+fn account(options: &InstallOptions, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -58,11 +58,11 @@ fn metrics_reader() -> Value {
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
-pub(crate) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-pub(crate) fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
+fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{role_kind}Binding"),
@@ -76,7 +76,7 @@ fn subject(options: &InstallOptions, account: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
 }
 
-pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 

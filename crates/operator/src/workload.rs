@@ -157,31 +157,8 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
 }
 
 fn pod(options: &InstallOptions, component: &Component) -> Value {
-    let mut spec = bare_pod(options, component.name, container(options, component));
-    let affinity = json!({ "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-        "weight": 100,
-        "podAffinityTerm": {
-            "labelSelector": { "matchLabels": labels(Some(component.name)) },
-            "topologyKey": "kubernetes.io/hostname",
-        },
-    }]}});
-    set(&mut spec, "affinity", affinity);
-    spec
-}
-
-/// A pod that runs the program once.
-pub(crate) fn one_shot(options: &InstallOptions, name: &'static str, arguments: &[&str]) -> Value {
-    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let component = Component { name, replicas: 1, arguments, ports: vec![], cpu: "50m", memory: "128Mi" };
-    let mut spec = bare_pod(options, name, bare_container(options, &component));
-    set(&mut spec, "restartPolicy", json!("Never"));
-    spec
-}
-
-/// What all pods have.
-fn bare_pod(options: &InstallOptions, account: &str, container: Value) -> Value {
     let mut spec = json!({
-        "serviceAccountName": account,
+        "serviceAccountName": component.name,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
@@ -192,8 +169,15 @@ fn bare_pod(options: &InstallOptions, account: &str, container: Value) -> Value 
             "fsGroup": NON_ROOT,
             "seccompProfile": { "type": "RuntimeDefault" },
         },
-        "containers": [container],
+        "containers": [container(options, component)],
         "volumes": [token_volume()],
+        "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 100,
+            "podAffinityTerm": {
+                "labelSelector": { "matchLabels": labels(Some(component.name)) },
+                "topologyKey": "kubernetes.io/hostname",
+            },
+        }]}},
     });
     if let Some(class) = &options.priority_class {
         set(&mut spec, "priorityClassName", json!(class));
@@ -209,26 +193,15 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
         .chain(&PORTS)
         .map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }))
         .collect();
-    let mut container = bare_container(options, component);
-    for (field, value) in [
-        ("args", json!(arguments)),
-        ("ports", json!(ports)),
-        ("livenessProbe", probe(names::PATH_HEALTHZ, 10, 3)),
-        ("readinessProbe", probe(names::PATH_READYZ, 5, 2)),
-        ("startupProbe", probe(names::PATH_HEALTHZ, 2, 30)),
-    ] {
-        set(&mut container, field, value);
-    }
-    container
-}
-
-/// What all containers have.
-fn bare_container(options: &InstallOptions, component: &Component) -> Value {
     json!({
         "name": component.name,
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": component.arguments,
+        "args": arguments,
+        "ports": ports,
+        "livenessProbe": probe(names::PATH_HEALTHZ, 10, 3),
+        "readinessProbe": probe(names::PATH_READYZ, 5, 2),
+        "startupProbe": probe(names::PATH_HEALTHZ, 2, 30),
         "env": [{
             "name": "POD_NAMESPACE",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },

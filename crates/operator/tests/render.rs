@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AdmissionPolicy, Gating, InstallOptions, PlatformAccounts, admission_policies, mtq_cleanup_objects,
-    rancher_objects, render,
+    AdmissionPolicy, Gating, InstallOptions, PlatformAccounts, admission_policies, rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -335,51 +334,4 @@ fn beside_rancher_one_write_as_one_account_is_added_and_nothing_else() {
     assert_eq!(verbs, ["impersonate:serviceaccount", "impersonate-on:serviceaccount:update"]);
     assert_eq!(rules[0]["resourceNames"], json!(["resourcequota-controller"]));
     assert_eq!(rules[1]["resources"], json!(["resourcequotas/status"]));
-}
-
-#[test]
-fn what_ends_the_leftovers_of_managed_tenant_quota_has_just_these_rights() {
-    let options = InstallOptions { namespace: "elsewhere".to_owned(), ..InstallOptions::default() };
-    let objects = mtq_cleanup_objects(&options);
-    let kinds: Vec<_> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
-    assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"]);
-    let rules = objects[1]["rules"].as_array().expect("rules").iter();
-    let rights: Vec<_> = rules
-        .map(|rule| format!("{} {}", list(&rule["verbs"]).join(","), list(&rule["resources"]).join(",")))
-        .collect();
-    let expected = [
-        "get namespaces",
-        "list,patch resourcequotas",
-        "patch resourcequotas/status",
-        "list virtualmachinemigrationresourcequotas",
-        "patch virtualmachinemigrationresourcequotas/status",
-        "list,delete validatingwebhookconfigurations",
-        "list leases",
-    ];
-    assert_eq!(rights, expected);
-    let account = json!({ "kind": "ServiceAccount", "name": "sluice-mtq-cleanup", "namespace": "elsewhere" });
-    assert_eq!(objects[2]["subjects"], json!([account]));
-    assert_eq!(objects[2]["roleRef"]["name"], objects[1]["metadata"]["name"]);
-}
-
-/// The pod of the Job is as secure as those of the Deployments, and the installation has nothing of it.
-#[test]
-fn what_ends_the_leftovers_of_managed_tenant_quota_is_a_job_beside_the_installation() {
-    let objects = mtq_cleanup_objects(&InstallOptions::default());
-    let job = &objects[3]["spec"];
-    assert_eq!(job["ttlSecondsAfterFinished"], 86_400);
-    let (pod, container) = (&job["template"]["spec"], &job["template"]["spec"]["containers"][0]);
-    assert_eq!(pod["restartPolicy"], "Never");
-    assert_eq!(pod["serviceAccountName"], objects[0]["metadata"]["name"]);
-    assert_eq!(container["args"], json!(["mtq-leftovers", "--clean"]));
-    let installed = render(&InstallOptions::default());
-    let other = &of_kind(&installed, "Deployment")[0]["spec"]["template"]["spec"];
-    for field in ["securityContext", "automountServiceAccountToken", "volumes", "priorityClassName"] {
-        assert_eq!(pod[field], other[field], "{field}");
-    }
-    for field in ["securityContext", "image", "volumeMounts"] {
-        assert_eq!(container[field], other["containers"][0][field], "{field}");
-    }
-    assert!(container.get("ports").is_none() && container.get("livenessProbe").is_none());
-    assert!(!installed.iter().any(|object| object["metadata"]["name"] == objects[0]["metadata"]["name"]));
 }

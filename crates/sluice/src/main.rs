@@ -8,7 +8,7 @@ mod headroom;
 mod lease;
 mod logging;
 mod metrics;
-mod mtq_cleanup;
+mod mtq_leftovers;
 mod operator;
 mod platform;
 mod rules;
@@ -55,11 +55,13 @@ enum Command {
     /// Follows the AAQ's namespaceSelector. Nothing waits for it: what it keeps is in force while it does not run.
     #[command(args_override_self = true)]
     Operator(Box<operator::OperatorArgs>),
-    /// Show what a managed-tenant-quota that crashed left behind, and end it with --clean
+    /// List what a managed-tenant-quota that crashed left behind, with the commands that repair it
     ///
-    /// Exit code: 0: nothing is left; 3: something is left (also: without --clean, or while a managed-tenant-quota is
-    /// alive); 1: an error; 2: wrong arguments.
-    MtqLeftovers(mtq_cleanup::MtqLeftoversArgs),
+    /// It only reads. Stop managed-tenant-quota's operator and controller before: a migration that they handle looks the
+    /// same.
+    ///
+    /// Exit code: 0: nothing is left; 3: something is left; 1: an error; 2: wrong arguments.
+    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
     /// Print the custom resource definitions as YAML
     Crds,
 }
@@ -75,7 +77,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::Controller(args) => controller::run(*args).await?,
             Command::Webhook(args) => webhook::run(*args).await?,
             Command::Operator(args) => operator::run(*args).await?,
-            Command::MtqLeftovers(args) => return mtq_cleanup::run(args).await,
+            Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
             Command::Crds => crds::print()?,
         }
         Ok(ExitCode::SUCCESS)

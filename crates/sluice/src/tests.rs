@@ -28,7 +28,6 @@ fn wrong_arguments() {
         "controller --platform-accounts=kubevirt:kubevirt-controller",
         "operator --gating=both",
         "webhook --tls-cert-file=tls.crt",
-        "mtq-leftovers --clean --output=json",
     ];
     let said = wrong.map(|arguments| {
         let line = ["sluice"].into_iter().chain(arguments.split(' '));
@@ -55,6 +54,5 @@ fn wrong_arguments() {
 
     error: the following required arguments were not provided:
       --tls-key-file <FILE>
-    error: the argument '--clean' cannot be used with '--output <OUTPUT>'
     "#);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use sluice_operator::{InstallOptions, mtq_cleanup_objects, rancher_objects, render};
+use sluice_operator::{InstallOptions, rancher_objects, render};
 
 use crate::shell::root;
 
@@ -38,7 +38,6 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::from([
         (PathBuf::from("install.yaml"), documents(&objects)?),
         (PathBuf::from("rancher.yaml"), documents(&rancher_objects(&InstallOptions::default()))?),
-        (PathBuf::from("mtq-cleanup.yaml"), documents(&mtq_cleanup_objects(&InstallOptions::default()))?),
     ]);
     for object in &objects {
         if object.get("kind").is_some_and(|kind| kind == "CustomResourceDefinition") {

@@ -5,7 +5,6 @@ mod aaq_validate;
 mod acrq_validate;
 pub mod growth;
 pub mod headroom;
-mod mtq_lock;
 mod pod_gate;
 mod pod_guard;
 mod quota_rules;
@@ -19,7 +18,6 @@ use sluice_api::{Endpoint, names};
 
 pub use aaq_validate::aaq_validate;
 pub use acrq_validate::acrq_validate;
-pub use mtq_lock::mtq_lock;
 pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
 pub use quota_validate::{QuotaEndpoint, quota_validate};
@@ -71,7 +69,6 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
             Endpoint::VmSize => Decision::Pure(vm_size),
             Endpoint::Headroom => Decision::Async(Arc::clone(&asking.headroom)),
-            Endpoint::MtqLock => Decision::Pure(mtq_lock),
         };
         (*endpoint, decision)
     })
@@ -89,6 +86,6 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
-        Endpoint::Growth | Endpoint::VmSize | Endpoint::Headroom | Endpoint::MtqLock => true,
+        Endpoint::Growth | Endpoint::VmSize | Endpoint::Headroom => true,
     }
 }

@@ -17,7 +17,6 @@ use crate::context::{SOON, kubectl_tries};
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
 /// Names and replicas.
 const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 2), (names::OPERATOR, 1)];
-const CLEANUP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/mtq-cleanup.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_manifest_installs_on_a_real_cluster() {
@@ -27,7 +26,6 @@ async fn the_shipped_manifest_installs_on_a_real_cluster() {
     applies_and_applies_again(&bed, &manifest).await;
     its_pods_are_let_in_and_run(&bed).await;
     the_binary_knows_the_arguments(&bed).await;
-    the_job_that_ends_leftovers_is_let_in(&bed).await;
     pods_wait_until_somebody_answers(&bed).await;
 }
 
@@ -147,21 +145,6 @@ async fn the_binary_knows_the_arguments(bed: &Bed) {
         assert_eq!(ended.code, 2, "{}", program.log());
         assert!(program.log().contains("--help"), "{name}: {}", program.log());
     }
-}
-
-/// Under the namespace's Pod Security level, and with arguments that the binary knows.
-async fn the_job_that_ends_leftovers_is_let_in(bed: &Bed) {
-    let (done, stdout, stderr) = kubectl_tries(bed, &["apply", "--filename", CLEANUP]).await;
-    assert!(done && stderr.is_empty(), "{stdout}{stderr}");
-    let pods: Api<Pod> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
-    let ours = watcher::Config::default().labels("job-name=sluice-mtq-cleanup");
-    let pod = wait::wait_for_all(&pods, ours, SOON, "the Job's pod", |pods| !pods.is_empty()).await.unwrap();
-    let mut args = pod[0].spec.as_ref().unwrap().containers[0].args.clone().unwrap();
-    args.push("--kubeconfig=/nonexistent/kubeconfig".to_owned());
-    let program = bed.program("cleanup", build::sluice().unwrap(), args, []).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(20), program.wait()).await.unwrap();
-    assert_eq!(ended.code, 1, "{}", program.log());
-    assert!(program.log().contains("/nonexistent/kubeconfig"), "{}", program.log());
 }
 
 /// The shipped webhook has no endpoint here (simulated pods do not answer): pods are created and wait.

@@ -19,7 +19,6 @@ mod install;
 mod managed_cluster_quota;
 mod managed_quota;
 mod metrics;
-mod mtq_lock;
 mod rbac;
 mod restore;
 mod survive;

@@ -11,15 +11,13 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, MERGE, call, get, post};
 use sluice_e2e::objects;
-use sluice_operator::{InstallOptions, mtq_cleanup_objects};
 
 use crate::context::shared;
 use crate::team::Team;
-use asked::{check, granted, set, wish};
+use asked::{check, granted, set};
 use rights::{
-    CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MANAGED_CLUSTER_QUOTAS,
-    MTQ_CLEANUP_EVERYWHERE, NOT_FOR_HEADROOM, NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE,
-    WEBHOOK_EVERYWHERE,
+    CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MANAGED_CLUSTER_QUOTAS, NOT_FOR_HEADROOM,
+    NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -97,21 +95,6 @@ async fn the_webhook_has_exactly_these_rights() {
         "update coordination.k8s.io:leases sluice-system sluice-controller",
     ];
     check(&identity, &refused, false).await;
-}
-
-#[tokio::test]
-async fn the_clean_up_of_managed_tenant_quota_has_exactly_these_rights() {
-    let bed = shared().await.bed;
-    let shipped = mtq_cleanup_objects(&InstallOptions::default()).into_iter();
-    bed.apply_objects(shipped.filter(|object| object["kind"] != "Job")).await.unwrap();
-    let identity = bed.service_account(OWN, names::MTQ_CLEANUP).await.unwrap();
-    // What was bound a moment ago is in force when the API server's caches have it.
-    let last = wish("delete admissionregistration.k8s.io:validatingwebhookconfigurations");
-    let client = identity.client().unwrap();
-    let bound = || async { last.is_granted(&client).await.then_some(()) };
-    sluice_testbed::wait::eventually(crate::context::SOON, bound, "the rights").await.unwrap();
-    assert_eq!(granted(bed, &identity, "").await, set(MTQ_CLEANUP_EVERYWHERE));
-    assert_eq!(granted(bed, &identity, OWN).await, set(MTQ_CLEANUP_EVERYWHERE));
 }
 
 #[tokio::test]

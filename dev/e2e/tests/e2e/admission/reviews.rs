@@ -250,7 +250,6 @@ async fn only_the_documented_paths_and_methods_exist() {
         // Without the secret, or with a wrong one, there is nothing.
         ("POST", Endpoint::PodGate.path(), 404),
         ("POST", Endpoint::Headroom.path(), 404),
-        ("POST", Endpoint::MtqLock.path(), 404),
         ("POST", "/0123456789abcdef0123456789abcdef/headroom", 404),
     ] {
         let request = Request::builder().method(method).uri(path).header("Host", "webhook");

@@ -100,18 +100,6 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
     "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
 ];
 
-pub const MTQ_CLEANUP_EVERYWHERE: &[&str] = &[
-    "get :namespaces",
-    "list :resourcequotas",
-    "patch :resourcequotas",
-    "patch :resourcequotas/status",
-    "list mtq.kubevirt.io:virtualmachinemigrationresourcequotas",
-    "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
-    "list admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "delete admissionregistration.k8s.io:validatingwebhookconfigurations",
-    "list coordination.k8s.io:leases",
-];
-
 /// OpenShift's kind, which this cluster does not have, and its owner.
 pub const MANAGED_CLUSTER_QUOTAS: &[&str] = &[
     "list quota.openshift.io:clusterresourcequotas",
