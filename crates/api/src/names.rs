@@ -174,6 +174,9 @@ pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
 /// are counted. `False` if their pods are charged instead.
 pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 
+/// Type of a condition of the `AAQ`: whether live migrations may get head-room in native quotas.
+pub const HEADROOM: &str = "Headroom";
+
 /// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// Selects the pods of virtual machines: launchers, and pods that attach volumes to them (KubeVirt's

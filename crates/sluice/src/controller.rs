@@ -178,7 +178,13 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
     let by = (args.gating.of(&version), args.namespace.clone());
     let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
-    let telling = Arc::clone(&gating).tell(client.clone(), token.clone(), writes.clone(), cancel.clone());
+    let telling = Arc::clone(&gating).tell(
+        client.clone(),
+        headroom.proofs(),
+        token.clone(),
+        writes.clone(),
+        cancel.clone(),
+    );
     tasks.spawn("status of the AAQ", fallible(telling));
     let admin = admin(&watches, Arc::clone(&gating));
     let certs = Arc::new(CertStore::empty());

@@ -24,7 +24,7 @@ const DEGRADED: &str = "Degraded";
 pub(super) fn patch(
     aaq: &Stated<AaqStatus>,
     findings: &Findings,
-    machines: Option<&InForce>,
+    (machines, unproven): (Option<&InForce>, Option<&str>),
     version: &str,
     now: Timestamp,
 ) -> Option<Value> {
@@ -32,7 +32,8 @@ pub(super) fn patch(
         return None;
     }
     let old = &aaq.status;
-    let stated = said(findings).into_iter().chain(machines.map(said_of_machines));
+    let stated =
+        said(findings).into_iter().chain(machines.map(said_of_machines)).chain([said_of_headroom(unproven)]);
     let wanted = AaqStatus {
         conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), stated, now)),
         observed_version: Some(version.to_owned()),
@@ -84,6 +85,19 @@ fn said_of_machines(in_force: &InForce) -> Said {
         reason: in_force.calculator.name(),
         message: in_force.message.clone(),
     }
+}
+
+/// Whether live migrations may get head-room in native quotas: it is given where the admission policies are proven at each API server.
+fn said_of_headroom(unproven: Option<&str>) -> Said {
+    let (status, reason, message) = match unproven {
+        None => (
+            "True",
+            "Proven",
+            "the admission policies of head-room are in force at every API server".to_owned(),
+        ),
+        Some(why) => ("False", "NotProven", format!("no quota is raised for live migrations: {why}")),
+    };
+    Said { kind: names::HEADROOM, status, reason, message }
 }
 
 /// Our conditions among those of others, in the order they have.
@@ -138,7 +152,7 @@ mod tests {
     fn patch_of(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, None, version, now)
+        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, (None, None), version, now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -164,7 +178,8 @@ mod tests {
             [
                 ["Available", "True", "GatedByPolicy"],
                 ["Progressing", "False", "GatedByPolicy"],
-                ["Degraded", "False", "GatedByPolicy"]
+                ["Degraded", "False", "GatedByPolicy"],
+                ["Headroom", "True", "Proven"]
             ]
         );
         assert_eq!(patch_of(&aaq, &good, "1", at(2)), None);
@@ -205,7 +220,7 @@ mod tests {
         aaq.status = Some(serde_json::from_value(other).unwrap());
         let aaq = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
         assert_eq!(shown(&aaq)[0], ["Other", "True", ""]);
-        assert_eq!(shown(&aaq).len(), 4);
+        assert_eq!(shown(&aaq).len(), 5);
     }
 
     #[test]
@@ -220,7 +235,8 @@ mod tests {
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
             let stated = aaqs.oldest().unwrap().stated.clone().unwrap();
-            let Some(patch) = patch(&stated, &findings(&[Gates::Policy]), Some(&in_force), "1", at(second))
+            let Some(patch) =
+                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), "1", at(second))
             else {
                 told.push("nothing".to_owned());
                 continue;

@@ -13,6 +13,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
 use sluice_runtime::retry::{Failure, classify};
 use sluice_runtime::watch::Event;
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +30,12 @@ impl GatingWatch {
         self.aaqs.send_if_modified(|aaqs| aaqs.apply(event));
     }
 
-    /// Writes who gates pods, and how virtual machines are counted, into the status of each `AAQ`: when one changes, and each
+    /// Writes who gates pods, how virtual machines are counted, and whether head-room is given (`proofs`: why not), into the status of each `AAQ`: when one changes, and each
     /// time that API servers were asked. What could not be written is tried again then.
     pub async fn tell(
         self: Arc<Self>,
         client: Client,
+        mut proofs: watch::Receiver<Option<Arc<str>>>,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
@@ -43,12 +45,14 @@ impl GatingWatch {
         let telling = async {
             loop {
                 let (now, findings) = (Timestamp::now(), self.findings());
+                let unproven = proofs.borrow_and_update().clone();
                 let patches: Vec<(Arc<str>, Value)> = {
                     let aaqs = changed.borrow_and_update();
                     let in_force = aaqs.in_force();
                     let wanted = |aaq: &Arc<AaqRecord>| {
                         let stated = aaq.stated.as_ref()?;
-                        let patch = patch(stated, &findings, in_force.as_ref(), VERSION, now)?;
+                        let said = (in_force.as_ref(), unproven.as_deref());
+                        let patch = patch(stated, &findings, said, VERSION, now)?;
                         Some((Arc::clone(&aaq.name), patch))
                     };
                     aaqs.all().iter().filter_map(wanted).collect()
@@ -62,6 +66,7 @@ impl GatingWatch {
                 let ended = tokio::select! {
                     changed = changed.changed() => changed.is_err(),
                     asked = asked.changed() => asked.is_err(),
+                    proven = proofs.changed() => proven.is_err(),
                 };
                 if ended {
                     return;

@@ -64,7 +64,7 @@ impl Rules {
     }
 
     /// The pods of a namespace: all of them, or those of machines that the process was shown.
-    fn account(&self, world: &World, (process, namespace): (usize, usize), is_complete: bool) -> Account {
+    pub fn account(&self, world: &World, (process, namespace): (usize, usize), is_complete: bool) -> Account {
         let pod = |name: &str, since: u8, amount: u8, stake: Stake| AccountedPod {
             name: name.into(),
             since: since.into(),

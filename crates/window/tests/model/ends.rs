@@ -96,7 +96,7 @@ impl Rules {
         world.quotas.iter_mut().flatten().for_each(|quota| quota.version = 0);
         (world.clock, world.sessions, world.taken) = (0, 0, 0);
         world.budget = crate::world::Budget::default();
-        world.thieves.clear();
+        world.thieves.retain(|thief| thief.since.is_some());
         world.caches = vec![world.quotas.clone(); self.servers];
         for process in &mut world.processes {
             process.quotas.clone_from(&world.quotas);
@@ -118,8 +118,13 @@ impl Rules {
             &natives(&world.quotas[namespace]),
             &self.budget(&world, process, namespace),
         );
-        let is_allowed =
-            matches!(plan, Plan::Fits { .. }) || (world.granted && matches!(plan, Plan::Raise(_)));
+        let quotas = natives(&world.quotas[namespace]);
+        let account = self.account(&world, (process, namespace), true);
+        let is_allowed = match plan {
+            Plan::Fits { .. } => true,
+            Plan::Raise(raises) => world.granted && account.objections(&raises, &quotas).is_empty(),
+            _ => false,
+        };
         if !is_allowed {
             return true;
         }

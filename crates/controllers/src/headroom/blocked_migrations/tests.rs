@@ -193,7 +193,6 @@ fn a_second_claim_that_a_quota_does_not_allow_is_told() {
     scene.nudges(0, 1_500);
     assert_eq!(scene.done(1_600), NONE, "no quota is about claims");
     scene.facts.quotas.push(quota("claims", "persistentvolumeclaims", 3, 3));
-    scene.nudges(2_000, 2_000);
     let told: Vec<_> = (2_000..60_000).step_by(500).flat_map(|now| scene.look(now).tell).collect();
     assert_eq!(told.len(), 2, "the migration and the machine");
     assert!(
