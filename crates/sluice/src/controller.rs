@@ -17,7 +17,8 @@ use sluice_controllers::gate::{
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, Sweep, SweepMetrics,
+    BlockedCollector, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, LeftoverMetrics, Sweep,
+    SweepMetrics,
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::{ChargeRules, NamespacePattern};
@@ -132,6 +133,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let metrics = GateMetrics::default();
     metrics.register(&mut registry);
     let (blocked_metrics, sweep_metrics) = (BlockedMetrics::default(), SweepMetrics::default());
+    let left = LeftoverMetrics::default();
+    left.register(&mut registry);
     blocked_metrics.register(&mut registry);
     sweep_metrics.register(&mut registry);
     let growth_metrics = WebhookMetrics::register(&mut registry);
@@ -238,7 +241,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
     tasks.spawn("status of cluster quotas", fallible(showing));
     let facts = (blocked.summaries(), Arc::clone(&headroom));
-    let report = statuses.clone().run(facts, client, token.clone(), writes, cancel.clone());
+    let recorder = events.clone();
+    let tell = move |report| recorder.report(report);
+    let report = statuses.clone().run(facts, (left, tell), client, token.clone(), writes, cancel.clone());
     tasks.spawn("head-room conditions", fallible(report));
     let waking = blocked.run((token.clone(), leadership.clone()), statuses, cancel.clone());
     let sweep = Sweep::new(headroom, sweep_metrics);

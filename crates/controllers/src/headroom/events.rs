@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use sluice_engine::Amount;
+use sluice_engine::{Amount, Uid};
 use sluice_runtime::events::{EventType, Report};
 
 use sluice_engine::headroom::{Raise, Refusal, sentence};
@@ -26,6 +26,9 @@ const NOT_PROVEN: &str = "HeadroomNotProven";
 const GRANTED: &str = "HeadroomGranted";
 /// Another pod took the room that was made for a target.
 const TAKEN: &str = "HeadroomTaken";
+
+/// A target is left.
+const LEFT: &str = "MigrationTargetLeft";
 
 const ACTION: &str = "MakeRoom";
 
@@ -58,6 +61,16 @@ fn legacy(blocked: &MigrationRef, sentence: &str) -> Report {
 pub(super) fn refused(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
     let note = format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
     about(blocked, NO_HEADROOM, &note)
+}
+
+/// A target is still there although its migration is over.
+pub(super) fn left(namespace: &str, pod: &str, uid: &Uid) -> Report {
+    let note = format!(
+        "pod {pod} was the target of a migration that is over, and does not run its virtual machine: it takes room in the quotas of the \
+         namespace, and nothing is raised there while it is above them; delete it"
+    );
+    let named = Some((pod.to_owned(), uid.to_string()));
+    warning(reference("v1", "Pod", namespace, named), LEFT, &note)
 }
 
 /// Writing the status of a quota is refused; `blocked` wait for it.

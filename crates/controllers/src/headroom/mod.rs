@@ -3,11 +3,12 @@
 //! ```text
 //!  watches ──▶ Observed ─┬─▶ sweep                restores quotas whose lock is over
 //!                        ├─▶ blocked_migrations   wakes KubeVirt's controller, tells what is missing
-//!                        └─▶ status_writer        conditions of what grants head-room
+//!                        └─▶ status_writer        conditions of what grants head-room; targets that are left
 //! ```
 
 pub mod blocked_migrations;
 mod events;
+mod leftovers;
 mod metrics;
 mod status_patches;
 mod status_writer;
@@ -15,6 +16,7 @@ mod sweep;
 
 pub use blocked_migrations::BlockedMigrations;
 pub use events::granted;
+pub use leftovers::LeftoverMetrics;
 pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
 pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
 use sluice_index::{Cluster, Key, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::events::Report;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request;
@@ -22,6 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::blocked_migrations::Summaries;
+use super::leftovers::{LeftoverMetrics, Leftovers};
 use super::status_patches::{Covered, policy_patch, vmmrq_patch};
 use crate::status_write::patch_status;
 
@@ -57,19 +59,34 @@ impl HeadroomStatusWriter {
     pub async fn run(
         self,
         (summaries, headroom): (Summaries, Arc<Headroom>),
+        (left, tell): (LeftoverMetrics, impl Fn(Report)),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let mut planner = StatusPlanner { summaries, headroom, views: HashMap::new() };
+        let mut planner =
+            StatusPlanner { summaries, headroom, views: HashMap::new(), leftovers: Leftovers::new(left) };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
-                self.news.notified().await;
-                tokio::time::sleep(COLLECT_TIME).await;
+                let due = async {
+                    // Only the leader tells.
+                    match planner.leftovers.due().filter(|_| token.is_held()) {
+                        Some(at) => tokio::time::sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = self.news.notified() => tokio::time::sleep(COLLECT_TIME).await,
+                    () = due => {}
+                }
                 let pending = std::mem::take(&mut *self.pending.lock());
                 let mut failed = false;
+                planner.look_for_leftovers(&pending);
+                if token.is_held() {
+                    planner.leftovers.tell().into_iter().for_each(&tell);
+                }
                 for (key, write) in planner.plan(&pending) {
                     if !token.is_held() {
                         continue;
@@ -112,6 +129,7 @@ struct StatusPlanner {
     summaries: Summaries,
     headroom: Arc<Headroom>,
     views: HashMap<Arc<str>, View>,
+    leftovers: Leftovers,
 }
 
 /// What a policy covers, by namespace.
@@ -126,6 +144,19 @@ impl StatusPlanner {
         let mut writes = self.plan_vmmrqs(pending);
         writes.extend(self.plan_policies(pending));
         writes
+    }
+
+    fn look_for_leftovers(&mut self, pending: &Dirty) {
+        let now = self.headroom.server_now_ms().div_euclid(1000);
+        let observed = self.headroom.observed();
+        let namespaces: Vec<Arc<str>> = if pending.all {
+            observed.read(|index| index.namespaces.all().iter().map(|one| Arc::clone(&one.name)).collect())
+        } else {
+            pending.namespaces.iter().cloned().collect()
+        };
+        for namespace in &namespaces {
+            observed.read(|index| self.leftovers.look(index, namespace, now));
+        }
     }
 
     fn plan_vmmrqs(&self, pending: &Dirty) -> Vec<(Key, Write)> {
