@@ -44,9 +44,9 @@ soak: ## what `make test` leaves out: crashes at each write, faults, floods, sce
 	@echo "soak 3/5: the webhook alone gates ($$(date +%T))"
 	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
 	@echo "soak 4/5: Kubernetes 1.34 ($$(date +%T))"
-	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e -- $(SKIPPED)
+	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e --test headroom -- $(SKIPPED)
 	@echo "soak 5/5: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
-	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test resize_by_update -- $(SKIPPED_1.31)
+	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test headroom --test resize_by_update -- $(SKIPPED_1.31)
 	@echo "soak: all five parts passed ($$(date +%T))"
 
 .PHONY: lint

@@ -4,8 +4,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_engine::headroom::Source;
-use sluice_engine::{Amount, ChargeRules};
+use sluice_engine::ChargeRules;
+use sluice_engine::headroom::{Allowance, Source};
 use sluice_index::{Cluster, VmiRecord, VmimRecord, Watched as _};
 use sluice_webhook::Review;
 use sluice_webhook::endpoints::headroom::{Claim, claim};
@@ -60,7 +60,7 @@ fn running() -> VmiRecord {
 fn a_target_of_a_migration_is_one() {
     let claim = claimed(|_| ()).unwrap();
     assert_eq!(claim.check(Some(&migration(|_| ())), Some(&running())), Ok(()));
-    let need = claim.need(ChargeRules::for_minor(36), &Source::default(), Amount::ZERO).unwrap();
+    let need = claim.need(ChargeRules::for_minor(36), &Source::default(), Allowance::default()).unwrap();
     let memory = need.charge.get(&sluice_engine::Resource::Memory).unwrap();
     assert_eq!(memory.quantity(sluice_engine::Format::BinarySi).to_string(), "1Gi");
 }
@@ -120,6 +120,6 @@ fn an_amount_that_cannot_be_read_makes_no_room() {
         *review.pointer_mut("/request/object/spec/containers/0/resources/requests/memory").unwrap() =
             json!("1e2147483648");
     });
-    let need = claim.unwrap().need(ChargeRules::for_minor(36), &Source::default(), Amount::ZERO);
+    let need = claim.unwrap().need(ChargeRules::for_minor(36), &Source::default(), Allowance::default());
     assert_eq!(need, Err("a quantity of the pod cannot be read"));
 }

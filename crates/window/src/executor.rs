@@ -114,19 +114,19 @@ impl<'h> Executor<'h> {
             return failed("asking for the API server's clock", &error);
         }
         let records = match look {
-            Look::Grants | Look::Raised => self.headroom.known_quotas(namespace),
             Look::Live => match self.headroom.quotas(namespace).await {
                 Ok(records) => records,
                 Err(error) => return failed("reading quotas", &error),
             },
+            Look::Grants | Look::Raised => self.headroom.known_quotas(namespace),
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
-        let is_above = || records.iter().any(|record| !record.native().overdraft().is_empty());
+        let is_above = records.iter().any(|record| !record.native().overdraft().is_empty());
         // After the quotas: every pod that they have counted is there by now, or is none.
         let pods = match look {
-            Look::Live if is_above() => match requests.pods(namespace).await {
+            Look::Live if is_above => match self.headroom.pods(namespace).await {
                 Ok(pods) => Some(pods),
-                Err(error) => return failed("reading pods", &error),
+                Err(error) => return failed("reading pods, machines and migrations", &error),
             },
             _ => None,
         };
@@ -303,7 +303,7 @@ impl<'h> Executor<'h> {
             return Done::Ended(Ending::Entered);
         }
         let namespace = self.target.namespace();
-        let Ok(pods) = self.headroom.requests.pods(namespace).await else {
+        let Ok(pods) = self.headroom.pods(namespace).await else {
             return Done::Ended(Ending::NotSeen);
         };
         let now = self.headroom.server_now_ms().div_euclid(1000);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Account, NUDGE_KEY, Refusal, sentence};
+use sluice_engine::headroom::{self as engine, Account, NUDGE_KEY, sentence};
 use sluice_index::{LauncherRecord, ResourceQuotaRecord};
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
@@ -244,6 +244,18 @@ impl Headroom {
         Snapshot { quotas, budget, account, now_ms, mark: self.mark(now_ms) }
     }
 
+    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside, for pods are judged by them.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn pods(&self, namespace: &str) -> kube::Result<Vec<LauncherRecord>> {
+        let (requests, observed) = (&self.requests, &self.observed);
+        let (pods, (machines, migrations)) =
+            futures::try_join!(requests.pods(namespace), requests.machines(namespace))?;
+        observed.learn_machines(&machines, &migrations);
+        Ok(pods)
+    }
+
     /// The quotas of a namespace as the watch has shown them.
     pub(crate) fn known_quotas(&self, namespace: &str) -> Vec<Arc<ResourceQuotaRecord>> {
         self.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
@@ -316,10 +328,7 @@ fn lasting(outcome: &Outcome) -> Option<String> {
     let migration = &outcome.target.migration;
     match &outcome.ending {
         Ending::NotEnough(lacking) => Some(sentence(&migration.name, &migration.machine, lacking)),
-        Ending::Refused(refusals) => {
-            let lasting: Vec<_> = refusals.iter().filter(|why| why.lasts()).map(Refusal::to_string).collect();
-            (!lasting.is_empty()).then(|| lasting.join("; "))
-        }
+        Ending::Refused(refusals) => engine::lasting(refusals),
         _ => None,
     }
 }

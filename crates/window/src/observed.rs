@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
+use sluice_engine::Uid;
 use sluice_engine::headroom::{NativeQuota, consumed};
-use sluice_index::{Affected, Cluster, Kind, Watched as _};
+use sluice_index::{Affected, Cluster, Kind, VmiWire, VmimWire, Watched as _};
 use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
@@ -122,6 +123,13 @@ impl Observed {
         }
     }
 
+    /// As [`Self::learn`], of the machines and migrations of a namespace.
+    pub fn learn_machines(&self, machines: &[VmiWire], migrations: &[VmimWire]) {
+        let mut index = self.index.write();
+        machines.iter().for_each(|machine| _ = index.vmis.upsert_answered(machine));
+        migrations.iter().for_each(|migration| _ = index.vmims.upsert_answered(migration));
+    }
+
     /// Whether nothing is to be raised in the namespace now, because raising did not help or it was locked too much.
     #[must_use]
     pub fn is_resting(&self, namespace: &str) -> bool {
@@ -181,7 +189,7 @@ impl Observed {
                     .raised_in(namespace)
                     .filter_map(|key| index.quota(namespace, &key.name));
                 let marked: Vec<_> = raised.filter(|quota| quota.mark().is_some()).collect();
-                let usage = (!marked.is_empty()).then(|| hash(&marked));
+                let usage = (!marked.is_empty()).then(|| marked.iter().map(usage).collect());
                 if usage.is_some() || rests.knows(namespace) {
                     rests.see(namespace, usage, situation(index, namespace), self.now_ms());
                 }
@@ -201,20 +209,12 @@ impl Observed {
     }
 }
 
-/// Of what the keys that a target takes of these quotas have used: those that are raised, or of a quota without any those that
-/// pods consume.
-fn hash(marked: &[NativeQuota]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for quota in marked {
-        let is_raised = quota.is_raised();
-        let is_raised_key = |key: &str| quota.status_hard.get(key) > quota.spec_hard.get(key);
-        for (key, amount) in &quota.used {
-            if consumed(key) && (!is_raised || is_raised_key(key)) {
-                (key, amount.nanos()).hash(&mut hasher);
-            }
-        }
-    }
-    hasher.finish()
+/// How much of the keys that a target takes is used: of those that are raised, or of a quota without any of those that pods consume.
+fn usage(quota: &NativeQuota) -> (Uid, i128) {
+    let is_raised = quota.is_raised();
+    let is_raised_key = |key: &str| quota.status_hard.get(key) > quota.spec_hard.get(key);
+    let used = quota.used.iter().filter(|(key, _)| consumed(key) && (!is_raised || is_raised_key(key)));
+    (quota.uid.clone(), used.fold(0, |sum, (_, amount)| sum.saturating_add(amount.nanos())))
 }
 
 /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
@@ -223,7 +223,7 @@ fn situation(index: &Cluster, namespace: &str) -> u64 {
     for quota in index.resource_quotas.records_in(namespace) {
         quota.raw().spec_hard.hash(&mut hasher);
     }
-    for grant in index.budget(namespace, 0).grants {
+    for grant in index.stated_budget(namespace).grants {
         (grant.source(), grant.terms()).hash(&mut hasher);
     }
     hasher.finish()

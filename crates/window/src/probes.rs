@@ -23,8 +23,6 @@ use crate::servers::{Peer, Servers};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// So many probes follow the first one without a pause.
 const AT_ONCE: u32 = 2;
-/// How long an API server may take for a proof: one that takes longer could not answer in time for a target either.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// What a probe names that the admission policy has to let through.
 const NO_MARK: i64 = 1;
 /// A lock until this moment (the year 2200, in ms) is longer than any that is allowed.
@@ -124,24 +122,25 @@ impl Probes {
         }
     }
 
-    /// Asks one API server whether both policies are in force, with the quota that is installed for this in `namespace`.
-    pub async fn prove(&self, peer: &Peer, namespace: &str) -> Proof {
-        match self.try_prove(peer, namespace).await {
+    /// Asks one API server whether both policies are in force, with the quota that is installed for this in `namespace`. Each of its two
+    /// answers may take `patience`.
+    pub async fn prove(&self, peer: &Peer, namespace: &str, patience: Duration) -> Proof {
+        match self.try_prove(peer, namespace, patience).await {
             Ok(()) => Proof::Given,
             Err(proof) => proof,
         }
     }
 
-    async fn try_prove(&self, peer: &Peer, namespace: &str) -> Result<(), Proof> {
+    async fn try_prove(&self, peer: &Peer, namespace: &str, patience: Duration) -> Result<(), Proof> {
         let body = probe(0).map_err(Proof::Missing)?;
-        let reply = self.try_create(&peer.client, namespace, &body, PATIENCE).await;
+        let reply = self.try_create(&peer.client, namespace, &body, patience).await;
         expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;
         let mark = json!({ MARK: FAR_AWAY.to_string() });
         let patch = Patch::Merge(json!({ "status": { "hard": mark, "used": mark } }));
         let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
         let quotas = objects::<ResourceQuota>(Some(namespace));
         let request = quotas.patch_subresource("status", names::PROOF_QUOTA, &dry_run, &patch);
-        let reply = send(&peer.client, request, PATIENCE).await;
+        let reply = send(&peer.client, request, patience).await;
         expect(names::CHARGE_POLICY, reply, names::CHARGE_DENIED)
     }
 

@@ -18,6 +18,11 @@ use crate::servers::{Peer, Servers};
 const FRESH: Duration = Duration::from_secs(60);
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
+/// How long an API server that has much to do may take for an answer that no target waits for, and one that did not know of a raise in
+/// time.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PROMPT: Duration = Duration::from_secs(1);
+
 /// An API server that has not answered so often in a row is not relied on.
 const MOST_UNANSWERED: u32 = 2;
 
@@ -27,6 +32,8 @@ struct Known {
     /// What it said instead of denying, or that it does not answer; `None`: both policies are in force there.
     missing: Option<Arc<str>>,
     unanswered: u32,
+    /// It did not know of a raise in time since it was proven last.
+    doubted: bool,
 }
 
 impl Known {
@@ -34,14 +41,14 @@ impl Known {
     fn after(old: Option<&Self>, answer: Proof) -> Self {
         match (answer, old) {
             (Proof::Given, _) => Self::default(),
-            (Proof::Missing(why), _) => Self { missing: Some(why), unanswered: 0 },
+            (Proof::Missing(why), _) => Self { missing: Some(why), ..Self::default() },
             // An API server that is busy still enforces what it enforced; one that is gone does not answer again.
             (Proof::Unanswered(why), Some(old)) => {
                 let unanswered = old.unanswered.saturating_add(1);
                 let missing = if unanswered >= MOST_UNANSWERED { Some(why) } else { old.missing.clone() };
-                Self { missing, unanswered }
+                Self { missing, unanswered, doubted: old.doubted }
             }
-            (Proof::Unanswered(why), None) => Self { missing: Some(why), unanswered: 1 },
+            (Proof::Unanswered(why), None) => Self { missing: Some(why), unanswered: 1, doubted: false },
         }
     }
 
@@ -87,12 +94,12 @@ impl Proofs {
         (peers.len(), proven)
     }
 
-    /// An API server did not know of a raise in time: nothing is raised until it has answered a proof. KubeVirt's controller
-    /// creates one target after the other in the whole cluster, so no second one may wait for such a server.
+    /// An API server did not know of a raise in time: nothing is raised until it has answered a proof, about the quota of the
+    /// installation, in time. KubeVirt's controller creates one target after the other in the whole cluster, so no second one may wait for
+    /// such a server; one that a single namespace keeps busy is proven again within milliseconds.
     pub fn doubt(&self, peer: &Peer, why: &str) {
-        let mut known = self.known.lock();
-        known.entry(Arc::clone(&peer.name)).or_default().missing = Some(why.into());
-        drop(known);
+        let doubted = Known { missing: Some(why.into()), unanswered: 0, doubted: true };
+        self.known.lock().insert(Arc::clone(&peer.name), doubted);
         self.doubted.notify_one();
     }
 
@@ -138,7 +145,12 @@ impl Proofs {
     /// Returns whether an API server is back.
     async fn ask(&self, probes: &Probes, namespace: &str) -> bool {
         let peers = self.servers.each();
-        let answers = join_all(peers.iter().map(|peer| probes.prove(peer, namespace))).await;
+        let patience = |peer: &Peer| {
+            let doubted = self.known.lock().get(&peer.name).is_some_and(|known| known.doubted);
+            if doubted { PROMPT } else { PATIENCE }
+        };
+        let proofs = peers.iter().map(|peer| probes.prove(peer, namespace, patience(peer)));
+        let answers = join_all(proofs).await;
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
         let mut is_back = false;

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 use sluice_index::{
-    HeadroomPolicyWire, LauncherRecord, NamespaceWire, PodWire, ResourceQuotaWire, VmimRecord, VmimWire,
-    VmmrqWire,
+    HeadroomPolicyWire, LauncherRecord, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimRecord,
+    VmimWire, VmmrqWire,
 };
 use sluice_runtime::request::{Built, Reply, objects, send};
 
@@ -128,6 +128,18 @@ impl Requests {
         Ok(wire.as_ref().map(VmimRecord::read))
     }
 
+    /// All virtual machines that run in a namespace, and all migrations, not from a cache.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn machines(&self, namespace: &str) -> kube::Result<(Vec<VmiWire>, Vec<VmimWire>)> {
+        let all = ListParams::default();
+        futures::try_join!(
+            self.list::<VmiWire, VmiWire>(Some(namespace), &all),
+            self.list::<VmimWire, VmimWire>(Some(namespace), &all),
+        )
+    }
+
     /// All pods of a namespace, not from a cache.
     ///
     /// # Errors
@@ -195,6 +207,7 @@ mod tests {
         assert!(requests.grants("one", names).await.unwrap().policies.is_empty());
         assert!(requests.migration("ns", "one").await.unwrap().is_none());
         assert!(requests.pods("ns").await.unwrap().is_empty());
+        assert!(requests.machines("ns").await.unwrap().0.is_empty());
         let kubevirt = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations/one";
         let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
         let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";
@@ -206,6 +219,8 @@ mod tests {
             "/api/v1/namespaces/one",
             kubevirt,
             "/api/v1/namespaces/ns/pods?",
+            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances?",
+            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations?",
         ];
         assert_eq!(*asked.lock(), expected);
     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_engine::{Amount, Uid};
 use sluice_runtime::events::{EventType, Report};
 
-use sluice_engine::headroom::{Raise, Refusal, sentence};
+use sluice_engine::headroom::{Raise, Refusal, lasting, sentence};
 use sluice_window::protocol::QuotaRef;
 use sluice_window::{Ending, MigrationRef, Outcome};
 
@@ -110,9 +110,7 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
             not_enough(migration, &sentence)
         }
         Ending::Refused(refusals) => {
-            let lasting: Vec<_> =
-                refusals.iter().filter(|why| why.lasts()).map(ToString::to_string).collect();
-            let sentence = lasting.join("; ");
+            let Some(sentence) = lasting(refusals) else { return Vec::new() };
             let mut reports = refused(migration, &sentence);
             if refusals.iter().any(|why| matches!(why, Refusal::Growth { .. } | Refusal::Unexplained { .. }))
             {

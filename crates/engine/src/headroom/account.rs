@@ -11,9 +11,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::need::Need;
 use super::plan::Raise;
 use super::quota::NativeQuota;
-use super::refusal::Refusal;
+use super::refusal::{Grown, Refusal};
 use crate::charge::{Amount, Charge};
 use crate::resource::Resource;
 use crate::scope::ScopeFacts;
@@ -48,11 +49,8 @@ pub struct AccountedPod {
 /// What a pod explains of the usage above a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stake {
-    /// It runs a virtual machine: KubeVirt itself may have made it larger, by so much memory at most.
-    Runs {
-        /// KubeVirt's overhead for this machine.
-        overhead: Amount,
-    },
+    /// It runs a virtual machine: KubeVirt itself may have made it larger, by so much at most.
+    Runs(Charge),
     /// It is of a migration that is under way, or is about to end: so much of it is explained.
     Passes(Charge),
     /// Any other pod.
@@ -60,19 +58,56 @@ pub enum Stake {
 }
 
 impl Account {
-    /// What speaks against these raises: keys of which more than `spec.hard` is used already, and not all of that is explained.
+    /// What speaks against these raises: keys in which the virtual machine would take more than `spec.hard` for good, and keys of which
+    /// more than `spec.hard` is used already, and not all of that is explained.
     #[must_use]
-    pub fn objections(&self, raises: &[Raise], quotas: &[NativeQuota]) -> Vec<Refusal> {
-        let objection = |raise: &Raise| {
-            let quota = quotas.iter().find(|quota| quota.uid == raise.uid)?;
+    pub fn objections(&self, need: &Need, raises: &[Raise], quotas: &[NativeQuota]) -> Vec<Refusal> {
+        let mut objections = Vec::new();
+        for raise in raises {
+            let Some(quota) = quotas.iter().find(|quota| quota.uid == raise.uid) else { continue };
             let keys = raise.keys.iter().map(|raised| &raised.key);
+            let name = || Arc::clone(&quota.name);
+            let grown: Vec<Grown> = keys.clone().filter_map(|key| self.grown(need, quota, key)).collect();
+            if !grown.is_empty() {
+                objections.push(Refusal::Growth { quota: name(), grown });
+            }
             let mut keys: Vec<Arc<str>> =
                 keys.filter(|key| self.unexplained(quota, key) > Amount::ZERO).cloned().collect();
             keys.sort_unstable();
-            let pods = self.suspects(quota, keys.first()?);
-            Some(Refusal::Unexplained { quota: Arc::clone(&quota.name), keys, pods })
-        };
-        raises.iter().filter_map(objection).collect()
+            if let Some(first) = keys.first() {
+                let pods = self.suspects(quota, first);
+                objections.push(Refusal::Unexplained { quota: name(), keys, pods });
+            }
+        }
+        objections
+    }
+
+    /// What the machine grows by, if it does not fit once its source and all other pods that come and go with migrations have ended.
+    fn grown(&self, need: &Need, quota: &NativeQuota, key: &Arc<str>) -> Option<Grown> {
+        let resource = Resource::from_quota_key(key);
+        let by = need.growth.get(&resource)?;
+        let (hard, used) = (*quota.spec_hard.get(key)?, *quota.used.get(key)?);
+        let source = need.source.get(&resource).unwrap_or(Amount::ZERO);
+        let staying =
+            self.taken(quota, &resource, used.into()).saturating_sub(self.passing(quota, &resource));
+        let need = need.charge.get(&resource).unwrap_or(Amount::ZERO);
+        let after = staying.saturating_add(need).saturating_sub(source);
+        (after > Amount::from(hard)).then(|| Grown {
+            key: Arc::clone(key),
+            by: by.quantity(used.format()),
+            after: after.quantity(used.format()),
+            hard,
+        })
+    }
+
+    /// What is used, as far as pods take it. A pod that is charged and not stored yet, or was refused after its charge, is none that holds
+    /// something.
+    fn taken(&self, quota: &NativeQuota, resource: &Resource, used: Amount) -> Amount {
+        if !self.is_complete {
+            return used;
+        }
+        let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));
+        used.min(pods.fold(Amount::ZERO, |sum, pod| sum.saturating_add(pod.amount(resource))))
     }
 
     /// How much of what is used above `spec.hard` nothing explains; 0 if all of it is explained.
@@ -86,17 +121,14 @@ impl Account {
             return Amount::ZERO;
         }
         let resource = Resource::from_quota_key(key);
-        let (mut all, mut old, mut explained) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
+        let (mut old, mut explained) = (Amount::ZERO, Amount::ZERO);
         for pod in self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts)) {
-            let amount = pod.amount(&resource);
-            all = all.saturating_add(amount);
             explained = explained.saturating_add(pod.explains(&resource));
             if pod.since <= quota.spec_since && !matches!(pod.stake, Stake::Passes(_)) {
-                old = old.saturating_add(amount);
+                old = old.saturating_add(pod.amount(&resource));
             }
         }
-        // A pod that is charged and not stored yet, or was refused after its charge, is none that holds something.
-        let used = if self.is_complete { used.min(all) } else { used };
+        let used = self.taken(quota, &resource, used);
         used.saturating_sub(explained).saturating_sub(spec.max(old)).max(Amount::ZERO)
     }
 
@@ -116,7 +148,7 @@ impl Account {
         let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));
         let each = pods.map(|pod| match &pod.stake {
             Stake::Passes(charge) => charge.get(resource).unwrap_or(Amount::ZERO),
-            Stake::Runs { .. } | Stake::Stays => Amount::ZERO,
+            Stake::Runs(_) | Stake::Stays => Amount::ZERO,
         });
         each.fold(Amount::ZERO, Amount::saturating_add)
     }
@@ -142,9 +174,8 @@ impl AccountedPod {
 
     fn explains(&self, resource: &Resource) -> Amount {
         match &self.stake {
-            Stake::Runs { overhead } if is_memory(resource) => *overhead,
-            Stake::Passes(charge) => charge.get(resource).unwrap_or(Amount::ZERO),
-            Stake::Runs { .. } | Stake::Stays => Amount::ZERO,
+            Stake::Runs(charge) | Stake::Passes(charge) => charge.get(resource).unwrap_or(Amount::ZERO),
+            Stake::Stays => Amount::ZERO,
         }
     }
 
@@ -152,12 +183,7 @@ impl AccountedPod {
         match self.stake {
             Stake::Stays => 0,
             Stake::Passes(_) => 1,
-            Stake::Runs { .. } => 2,
+            Stake::Runs(_) => 2,
         }
     }
-}
-
-/// Whether KubeVirt's overhead is of this resource: it is added to the request and to the limit.
-pub(super) const fn is_memory(resource: &Resource) -> bool {
-    matches!(resource, Resource::Memory | Resource::LimitsMemory)
 }

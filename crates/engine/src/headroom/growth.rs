@@ -1,60 +1,152 @@
 //! What a migration's target takes more than its source, and whose doing that is.
 
-use super::account::is_memory;
 use crate::charge::{Amount, Charge};
-use crate::pod::{ChargeRules, PodInput, pod_charge};
+use crate::pod::{ChargeRules, Container, PodInput, pod_charge};
+use crate::resource::Resource;
+
+/// The container of a guest. KubeVirt adds its overhead here and nowhere else.
+const COMPUTE: &str = "compute";
 
 /// The pod that a virtual machine runs in, as far as its successor is compared with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Source {
     /// What it takes.
     pub charge: Charge,
+    /// What it would take if the container of the guest was all it had.
+    pub compute: Charge,
     /// Names of its containers, init containers among them.
     pub containers: Box<[Box<str>]>,
 }
 
+/// What KubeVirt may do to a virtual machine from one launcher to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Allowance {
+    /// So much memory may lie beside the guest.
+    pub overhead: Amount,
+    /// So much memory was plugged in: that is the tenant's.
+    pub plugged: Amount,
+    /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it, in a proportion to the request.
+    pub limits_memory: bool,
+    /// The machine states no limit of CPUs: KubeVirt gives its launchers one where a quota limits it, of so many.
+    pub limits_cpu: Option<Amount>,
+}
+
 impl Source {
+    /// What is read of a pod, whether it has finished or not.
+    #[must_use]
+    pub fn of(pod: &PodInput<'_>, rules: ChargeRules) -> Self {
+        let pod = fresh(pod);
+        let names = pod.containers.iter().chain(&pod.init_containers).map(|container| container.name.into());
+        Self {
+            containers: names.collect(),
+            charge: pod_charge(&pod, rules, 0),
+            compute: pod_charge(&only(&pod, |name| name == COMPUTE), rules, 0),
+        }
+    }
+
     /// Of several pods that may be the source, a pod that takes no more than any of them: what a tenant adds to them makes the
     /// source smaller, never larger. `None` without any.
     #[must_use]
     pub fn least(pods: impl IntoIterator<Item = Self>) -> Option<Self> {
         pods.into_iter().reduce(|one, other| {
-            let least = |(resource, amount): &(crate::resource::Resource, Amount)| {
-                Some((resource.clone(), other.charge.get(resource)?.min(*amount)))
-            };
             let shared = one.containers.iter().filter(|name| other.containers.contains(name));
             Self {
-                charge: Charge::from_pairs(one.charge.iter().filter_map(least)),
+                charge: lesser(&one.charge, &other.charge),
+                compute: lesser(&one.compute, &other.compute),
                 containers: shared.cloned().collect(),
             }
         })
     }
+
+    /// By resource, how much of a launcher like this is KubeVirt's own doing: the overhead of a resource that its guest's container names,
+    /// of limits as many times as they are of requests; and limits that the machine does not state.
+    #[must_use]
+    pub fn own_doing(&self, allowed: Allowance) -> Charge {
+        let of = |resource: Resource| self.compute.get(&resource);
+        let limit = of(Resource::LimitsMemory).map(|limit| match allowed.limits_memory {
+            true => limit,
+            false => times(allowed.overhead, proportion(&self.compute)),
+        });
+        let cpus = of(Resource::LimitsCpu).filter(|_| allowed.limits_cpu.is_some());
+        let memory = of(Resource::Memory).map(|_| allowed.overhead);
+        let own = [(Resource::Memory, memory), (Resource::LimitsMemory, limit), (Resource::LimitsCpu, cpus)];
+        Charge::from_pairs(own.into_iter().filter_map(|(resource, amount)| Some((resource, amount?))))
+    }
+
+    /// What the guest's container of the next launcher may take of a resource without being growth, beside what was plugged in.
+    fn allowed(&self, resource: &Resource, target: &Charge, allowed: Allowance) -> Amount {
+        let before = self.compute.get(resource);
+        let more = |before: Amount, often: i128| before.saturating_add(times(allowed.overhead, often));
+        match resource {
+            Resource::Memory => before.map_or(Amount::ZERO, |before| more(before, 1)),
+            Resource::LimitsMemory if allowed.limits_memory => {
+                let request = self.compute.get(&Resource::Memory).unwrap_or(Amount::ZERO);
+                times(more(request, 1), proportion(target)).max(before.unwrap_or(Amount::ZERO))
+            }
+            Resource::LimitsMemory => {
+                before.map_or(Amount::ZERO, |before| more(before, proportion(&self.compute)))
+            }
+            Resource::LimitsCpu => before.unwrap_or(Amount::ZERO).max(allowed.limits_cpu.unwrap_or_default()),
+            _ => before.unwrap_or(Amount::ZERO),
+        }
+    }
+}
+
+/// How many times the request of memory the limit is, rounded up; at least once.
+fn proportion(compute: &Charge) -> i128 {
+    let nanos = |resource: Resource| compute.get(&resource).unwrap_or(Amount::ZERO).nanos();
+    let (request, limit) = (nanos(Resource::Memory), nanos(Resource::LimitsMemory));
+    if request > 0 { (limit.saturating_add(request - 1) / request).max(1) } else { 1 }
+}
+
+const fn times(amount: Amount, times: i128) -> Amount {
+    Amount::from_nanos(amount.nanos().saturating_mul(times))
 }
 
 /// By resource, what `target` takes more than its source for another reason than KubeVirt's overhead: always more than 0.
 ///
-/// The containers that both have may take more memory by `overhead` at most, where the source has such a request or limit at all. A
-/// container that the source has not, and a resource that it has not, are growth as a whole.
+/// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all, and limits
+/// that KubeVirt sets by itself; what was plugged in is growth. A container that the source has not, and a resource that it has not, are
+/// growth as a whole.
 #[must_use]
-pub fn growth(target: &PodInput<'_>, source: &Source, overhead: Amount, rules: ChargeRules) -> Charge {
+pub fn growth(target: &PodInput<'_>, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
+    let target = fresh(target);
     let is_kept = |name: &str| source.containers.iter().any(|known| **known == *name);
-    let fresh =
-        PodInput { phase: None, deletion_timestamp: None, deletion_grace_seconds: None, ..target.clone() };
-    let kept = PodInput {
-        containers: fresh.containers.iter().filter(|container| is_kept(container.name)).cloned().collect(),
-        init_containers: fresh.init_containers.iter().filter(|it| is_kept(it.name)).cloned().collect(),
-        ..fresh.clone()
-    };
-    let kept = pod_charge(&kept, rules, 0);
-    let all = pod_charge(&fresh, rules, 0);
+    let all = pod_charge(&target, rules, 0);
+    let kept = pod_charge(&only(&target, is_kept), rules, 0);
+    let compute = pod_charge(&only(&target, |name| name == COMPUTE && is_kept(name)), rules, 0);
     let grown = all.iter().map(|(resource, amount)| {
-        let kept = kept.get(resource).unwrap_or(Amount::ZERO);
-        let allowed = match source.charge.get(resource) {
-            Some(before) if is_memory(resource) => before.saturating_add(overhead),
-            before => before.unwrap_or(Amount::ZERO),
+        let of = |charge: &Charge| charge.get(resource).unwrap_or(Amount::ZERO);
+        let more = |now: Amount, before: Amount| now.saturating_sub(before).max(Amount::ZERO);
+        let others = |all: &Charge, guest: &Charge| more(of(all), of(guest));
+        let guest = more(of(&compute), of(&source.compute));
+        // What was plugged in comes first: the overhead is no room for it.
+        let plugged = match resource {
+            Resource::Memory => guest.min(allowed.plugged),
+            Resource::LimitsMemory if !allowed.limits_memory => guest.min(allowed.plugged),
+            _ => Amount::ZERO,
         };
-        let more = kept.saturating_sub(allowed).max(Amount::ZERO);
-        (resource.clone(), amount.saturating_sub(kept).max(Amount::ZERO).saturating_add(more))
+        let rest = more(more(of(&compute), plugged), source.allowed(resource, &compute, allowed));
+        let beside = more(others(&kept, &compute), others(&source.charge, &source.compute));
+        let new = more(*amount, of(&kept));
+        (resource.clone(), plugged.saturating_add(rest).saturating_add(beside).saturating_add(new))
     });
     Charge::from_pairs(grown.filter(|(_, amount)| *amount > Amount::ZERO))
+}
+
+fn fresh<'p>(pod: &PodInput<'p>) -> PodInput<'p> {
+    PodInput { phase: None, deletion_timestamp: None, deletion_grace_seconds: None, ..pod.clone() }
+}
+
+fn only<'p>(pod: &PodInput<'p>, is_it: impl Fn(&str) -> bool) -> PodInput<'p> {
+    let some = |containers: &[Container<'p>]| {
+        containers.iter().filter(|container| is_it(container.name)).cloned().collect::<Vec<_>>()
+    };
+    PodInput { containers: some(&pod.containers), init_containers: some(&pod.init_containers), ..pod.clone() }
+}
+
+fn lesser(one: &Charge, other: &Charge) -> Charge {
+    let least =
+        |(resource, amount): &(Resource, Amount)| Some((resource.clone(), other.get(resource)?.min(*amount)));
+    Charge::from_pairs(one.iter().filter_map(least))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::budget::{Budget, Grant};
 use super::need::Need;
 use super::quota::{MARK, NativeQuota, consumed};
-use super::refusal::{Grown, Refusal};
+use super::refusal::Refusal;
 use super::shortage::Shortage;
 use crate::charge::Amount;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
@@ -180,27 +180,7 @@ fn judge<'q>(need: &Need, quota: &'q NativeQuota) -> Result<Verdict<'q>, Refusal
     if quota.spec_hard.contains_key(MARK) && !exceeded.is_empty() {
         return Err(Refusal::MarkTaken { quota: name() });
     }
-    let growing = growing(need, &exceeded);
-    if !growing.is_empty() {
-        return Err(Refusal::Growth { quota: name(), grown: growing });
-    }
     Ok(Verdict { quota, exceeded, tight })
-}
-
-/// Keys in which the machine would take more than `spec.hard` for good: what it grows by has to fit the quota.
-fn growing(need: &Need, exceeded: &[Excess<'_>]) -> Vec<Grown> {
-    let grown = |excess: &Excess<'_>| {
-        let by = need.growth.get(&excess.resource)?;
-        let source = need.source.get(&excess.resource).unwrap_or(Amount::ZERO);
-        let after = excess.total.saturating_sub(source);
-        (after > Amount::from(excess.spec)).then(|| Grown {
-            key: Arc::clone(excess.key),
-            by: written_like(by, excess.used),
-            after: written_like(after, excess.used),
-            hard: excess.spec,
-        })
-    };
-    exceeded.iter().filter_map(grown).collect()
 }
 
 fn must_specify(need: &Need, quota: &NativeQuota) -> Result<(), Refusal> {

@@ -99,10 +99,16 @@ pub struct Grown {
 
 impl Refusal {
     /// Whether it lasts until an administrator or a tenant changes something. The others end with the next sync of the quota.
-    #[must_use]
-    pub const fn lasts(&self) -> bool {
+    const fn lasts(&self) -> bool {
         !matches!(self, Self::StatusUnknown { .. } | Self::NotSynced { .. })
     }
+}
+
+/// What is said of refusals that last; `None` if all of them pass by themselves.
+#[must_use]
+pub fn lasting(refusals: &[Refusal]) -> Option<String> {
+    let lasting: Vec<String> = refusals.iter().filter(|why| why.lasts()).map(ToString::to_string).collect();
+    (!lasting.is_empty()).then(|| lasting.join("; "))
 }
 
 fn holders(pods: &[Arc<str>]) -> String {

@@ -97,6 +97,24 @@ impl VmFacts {
         Ok(is_more(self.memory(Side::Status), self.memory(Side::Spec))? || cpu)
     }
 
+    /// How much memory was plugged in that its present pod was not made for; 0 where that is not known.
+    #[must_use]
+    pub fn plugged_memory(&self) -> Amount {
+        match (self.memory(Side::Spec), self.memory(Side::Status)) {
+            (Ok(wanted), Ok(has)) => wanted.saturating_sub(has).max(Amount::ZERO),
+            _ => Amount::ZERO,
+        }
+    }
+
+    /// The CPUs of its present pod, those of its I/O threads among them.
+    ///
+    /// # Errors
+    /// See [`VmError`].
+    pub fn present_cpus(&self) -> Result<Amount, VmError> {
+        let threads = Amount::from_nanos(i128::from(self.io_threads).saturating_mul(Amount::ONE.nanos()));
+        Ok(self.cpu(Side::Status)?.saturating_add(threads))
+    }
+
     fn size_in(&self, side: Side) -> Result<GuestSize, VmError> {
         Ok(GuestSize { cpu: self.cpu(side)?, memory: self.memory(side)? })
     }

@@ -10,7 +10,9 @@ mod rendering;
 
 pub use calculator::{Calculator, Launcher, vm_charge};
 pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side};
-pub use overhead::{Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRatio, memory_overhead};
+pub use overhead::{
+    Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRatio, largest_overhead, memory_overhead,
+};
 
 pub(crate) use keys::not_taken;
 

@@ -122,6 +122,15 @@ pub fn memory_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount,
     vm.overhead.reported.map_or_else(|| estimated_overhead(vm, kubevirt), Ok)
 }
 
+/// The most memory beside the guest that a launcher of the VM has now or will have: what KubeVirt says of the present one, or what is
+/// estimated for the next, whichever is more.
+///
+/// # Errors
+/// See [`VmError`].
+pub fn largest_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
+    Ok(estimated_overhead(vm, kubevirt)?.max(vm.overhead.reported.unwrap_or_default()))
+}
+
 /// The memory beside the guest in a launcher for the VM as it is specified.
 pub(super) fn estimated_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
     let has = |feature, bytes| if vm.overhead.features.has(feature) { bytes } else { 0 };

@@ -22,7 +22,7 @@ fn pod(name: &str, since: i64, memory: i64, stake: Stake) -> AccountedPod {
 
 /// The pod of a VM that is younger than the quota, with 281Mi of KubeVirt's overhead.
 fn vm(name: &str, memory: i64) -> AccountedPod {
-    pod(name, WRITTEN + 1, memory, Stake::Runs { overhead: mi(281) })
+    pod(name, WRITTEN + 1, memory, Stake::Runs(charge(281)))
 }
 
 fn target(name: &str, memory: i64) -> AccountedPod {
@@ -68,7 +68,7 @@ fn a_leftover_and_a_thief_explain_nothing() {
         assert_eq!(unexplained(&quota, &pods), [219, 219], "all but the overhead of one VM");
         let account = Account { pods: pods.to_vec(), is_complete: true };
         let raised = raises(plan(&need(&[(MEMORY, "500Mi")]), &[quota.clone()], &unlimited()));
-        let said = account.objections(&raised, &[quota]);
+        let said = account.objections(&need(&[(MEMORY, "500Mi")]), &raised, &[quota]);
         assert_eq!(
             said[0].to_string(),
             format!(
@@ -89,8 +89,7 @@ fn thefts_do_not_add_up() {
 /// A quota that is lowered under ten VMs lets all of them move, twice.
 #[test]
 fn what_was_there_before_the_quota_was_lowered_is_explained() {
-    let old =
-        |number: i64| pod(&format!("vm-{number}"), WRITTEN - number, 500, Stake::Runs { overhead: mi(1) });
+    let old = |number: i64| pod(&format!("vm-{number}"), WRITTEN - number, 500, Stake::Runs(charge(1)));
     let mut pods: Vec<_> = (0..10).map(old).collect();
     assert_eq!(unexplained(&full("2500Mi", "5000Mi"), &pods), [0, 0]);
     pods.push(target("moving", 500));
@@ -137,8 +136,11 @@ fn only_memory_grows_by_overhead() {
 fn hostile_amounts_do_not_overflow() {
     let most = Amount::from_nanos(i128::MAX);
     let huge = AccountedPod { charge: charge(i64::MAX / (1 << 20)), ..other("huge", 0) };
-    let runs = AccountedPod { stake: Stake::Runs { overhead: most }, ..vm("a", 1) };
-    let account = Account { pods: vec![huge, runs.clone(), runs], is_complete: true };
+    let runs = |name| AccountedPod {
+        stake: Stake::Runs(Charge::from_pairs([(Resource::Memory, most)])),
+        ..vm(name, 1)
+    };
+    let account = Account { pods: vec![huge, runs("a"), runs("b")], is_complete: true };
     let mut quota = full("1", "1");
     quota.used.insert(MEMORY.into(), most.quantity(Format::DecimalSi));
     assert_eq!(account.unexplained(&quota, MEMORY), Amount::ZERO);

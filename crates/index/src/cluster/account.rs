@@ -4,27 +4,32 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Account, AccountedPod, Source, Stake};
-use sluice_engine::vm::memory_overhead;
+use sluice_engine::headroom::{Account, AccountedPod, Allowance, Source, Stake};
+use sluice_engine::vm::{KubeVirtFacts, largest_overhead};
 use sluice_engine::{Amount, Charge, Resource, Uid};
 
 use super::Cluster;
 use crate::kinds::pod::LauncherRecord;
 use crate::kinds::vmi::VmiRecord;
 
-/// A pod that is being deleted explains what it takes if its deletion is over within so many seconds. Whoever deletes a pod may
-/// give it any time; a launcher has half of this.
-const ENDS_WITHIN: i64 = 300;
+/// So long after the end of a migration its other pod may still be there; seconds. A launcher that has lost its guest, or never had
+/// one, ends by itself within that time (KubeVirt's `cmd/virt-launcher`, `qemu-timeout`).
+const LINGERS: i64 = 300;
 
-/// The pods of one namespace, each with the machine that controls it.
+/// The pods of one namespace that quotas count.
 struct Pods<'c> {
     cluster: &'c Cluster,
-    /// By uid, those that quotas count.
-    pods: HashMap<&'c Uid, &'c LauncherRecord>,
-    machines: HashMap<&'c Uid, &'c VmiRecord>,
+    all: Vec<&'c LauncherRecord>,
+    /// By the machine that controls them.
+    of_machine: HashMap<&'c Uid, Vec<&'c LauncherRecord>>,
+    /// Pods that attach volumes, by the launcher that controls them.
+    attached: HashMap<&'c Uid, Vec<&'c LauncherRecord>>,
     controller: Option<String>,
     now: i64,
 }
+
+/// Of each pod that explains something: what, and since when it, or its machine, is there.
+type Explained<'c> = HashMap<&'c Uid, (Stake, i64)>;
 
 impl Cluster {
     /// The pods of a namespace as the quotas above their `spec.hard` are explained by them. `live`: all pods of the namespace, as they
@@ -32,16 +37,13 @@ impl Cluster {
     #[must_use]
     pub fn account(&self, namespace: &str, live: Option<&[LauncherRecord]>, now: i64) -> Account {
         let pods = Pods::of(self, namespace, live, now);
-        let mut explained = pods.explained();
-        let account = pods.pods.values().map(|pod| {
-            let (stake, since) = match explained.remove(&pod.uid) {
-                Some((stake, since)) => (stake, since),
-                None => (Stake::Stays, pod.created),
-            };
+        let mut explained = pods.explained(namespace);
+        let account = pods.all.iter().map(|pod| {
+            let (stake, since) = explained.remove(&pod.uid).unwrap_or((Stake::Stays, pod.created));
             AccountedPod {
                 name: Arc::clone(&pod.name),
                 since,
-                charge: pod.charge.clone(),
+                charge: pod.source.charge.clone(),
                 facts: pod.facts.clone(),
                 stake,
             }
@@ -61,23 +63,27 @@ impl Cluster {
         now: i64,
     ) -> Option<Source> {
         let pods = Pods::of(self, &machine.namespace, live, now);
-        let current = pods.current(machine);
+        let current = pods.current(machine).into_iter().filter(|pod| pod.ends_at.is_none());
         if !attached {
-            return Source::least(current.iter().map(|pod| pod.source()));
+            return Source::least(current.map(|pod| pod.source.clone()));
         }
-        let attached = current.iter().flat_map(|pod| pods.attached_to(pod));
-        Source::least(attached.map(LauncherRecord::source))
+        let attached = current.flat_map(|pod| pods.attached_to(pod));
+        Source::least(attached.map(|pod| pod.source.clone()))
     }
 
-    /// By how much memory KubeVirt itself may make a launcher of this machine larger than another one.
+    /// What KubeVirt may do to this machine from one launcher to the next.
     #[must_use]
-    pub fn overhead(&self, machine: &VmiRecord) -> Amount {
-        let default = sluice_engine::vm::KubeVirtFacts::default();
-        let kubevirt = self.kubevirts.oldest();
+    pub fn allowance(&self, machine: &VmiRecord) -> Allowance {
+        let (default, kubevirt) = (KubeVirtFacts::default(), self.kubevirts.oldest());
         let kubevirt = kubevirt.map_or(&default, |record| &**record);
-        let Ok(facts) = &machine.size else { return Amount::ZERO };
-        let reported = facts.overhead.reported.unwrap_or_default();
-        memory_overhead(facts, kubevirt).map_or(reported, |overhead| overhead.max(reported))
+        let Ok(facts) = &machine.size else { return Allowance::default() };
+        let overhead = largest_overhead(facts, kubevirt).unwrap_or_default();
+        Allowance {
+            overhead,
+            plugged: facts.plugged_memory(),
+            limits_memory: facts.limits.memory.is_none(),
+            limits_cpu: facts.limits.cpu.is_none().then(|| facts.present_cpus().unwrap_or_default()),
+        }
     }
 }
 
@@ -85,107 +91,112 @@ impl<'c> Pods<'c> {
     fn of(cluster: &'c Cluster, namespace: &str, live: Option<&'c [LauncherRecord]>, now: i64) -> Self {
         let shown = cluster.launchers.in_namespace(namespace);
         let all: Vec<&LauncherRecord> = match live {
-            Some(live) => live.iter().collect(),
-            None => shown.iter().map(|record| &**record).collect(),
+            Some(live) => live.iter().filter(|pod| pod.counts(now)).collect(),
+            None => shown.iter().map(|record| &**record).filter(|pod| pod.counts(now)).collect(),
         };
-        let machines = cluster.vmis.in_namespace(namespace).iter().map(|vmi| (&vmi.uid, &**vmi));
-        Self {
-            cluster,
-            pods: all.into_iter().filter(|pod| pod.counts(now)).map(|pod| (&pod.uid, pod)).collect(),
-            machines: machines.collect(),
-            controller: cluster.kubevirt_controller(),
-            now,
+        let controller = cluster.kubevirt_controller();
+        let is_genuine = |pod: &&LauncherRecord| {
+            pod.created_by.as_deref().is_none_or(|name| controller.as_deref() == Some(name))
+        };
+        let (mut of_machine, mut attached) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+        for pod in all.iter().copied().filter(is_genuine) {
+            if let Some(machine) = &pod.machine {
+                of_machine.entry(machine).or_default().push(pod);
+            } else if let Some(launcher) = &pod.launcher {
+                attached.entry(launcher).or_default().push(pod);
+            }
         }
+        Self { cluster, all, of_machine, attached, controller, now }
     }
 
-    /// Whether KubeVirt's controller may have created the pod.
-    fn is_genuine(&self, pod: &LauncherRecord) -> bool {
-        pod.created_by.as_deref().is_none_or(|name| self.controller.as_deref() == Some(name))
-    }
-
-    /// The pods that may be the one which runs the machine: one, unless a tenant has made another that looks like it.
+    /// The pods that may be the one which runs the machine: one, unless a tenant has made another that looks like it. The oldest first.
     fn current(&self, machine: &VmiRecord) -> Vec<&'c LauncherRecord> {
         let Some(node) = &machine.node else { return Vec::new() };
-        let is_it = |pod: &&&LauncherRecord| {
-            pod.machine.as_ref() == Some(&machine.uid)
-                && pod.ends_at.is_none()
-                && pod.node.as_ref() == Some(node)
-                && self.is_genuine(pod)
-        };
-        let mut found: Vec<&LauncherRecord> = self.pods.values().filter(is_it).copied().collect();
-        if found.iter().any(|pod| pod.created_by.is_some()) {
+        let mut found = self.launchers_of(machine);
+        found.retain(|pod| pod.node.as_ref() == Some(node));
+        if found.iter().any(|pod| pod.created_by.is_some() && self.controller.is_some()) {
             found.retain(|pod| pod.created_by.is_some());
         }
         found
     }
 
-    fn attached_to(&self, launcher: &LauncherRecord) -> impl Iterator<Item = &'c LauncherRecord> {
-        let uid = launcher.uid.clone();
-        let is_attached = move |pod: &&LauncherRecord| pod.launcher.as_ref() == Some(&uid);
-        self.pods.values().copied().filter(is_attached).collect::<Vec<_>>().into_iter()
+    /// Those that the machine controls, the oldest first.
+    fn launchers_of(&self, machine: &VmiRecord) -> Vec<&'c LauncherRecord> {
+        let mut launchers = self.of_machine.get(&machine.uid).cloned().unwrap_or_default();
+        launchers.sort_by_key(|pod| (pod.created, &pod.name));
+        launchers
     }
 
-    /// Of each pod that explains something: what, and since when it, or its machine, is there.
-    fn explained(&self) -> HashMap<Uid, (Stake, i64)> {
+    fn attached_to(&self, launcher: &LauncherRecord) -> Vec<&'c LauncherRecord> {
+        self.attached.get(&launcher.uid).cloned().unwrap_or_default()
+    }
+
+    fn explained(&self, namespace: &str) -> Explained<'c> {
         let mut explained = HashMap::new();
-        for machine in self.machines.values() {
+        for machine in self.cluster.vmis.in_namespace(namespace) {
             self.explain(machine, &mut explained);
         }
-        for pod in self.pods.values() {
-            if pod.ends_at.is_some_and(|at| at <= self.now.saturating_add(ENDS_WITHIN)) {
-                explained.insert(pod.uid.clone(), (Stake::Passes(pod.charge.clone()), pod.created));
+        for pod in &self.all {
+            if pod.ends_at.is_some_and(|at| at <= self.now.saturating_add(LINGERS)) {
+                explained.insert(&pod.uid, (Stake::Passes(pod.source.charge.clone()), pod.created));
             }
         }
         explained
     }
 
-    fn explain(&self, machine: &VmiRecord, explained: &mut HashMap<Uid, (Stake, i64)>) {
+    fn explain(&self, machine: &VmiRecord, explained: &mut Explained<'c>) {
         let current = self.current(machine);
-        let overhead = self.cluster.overhead(machine);
-        // Where it cannot be told which of them is the launcher, none is as old as the machine.
+        // Where it cannot be told which of them is the launcher, one explains an overhead, and none is as old as the machine.
+        let Some(launcher) = current.first() else {
+            return self.explain_passing(machine, &[], Charge::default(), explained);
+        };
         let since = |pod: &LauncherRecord| if current.len() == 1 { machine.created } else { pod.created };
-        let mut most = Charge::default();
-        for launcher in &current {
-            let attached: Vec<_> = self.attached_to(launcher).collect();
-            explained.insert(launcher.uid.clone(), (Stake::Runs { overhead }, since(launcher)));
-            let all = attached.iter().chain(std::iter::once(launcher)).flat_map(|pod| pod.charge.iter());
-            most = most.max(&Charge::from_pairs(all.cloned()));
-            for pod in attached {
-                explained.insert(pod.uid.clone(), (Stake::Runs { overhead: Amount::ZERO }, since(pod)));
-            }
+        let own = launcher.source.own_doing(self.cluster.allowance(machine));
+        let attached = self.attached_to(launcher);
+        let all = attached.iter().chain([launcher]).flat_map(|pod| pod.source.charge.iter());
+        let most = Charge::from_pairs(all.cloned().chain(own.iter().cloned()));
+        explained.insert(&launcher.uid, (Stake::Runs(own), since(launcher)));
+        for pod in attached {
+            explained.insert(&pod.uid, (Stake::Runs(Charge::default()), since(pod)));
         }
-        let more = [Resource::Memory, Resource::LimitsMemory].map(|resource| (resource, overhead));
-        let grown = most.iter().cloned().chain(more.into_iter().filter(|(it, _)| most.get(it).is_some()));
-        let mut left = Charge::from_pairs(grown);
-        for pod in self.passing(machine, &current) {
-            let (taken, rest) = split(&pod.charge, &left);
+        self.explain_passing(machine, &current, most, explained);
+    }
+
+    /// The pods of the machine that are there because it moves, has just moved, or has just failed to: together they explain at most one
+    /// more pod of its size.
+    fn explain_passing(
+        &self,
+        machine: &VmiRecord,
+        current: &[&LauncherRecord],
+        mut left: Charge,
+        explained: &mut Explained<'c>,
+    ) {
+        let others = self.launchers_of(machine).into_iter();
+        let others = others.filter(|pod| current.iter().all(|other| other.uid != pod.uid));
+        let passing: Vec<_> = others.filter(|pod| self.passes(machine, pod)).collect();
+        let attached = passing.iter().flat_map(|pod| self.attached_to(pod)).collect::<Vec<_>>();
+        for pod in passing.into_iter().chain(attached) {
+            let (taken, rest) = split(&pod.source.charge, &left);
             left = rest;
-            explained.insert(pod.uid.clone(), (Stake::Passes(taken), pod.created));
+            explained.insert(&pod.uid, (Stake::Passes(taken), pod.created));
         }
     }
 
-    /// The pods of the machine that are there because it moves, or has just moved; the oldest first.
-    fn passing(&self, machine: &VmiRecord, current: &[&LauncherRecord]) -> Vec<&'c LauncherRecord> {
-        let is_current = |pod: &LauncherRecord| current.iter().any(|other| other.uid == pod.uid);
-        let moves = |pod: &LauncherRecord| {
-            let migration = pod.migration.as_ref().and_then(|uid| self.cluster.vmims.by_uid(uid));
-            let is_under_way = migration.is_some_and(|migration| {
-                !migration.is_final()
-                    && migration.namespace == machine.namespace
-                    && *migration.machine == *machine.name
-            });
-            is_under_way || (pod.node.is_some() && pod.node == machine.former_node)
-        };
-        let of_machine = |pod: &&&LauncherRecord| {
-            pod.machine.as_ref() == Some(&machine.uid)
-                && self.is_genuine(pod)
-                && !is_current(pod)
-                && moves(pod)
-        };
-        let mut launchers: Vec<_> = self.pods.values().filter(of_machine).copied().collect();
-        launchers.sort_by_key(|pod| (pod.created, &pod.name));
-        let attached: Vec<_> = launchers.iter().flat_map(|pod| self.attached_to(pod)).collect();
-        launchers.into_iter().chain(attached).collect()
+    fn passes(&self, machine: &VmiRecord, pod: &LauncherRecord) -> bool {
+        let migration = pod.migration.as_ref().and_then(|uid| self.cluster.vmims.by_uid(uid));
+        let is_under_way = migration.is_some_and(|migration| {
+            !migration.is_final()
+                && migration.namespace == machine.namespace
+                && *migration.machine == *machine.name
+        });
+        let lingers = machine.last_migration.as_ref().is_some_and(|last| {
+            let is_target = pod.migration.as_ref() == Some(&last.uid);
+            // KubeVirt writes the new node before it says that the migration has completed.
+            let is_source = !last.failed && pod.node.is_some() && pod.node == last.source_node;
+            let is_recent = last.ended.is_none_or(|ended| self.now <= ended.saturating_add(LINGERS));
+            (is_target || is_source) && is_recent
+        });
+        is_under_way || lingers || pod.ends_at.is_some()
     }
 }
 

@@ -29,12 +29,22 @@ impl Cluster {
     /// `HeadroomPolicy` that covers it, by name. A namespace that is opted out has none. `now`: seconds since the epoch.
     #[must_use]
     pub fn budget(&self, namespace: &str, now: i64) -> Budget {
+        self.budget_less(namespace, |policy| self.taken(policy, namespace, now))
+    }
+
+    /// As [`Self::budget`], without a look at what other namespaces have taken: for those that ask only what is stated.
+    #[must_use]
+    pub fn stated_budget(&self, namespace: &str) -> Budget {
+        self.budget_less(namespace, |_| Sums::new())
+    }
+
+    fn budget_less(&self, namespace: &str, taken: impl Fn(&Policy) -> Sums) -> Budget {
         if self.opted_out(namespace) {
             return Budget::default();
         }
         let mut grants: Vec<Grant> = self.vmmrq_grant(namespace).into_iter().collect();
         let covering = self.policies_of(namespace);
-        grants.extend(covering.map(|policy| self.policy_grant(policy, namespace, now)));
+        grants.extend(covering.map(|policy| self.policy_grant(policy, namespace, &taken)));
         Budget { grants }
     }
 
@@ -64,14 +74,14 @@ impl Cluster {
         Some(Grant::Amounts { source: source.into(), additional: sum.additional, percent: None })
     }
 
-    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str, now: i64) -> Grant {
+    fn policy_grant(&self, policy: &PolicyRecord, namespace: &str, taken: impl Fn(&Policy) -> Sums) -> Grant {
         let source: Arc<str> = format!("HeadroomPolicy {}", policy.name).into();
         let additional = policy.additional.clone();
         let grant = match policy.mode {
             Mode::Unlimited => Grant::Unlimited { source },
             Mode::PerNamespace => Grant::Amounts { source, additional, percent: policy.percent },
             Mode::Pool => {
-                let taken_elsewhere = amounts_of(&self.taken(policy, namespace, now));
+                let taken_elsewhere = amounts_of(&taken(policy));
                 let per_namespace = policy.per_namespace.clone();
                 Grant::Pool { source, additional, taken_elsewhere, per_namespace }
             }

@@ -5,8 +5,9 @@ mod wire;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
+use sluice_engine::Uid;
 use sluice_engine::vm::VmFacts;
 
 pub use facts::VmiError;
@@ -59,15 +60,31 @@ pub struct VmiStatusWire {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MigrationStateWire {
-    /// It has ended.
+    /// Which it is.
     #[serde(default)]
-    pub completed: bool,
+    pub migration_uid: Option<String>,
+    /// When it ended.
+    #[serde(default)]
+    pub end_timestamp: Option<Time>,
     /// It came to nothing.
     #[serde(default)]
     pub failed: bool,
     /// Where the machine ran before.
     #[serde(default)]
     pub source_node: Option<String>,
+}
+
+/// The last migration of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastMigration {
+    /// Its uid.
+    pub uid: Uid,
+    /// When it ended, in seconds since the epoch; `None` while it is under way.
+    pub ended: Option<i64>,
+    /// It came to nothing.
+    pub failed: bool,
+    /// Where the machine ran before.
+    pub source_node: Option<Box<str>>,
 }
 
 /// What is kept of a VirtualMachineInstance.
@@ -77,8 +94,8 @@ pub struct Vmi {
     pub node: Option<Box<str>>,
     /// `status.phase` is `Running`.
     pub running: bool,
-    /// Where it ran before its last migration, which succeeded: the pod there is about to end.
-    pub former_node: Option<Box<str>>,
+    /// Its last migration, from when KubeVirt has handed it to the nodes.
+    pub last_migration: Option<LastMigration>,
     /// A volume was plugged in, which another pod attaches to each of its launchers.
     pub hot_plugs: bool,
     /// The state of its TPM or firmware is kept on a volume.
@@ -130,11 +147,15 @@ impl Indexed for Vmis {
         &wire.metadata
     }
     fn body(wire: &VmiWire) -> Vmi {
-        let last = wire.status.migration_state.as_ref().filter(|last| last.completed && !last.failed);
         Vmi {
             node: wire.status.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             running: wire.status.phase.as_deref() == Some("Running"),
-            former_node: last.and_then(|last| last.source_node.as_deref()).map(Into::into),
+            last_migration: wire.status.migration_state.as_ref().map(|last| LastMigration {
+                uid: Uid::parse(last.migration_uid.as_deref().unwrap_or_default()),
+                ended: last.end_timestamp.as_ref().map(|time| time.0.as_second()),
+                failed: last.failed,
+                source_node: last.source_node.as_deref().map(Into::into),
+            }),
             hot_plugs: wire.spec.hot_plugs(),
             keeps_state: wire.spec.domain.keeps_state(),
             size: facts::facts(wire),

@@ -126,12 +126,11 @@ fn a_machine_runs_and_ran_where_kubevirt_says() {
         VmiRecord::clone(index.vmis.get("a", "web").unwrap())
     };
     let running = machine(json!({"phase": "Running", "nodeName": "n"}));
-    assert!(running.running && running.former_node.is_none());
+    assert!(running.running && running.last_migration.is_none());
     assert_eq!(running.node.as_deref(), Some("n"));
-    let moved =
-        |state: Value| machine(json!({"phase": "Running", "migrationState": state})).former_node.clone();
-    assert_eq!(moved(json!({"sourceNode": "m"})), None, "it still moves");
-    assert_eq!(moved(json!({"sourceNode": "m", "completed": true, "failed": true})), None);
-    assert_eq!(moved(json!({"sourceNode": "m", "completed": true})).as_deref(), Some("m"));
+    let state = json!({"migrationUid": "u", "sourceNode": "m", "endTimestamp": "2026-01-01T00:00:07Z", "failed": true});
+    let last = machine(json!({"phase": "Running", "migrationState": state})).last_migration.clone().unwrap();
+    assert_eq!((last.uid, last.ended, last.failed), (Uid::parse("u"), Some(1_767_225_607), true));
+    assert_eq!(last.source_node.as_deref(), Some("m"));
     assert!(!machine(json!({"phase": "WaitingForSync"})).running);
 }

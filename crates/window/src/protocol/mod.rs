@@ -13,6 +13,6 @@ mod sweep;
 mod tests;
 
 pub use messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
-pub use rest::Rests;
+pub use rest::{Rests, Usage};
 pub use session::{RENEWAL_MS, WindowSession, at_once, is_over};
 pub use sweep::{Left, sweep};

@@ -2,10 +2,11 @@
 //!
 //! Everything rests on what the watch of quotas shows, so that all replicas come to the same result.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_engine::Uid;
 use sluice_runtime::backoff::{Backoff, Retry};
 
 /// Locked time that may be used at once; milliseconds.
@@ -29,6 +30,9 @@ const REST: Retry = Retry::new(Backoff::exact(Duration::from_secs(1), Duration::
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.
 const MANY: usize = 1024;
 
+/// What is used of the keys that a target takes, in nano-units, of each quota that is marked.
+pub type Usage = BTreeMap<Uid, i128>;
+
 /// What is remembered of the locks of namespaces. Times are in milliseconds, of a clock that is not set back.
 #[derive(Clone, Debug, Default)]
 pub struct Rests {
@@ -37,9 +41,9 @@ pub struct Rests {
 
 #[derive(Clone, Debug)]
 struct Rest {
-    /// When the lock was seen, and what was used then.
-    locked: Option<(u64, u64)>,
-    /// What is used has changed since: only the target gets in.
+    /// When the lock was seen, and what was used of each marked quota when it was last seen.
+    locked: Option<(u64, Usage)>,
+    /// More is used of one of them since: only the target gets in.
     charged: bool,
     debt_ms: u64,
     debt_at: u64,
@@ -93,13 +97,18 @@ impl Rest {
 }
 
 impl Rests {
-    /// A quota of the namespace was seen. `usage` stands for what its marked quotas have used of the keys that a target takes; `None` if none is marked.
+    /// A quota of the namespace was seen. `usage`: of its marked quotas; `None` if none is marked.
     /// `situation` stands for all that the outcome depends on and a tenant cannot change.
-    pub fn see(&mut self, namespace: &Arc<str>, usage: Option<u64>, situation: u64, now_ms: u64) {
+    pub fn see(&mut self, namespace: &Arc<str>, usage: Option<Usage>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
         if let Some(usage) = usage {
-            match rest.locked {
-                Some((_, before)) => rest.charged |= before != usage,
+            match &mut rest.locked {
+                Some((_, before)) => {
+                    let is_more =
+                        |(quota, used): (&Uid, &i128)| before.get(quota).is_some_and(|known| used > known);
+                    rest.charged |= usage.iter().any(is_more);
+                    *before = usage;
+                }
                 None => {
                     (rest.locked, rest.charged) = (Some((now_ms, usage)), false);
                     rest.refused = REST;

@@ -183,7 +183,7 @@ impl WindowSession {
         if let Plan::Raise(raises) = &plan
             && is_granted
         {
-            let objections = account.objections(raises, quotas);
+            let objections = account.objections(&self.need, raises, quotas);
             if !objections.is_empty() {
                 plan = Plan::Refused(objections);
             }

@@ -166,11 +166,8 @@ fn what_is_above_the_quota_has_to_be_explained() {
     let migrating = [pod("target", Stake::Passes(need(5).charge))];
     assert_eq!(start([seen(&migrating, false)])[1], "Raise a to 20 +0");
     // The watch of pods may be late, so all pods are asked for.
-    let zombie = [
-        pod("vm", Stake::Runs { overhead: Amount::ZERO }),
-        pod("vm-2", Stake::Stays),
-        pod("zombie", Stake::Stays),
-    ];
+    let zombie =
+        [pod("vm", Stake::Runs(Charge::default())), pod("vm-2", Stake::Stays), pod("zombie", Stake::Stays)];
     assert_eq!(start([seen(&[], false), seen(&migrating, true)])[1..], ["Look Live", "Raise a to 20 +0"]);
     let mut session = WindowSession::new(need(5));
     let asked = play(&mut session, [seen(&[], false), seen(&zombie, true), Done::LetIn]);

@@ -122,7 +122,9 @@ impl Rules {
         let account = self.account(&world, (process, namespace), true);
         let is_allowed = match plan {
             Plan::Fits { .. } => true,
-            Plan::Raise(raises) => world.granted && account.objections(&raises, &quotas).is_empty(),
+            Plan::Raise(raises) => {
+                world.granted && account.objections(&need(self.need), &raises, &quotas).is_empty()
+            }
             _ => false,
         };
         if !is_allowed {

@@ -23,7 +23,8 @@ const NUDGE_AFTER_MS: u64 = 1_000;
 /// The least time between two nudges.
 const NUDGE_SPACING_MS: u64 = 500;
 /// Waits after a nudge in vain: the first, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+const RETRY: (Duration, Duration) = (Duration::from_secs(RETRY_MS / 1000), Duration::from_secs(60));
+const RETRY_MS: u64 = 5_000;
 /// Waits after writes that are refused. The first are short: an API server that has just started refuses what it allows a
 /// moment later.
 const FORBIDDEN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
@@ -136,7 +137,7 @@ impl Namespace {
             self.tell(facts, &mut look, |blocked| claims(facts, blocked));
         }
         if self.wake_at.is_some_and(|due| due <= now_ms) {
-            look.nudge = self.quota_to_nudge(facts, now_ms, &mut look);
+            look.nudge = self.quota_to_nudge(facts, now_ms);
         }
         if let Some(due) = self.wake_at {
             look.at(due);
@@ -190,15 +191,18 @@ impl Namespace {
 
     /// The quota to write, if it is time. Any will do, because KubeVirt's controller tries all rejected migrations of a
     /// namespace again when one of its quotas changes; its queue has them by priority.
-    fn quota_to_nudge(&mut self, facts: &Facts, now_ms: u64, look: &mut Look) -> Option<QuotaRef> {
+    fn quota_to_nudge(&mut self, facts: &Facts, now_ms: u64) -> Option<QuotaRef> {
         // A quota without usage is about to be written by kube-controller-manager, a marked one by who raised it.
         let is_still = |quota: &&NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
-        let quota = facts.quotas.iter().find(is_still)?;
+        let quota = facts.quotas.iter().find(is_still);
         let due = self.nudge_from.max(self.forbidden_retry.not_before_ms());
+        // Without such a quota the next change of one is waited for, but not for ever.
+        let due = if quota.is_some() { due } else { due.max(now_ms + RETRY_MS) };
         if due > now_ms {
-            look.at(due);
+            self.wake_at = Some(due);
             return None;
         }
+        let quota = quota?;
         self.nudge_from = now_ms + NUDGE_SPACING_MS;
         self.retry.failed(now_ms);
         self.wakes += 1;

@@ -60,7 +60,12 @@ impl Scene {
     }
 
     fn look(&mut self, now: u64) -> Look {
-        self.namespace.look(&self.facts, now)
+        let look = self.namespace.look(&self.facts, now);
+        assert!(
+            look.nudge.is_some() || look.due.is_none_or(|due| due > now),
+            "it would look again at once, for ever"
+        );
+        look
     }
 
     /// What is done: `nudge`, or the reasons of what is told.
@@ -232,5 +237,9 @@ fn a_quota_that_is_marked_or_not_counted_is_not_written() {
     scene.look(0);
     assert_eq!(scene.look(1_000).nudge, None);
     scene.facts.quotas.push(quota("still", "pods", 1, 0));
-    assert_eq!(scene.done(2_500), ["nudge still"]);
+    let due = scene.look(2_500).due.unwrap();
+    assert_eq!(scene.done(due), ["nudge still"]);
+    scene.facts.quotas.clear();
+    scene.facts.budget = granted(9);
+    assert!(scene.look(60_000).nudge.is_none(), "without a quota there is nothing to write");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_engine::headroom::{Need, Source, growth};
+use sluice_engine::headroom::{Allowance, Need, Source, growth};
 use sluice_engine::pod::{
     ActuatedResources, Container, ContainerStatus, PodInput, ResourceList, Resources, pod_charge,
     stops_counting_at,
@@ -100,10 +100,10 @@ pub fn need_of(wire: &PodWire, rules: ChargeRules) -> Result<Need, Arc<str>> {
     }
 }
 
-/// What a pod that is being created takes more than its source, beside so much memory that KubeVirt may add.
+/// What a pod that is being created takes more than its source, beside what KubeVirt may add.
 #[must_use]
-pub fn growth_of(wire: &PodWire, source: &Source, overhead: Amount, rules: ChargeRules) -> Charge {
-    growth(&input(wire).0, source, overhead, rules)
+pub fn growth_of(wire: &PodWire, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
+    growth(&input(wire).0, source, allowed, rules)
 }
 
 fn gates(wire: &PodWire, gate: &str) -> Gates {

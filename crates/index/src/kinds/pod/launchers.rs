@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use sluice_api::names;
 use sluice_engine::headroom::Source;
 use sluice_engine::pod::stops_counting_at;
-use sluice_engine::{Charge, ChargeRules, ScopeFacts, Uid};
+use sluice_engine::{ChargeRules, ScopeFacts, Uid};
 
 use super::PodWire;
 use super::facts::input;
@@ -37,12 +37,10 @@ pub struct Launcher {
     pub ends_at: Option<i64>,
     /// From when on quotas do not count it, although it is still there.
     pub overdue_at: Option<i64>,
-    /// What it takes as long as it runs.
-    pub charge: Charge,
     /// What decides which scopes match.
     pub facts: ScopeFacts,
-    /// Names of its containers, init containers among them.
-    pub containers: Box<[Box<str>]>,
+    /// As the target of a migration is compared with it.
+    pub source: Source,
 }
 
 /// A pod of a virtual machine.
@@ -59,12 +57,6 @@ impl LauncherRecord {
     #[must_use]
     pub fn counts(&self, now: i64) -> bool {
         !self.body.finished && self.body.overdue_at.is_none_or(|at| now < at)
-    }
-
-    /// As [`sluice_engine::headroom::growth`] compares with it.
-    #[must_use]
-    pub fn source(&self) -> Source {
-        Source { charge: self.body.charge.clone(), containers: self.body.containers.clone() }
     }
 }
 
@@ -114,8 +106,6 @@ impl Indexed for Launchers {
             owners.find(is_it).map(|owner| Uid::parse(&owner.uid))
         };
         let (input, _) = input(wire);
-        let names = input.containers.iter().chain(&input.init_containers).map(|it| it.name.into());
-        let need = sluice_engine::headroom::need_of(&input, RULES);
         Launcher {
             machine: controller("VirtualMachineInstance"),
             launcher: controller("Pod"),
@@ -125,9 +115,8 @@ impl Indexed for Launchers {
             finished: matches!(wire.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             ends_at: meta.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
             overdue_at: stops_counting_at(&input),
-            containers: names.collect(),
-            charge: need.charge,
-            facts: need.facts,
+            facts: ScopeFacts::of(&input, RULES),
+            source: Source::of(&input, RULES),
         }
     }
     fn is_kept(meta: &ObjectMeta) -> bool {

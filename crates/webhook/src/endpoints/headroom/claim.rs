@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_api::names;
-use sluice_engine::headroom::{Need, Source};
-use sluice_engine::{Amount, ChargeRules, Uid};
+use sluice_engine::headroom::{Allowance, Need, Source};
+use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{PodWire, VmiRecord, VmimRecord};
 use sluice_window::{MigrationRef, Target};
 
@@ -103,15 +103,19 @@ impl Claim {
         if runs { Ok(()) } else { Err("no machine that runs in the namespace is moved") }
     }
 
-    /// What the pod takes: for a while beside `source`, and for good what it takes more than that and so much memory that KubeVirt
-    /// itself may add.
+    /// What the pod takes: for a while beside `source`, and for good what it takes more than that and what KubeVirt itself may add.
     ///
     /// # Errors
     /// When it cannot be calculated.
-    pub fn need(&self, rules: ChargeRules, source: &Source, overhead: Amount) -> Result<Need, &'static str> {
+    pub fn need(
+        &self,
+        rules: ChargeRules,
+        source: &Source,
+        allowed: Allowance,
+    ) -> Result<Need, &'static str> {
         let need = sluice_index::need_of(&self.wire, rules);
         let need = need.map_err(|_| "a quantity of the pod cannot be read")?;
-        let growth = sluice_index::growth_of(&self.wire, source, overhead, rules);
+        let growth = sluice_index::growth_of(&self.wire, source, allowed, rules);
         Ok(Need { source: source.charge.clone(), growth, ..need })
     }
 

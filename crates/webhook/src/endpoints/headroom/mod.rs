@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_engine::headroom::Source;
-use sluice_engine::{Amount, ChargeRules, Uid};
+use sluice_engine::headroom::{Allowance, Source};
+use sluice_engine::{ChargeRules, Uid};
 use sluice_index::{VmiRecord, VmimRecord};
 use sluice_window::{Headroom, Target};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::AsyncEndpoint;
 use crate::http::body::HeldBody;
@@ -53,11 +54,11 @@ impl HeadroomEndpoint {
         let machine = machine.ok_or("the machine is not known")?;
         let source = self.source(&claim, &machine).await?;
         // What KubeVirt adds is for the guest; a pod that attaches volumes has none.
-        let overhead = match claim.attaches {
-            true => Amount::ZERO,
-            false => observed.read(|index| index.overhead(&machine)),
+        let allowed = match claim.attaches {
+            true => Allowance::default(),
+            false => observed.read(|index| index.allowance(&machine)),
         };
-        let need = claim.need(*self.rules.borrow(), &source, overhead)?;
+        let need = claim.need(*self.rules.borrow(), &source, allowed)?;
         Ok(claim.target(&migration, &machine, need))
     }
 
@@ -68,10 +69,14 @@ impl HeadroomEndpoint {
         if let Some(known) = known {
             return Ok(known);
         }
-        // The watch of pods may be late.
-        let pods = self.headroom.requests().pods(&claim.namespace).await;
+        // The watches may be late: of pods, or of where the machine runs.
+        let pods = self.headroom.pods(&claim.namespace).await;
         let pods = pods.map_err(|_| "the pods of the machine cannot be read")?;
-        Ok(observed.read(|index| index.source(machine, Some(&pods), claim.attaches, now)).unwrap_or_default())
+        let source = observed.read(|index| {
+            let machine = index.vmis.get(&machine.namespace, &machine.name)?;
+            index.source(machine, Some(&pods), claim.attaches, now)
+        });
+        Ok(source.unwrap_or_default())
     }
 
     async fn migration(&self, claim: &Claim) -> Result<Arc<VmimRecord>, &'static str> {
@@ -95,6 +100,10 @@ impl AsyncEndpoint for HeadroomEndpoint {
     ) -> BoxFuture<'static, Verdict> {
         let controller = self.headroom.observed().read(|index| index.kubevirt_controller());
         let claim = claim(review, controller.as_deref());
-        async move { Verdict::allow(self.make_room(claim).await.unwrap_or_else(|why| why)) }.boxed()
+        async move {
+            let made = timeout(PATIENCE, self.make_room(claim)).await;
+            Verdict::allow(made.unwrap_or(Err("it took too long")).unwrap_or_else(|why| why))
+        }
+        .boxed()
     }
 }

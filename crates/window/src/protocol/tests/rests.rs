@@ -1,13 +1,19 @@
 //! How long a namespace is left alone.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 const HOUR_MS: u64 = 3_600_000;
 
+fn used(amount: i128) -> Option<BTreeMap<Uid, i128>> {
+    Some(BTreeMap::from([(Uid::parse("rq"), amount)]))
+}
+
 /// Locks and unlocks a namespace.
 fn lock(rests: &mut Rests, at: u64, for_ms: u64, helped: bool) {
-    rests.see(&"ns".into(), Some(8), 1, at);
-    rests.see(&"ns".into(), Some(if helped { 13 } else { 8 }), 1, at + for_ms);
+    rests.see(&"ns".into(), used(8), 1, at);
+    rests.see(&"ns".into(), used(if helped { 13 } else { 8 }), 1, at + for_ms);
     rests.see(&"ns".into(), None, 1, at + for_ms);
 }
 
@@ -74,6 +80,18 @@ fn a_namespace_is_locked_for_a_tenth_of_the_time_at_most() {
             assert!(locked * 10 < HOUR_MS, "{locks:?}: {locked} ms of an hour");
         }
     }
+}
+
+/// Only a target makes the usage of a marked quota grow.
+#[test]
+fn a_second_quota_that_is_marked_and_a_pod_that_goes_are_no_help() {
+    let mut rests = Rests::default();
+    let both = BTreeMap::from([(Uid::parse("rq"), 8), (Uid::parse("other"), 3)]);
+    rests.see(&"ns".into(), used(8), 1, 0);
+    rests.see(&"ns".into(), Some(both), 1, 2);
+    rests.see(&"ns".into(), used(7), 1, 5);
+    rests.see(&"ns".into(), None, 1, 10);
+    assert!(rests.is_resting("ns", 1, 1_009));
 }
 
 #[test]
