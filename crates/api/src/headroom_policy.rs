@@ -64,6 +64,19 @@ pub struct HeadroomBudget {
         "x-kubernetes-validations" = [rules::not_negative(), rules::pod_keys()]
     ))]
     pub resources: BTreeMap<String, Quantity>,
+    /// Only with mode PerNamespace: so many hundredths of each quota's own `spec.hard`, beside the amounts in `resources`.
+    /// Where both name a resource the larger counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
+    pub percent: Option<u32>,
+    /// Only with mode Pool: what one namespace may take of the amounts in `resources` at most. A key that is not here has
+    /// no such bound.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = rules::MAX_KEYS,
+        "x-kubernetes-validations" = [rules::not_negative(), rules::pod_keys()]
+    ))]
+    pub per_namespace: BTreeMap<String, Quantity>,
 }
 
 /// Who shares the amounts of a budget.

@@ -33,22 +33,50 @@ pub(crate) fn pod_keys() -> Value {
     })
 }
 
-/// Amounts go with the modes that have some.
+/// Amounts go with the modes that have some, a percentage with amounts of each namespace, bounds of a namespace with a pool.
 pub(crate) fn budget() -> Value {
+    let is_set = |field: &str| format!("has(self.{field}) && size(self.{field}) > 0");
+    let (resources, per_namespace) = (is_set("resources"), is_set("perNamespace"));
+    let rule = |rule: String, field: &str, reason: &str, message: &str| json!({ "rule": rule, "message": message, "fieldPath": format!(".{field}"), "reason": reason });
     json!([
-        {
-            "rule": "self.mode == 'Unlimited' || (has(self.resources) && size(self.resources) > 0)",
-            "message": "modes PerNamespace and Pool need resources: name at least one key, \
-                such as requests.memory, or choose mode Unlimited",
-            "fieldPath": ".resources",
-            "reason": "FieldValueRequired",
-        },
-        {
-            "rule": "self.mode != 'Unlimited' || !has(self.resources) || size(self.resources) == 0",
-            "message": "mode Unlimited has no resources: remove them, or choose mode PerNamespace or Pool",
-            "fieldPath": ".resources",
-            "reason": "FieldValueForbidden",
-        },
+        rule(
+            format!(
+                "self.mode == 'Unlimited' || ({resources}) || (self.mode == 'PerNamespace' && has(self.percent))"
+            ),
+            "resources",
+            "FieldValueRequired",
+            "modes PerNamespace and Pool need resources: name at least one key, such as requests.memory, give a percent \
+             with mode PerNamespace, or choose mode Unlimited",
+        ),
+        rule(
+            format!("self.mode != 'Unlimited' || !({resources})"),
+            "resources",
+            "FieldValueForbidden",
+            "mode Unlimited has no resources: remove them, or choose mode PerNamespace or Pool",
+        ),
+        rule(
+            "self.mode == 'PerNamespace' || !has(self.percent)".to_owned(),
+            "percent",
+            "FieldValueForbidden",
+            "percent is of the quotas of one namespace: remove it, or choose mode PerNamespace",
+        ),
+        rule(
+            format!("self.mode == 'Pool' || !({per_namespace})"),
+            "perNamespace",
+            "FieldValueForbidden",
+            "perNamespace bounds what one namespace takes of a pool: remove it, or choose mode Pool",
+        ),
+        rule(
+            // The same resource under its other name counts; `requests.` has nine characters.
+            format!(
+                "!({per_namespace}) || !({resources}) || self.perNamespace.all(key, key in self.resources \
+                 || ('requests.' + key) in self.resources \
+                 || (key.startsWith('requests.') && key.substring(9) in self.resources))"
+            ),
+            "perNamespace",
+            "FieldValueInvalid",
+            "a key of perNamespace is not in resources, so there is no pool of it: add it to resources, or remove it",
+        ),
     ])
 }
 

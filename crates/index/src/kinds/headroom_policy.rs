@@ -49,6 +49,7 @@ pub struct HeadroomPolicySpecWire {
 
 /// `spec.budget` of a `HeadroomPolicy`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct HeadroomBudgetWire {
     /// `Unlimited`, `PerNamespace` or `Pool`.
     #[serde(default)]
@@ -56,6 +57,12 @@ pub struct HeadroomBudgetWire {
     /// Amounts by key of a ResourceQuota.
     #[serde(default, deserialize_with = "resource_list")]
     pub resources: ResourceTexts,
+    /// Hundredths of each quota's own limits.
+    #[serde(default)]
+    pub percent: Option<i64>,
+    /// What one namespace may take of a pool at most, by key of a ResourceQuota.
+    #[serde(default, deserialize_with = "resource_list")]
+    pub per_namespace: ResourceTexts,
 }
 
 /// `spec.optOut` of a `HeadroomPolicy`.
@@ -69,6 +76,9 @@ pub struct HeadroomOptOutWire {
     #[serde(default)]
     pub resource_quota_selector: Option<LabelSelector>,
 }
+
+/// A grant of more than ten times a quota is a mistake; the CRD allows none.
+const MAX_PERCENT: u32 = 1000;
 
 /// Who shares the amounts of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,6 +94,20 @@ pub enum Mode {
     Unknown,
 }
 
+impl Mode {
+    fn read(text: &str, errors: &mut Vec<String>) -> Self {
+        match text {
+            "Unlimited" => Self::Unlimited,
+            "PerNamespace" => Self::PerNamespace,
+            "Pool" => Self::Pool,
+            other => {
+                errors.push(format!("spec.budget.mode: {other} is not known"));
+                Self::Unknown
+            }
+        }
+    }
+}
+
 /// What is kept of a `HeadroomPolicy`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
@@ -91,6 +115,10 @@ pub struct Policy {
     pub mode: Mode,
     /// The amounts, as far as they can be read.
     pub additional: Amounts,
+    /// With [`Mode::PerNamespace`]: so many hundredths of each quota's own `spec.hard`, beside the amounts.
+    pub percent: Option<u32>,
+    /// With [`Mode::Pool`]: what one namespace may take of the amounts at most. A resource that is not there has no bound.
+    pub per_namespace: Amounts,
     /// What could not be read.
     pub errors: Vec<String>,
     /// What conditions are written from; `None` if the status cannot be read, or is not kept.
@@ -125,15 +153,13 @@ impl Policy {
     fn read(wire: &HeadroomPolicyWire) -> Self {
         let spec = &wire.spec;
         let (additional, mut errors) = read_amounts(&spec.budget.resources, MAX_KEYS);
-        let mut mode = match spec.budget.mode.as_str() {
-            "Unlimited" => Mode::Unlimited,
-            "PerNamespace" => Mode::PerNamespace,
-            "Pool" => Mode::Pool,
-            other => {
-                errors.push(format!("spec.budget.mode: {other} is not known"));
-                Mode::Unknown
-            }
-        };
+        let mut mode = Mode::read(&spec.budget.mode, &mut errors);
+        let (per_namespace, unread) = read_amounts(&spec.budget.per_namespace, MAX_KEYS);
+        if !unread.is_empty() {
+            // What one namespace may take at most is not known.
+            mode = Mode::Unknown;
+            errors.extend(unread.into_iter().map(|error| format!("spec.budget.perNamespace: {error}")));
+        }
         let opt_out = spec.opt_out.as_ref();
         let mut opted_out: Vec<Box<str>> = opt_out
             .iter()
@@ -149,8 +175,27 @@ impl Policy {
             mode = Mode::Unknown;
         }
         let stated = Stated::of(&wire.metadata, wire.status.as_ref());
-        Self { mode, additional, errors, stated, namespaces, opted_out: opted_out.into_boxed_slice(), quotas }
+        Self {
+            mode,
+            additional,
+            percent: spec.budget.percent.and_then(|percent| usable_percent(percent, &mut errors)),
+            per_namespace,
+            errors,
+            stated,
+            namespaces,
+            opted_out: opted_out.into_boxed_slice(),
+            quotas,
+        }
     }
+}
+
+/// A percentage, if it is one that the CRD allows.
+fn usable_percent(percent: i64, errors: &mut Vec<String>) -> Option<u32> {
+    let usable = u32::try_from(percent).ok().filter(|percent| (1..=MAX_PERCENT).contains(percent));
+    if usable.is_none() {
+        errors.push(format!("spec.budget.percent: {percent} is not from 1 to {MAX_PERCENT}"));
+    }
+    usable
 }
 
 /// A selector, if it is there and can be used.

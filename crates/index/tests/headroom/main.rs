@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
 use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
 use sluice_index::{
-    Change, Cluster, MigrationPriority, Phase, PodWire, RawAmounts, ResourceQuotaRecord, ResourceQuotaWire,
-    VmiRecord, VmimRecord, VmimWire, Watched,
+    Change, Cluster, MigrationPriority, Mode, Phase, PodWire, RawAmounts, ResourceQuotaRecord,
+    ResourceQuotaWire, VmiRecord, VmimRecord, VmimWire, Watched,
 };
 
 /// Feeds objects as a watch delivers them.
@@ -170,6 +170,30 @@ fn a_policy_that_cannot_be_understood_grants_nothing() {
         matches!(&grants[..], [Grant::Amounts { additional, .. }] if additional.is_empty()),
         "{grants:?}"
     );
+}
+
+#[test]
+fn a_percentage_and_a_bound_of_each_namespace_are_read() {
+    let mut index = Cluster::default();
+    let with = |name: &str, budget: Value| json!({"metadata": {"name": name, "uid": name}, "spec": {"namespaceSelector": {}, "budget": budget}});
+    see(&mut index.policies, with("percent", json!({"mode": "PerNamespace", "percent": 10})));
+    let read = index.policies.get("percent").unwrap();
+    assert_eq!((read.mode, read.percent, read.errors.len()), (Mode::PerNamespace, Some(10), 0));
+    let pool = |most: &str| json!({"mode": "Pool", "resources": {"memory": "64Gi"}, "perNamespace": {"memory": most}});
+    see(&mut index.policies, with("bound", pool("8Gi")));
+    let read = index.policies.get("bound").unwrap();
+    assert_eq!((read.mode, read.percent, read.errors.len()), (Mode::Pool, None, 0));
+    assert_eq!(read.per_namespace["memory"].to_string(), "8Gi");
+    // The CRD lets neither through: nothing is granted that may be more than was meant.
+    see(&mut index.policies, with("bound", pool("much")));
+    let read = index.policies.get("bound").unwrap();
+    assert_eq!((read.mode, read.errors.len()), (Mode::Unknown, 1), "{:?}", read.errors);
+    assert!(read.errors[0].starts_with("spec.budget.perNamespace: memory: "), "{:?}", read.errors);
+    for percent in [-1, 0, 1001, i64::MAX] {
+        see(&mut index.policies, with("odd", json!({"mode": "PerNamespace", "percent": percent})));
+        let read = index.policies.get("odd").unwrap();
+        assert_eq!((read.percent, read.errors.len()), (None, 1), "{percent}");
+    }
 }
 
 #[test]

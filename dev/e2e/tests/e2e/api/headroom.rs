@@ -259,6 +259,10 @@ fn policy(spec: Value) -> Value {
     json!({"apiVersion": "quota.sluice.dev/v1alpha1", "kind": "HeadroomPolicy", "metadata": {"name": "p"}, "spec": spec})
 }
 
+fn with_budget(budget: Value) -> Value {
+    json!({"namespaceSelector": {}, "budget": budget})
+}
+
 #[tokio::test]
 async fn policies_that_make_sense_are_accepted_and_kept() {
     let client = shared().await.bed.admin().unwrap();
@@ -283,6 +287,13 @@ async fn policies_that_make_sense_are_accepted_and_kept() {
                 "resourceQuotaSelector": {"matchLabels": {"fixed": "true"}},
             },
         }),
+        with_budget(json!({"mode": "PerNamespace", "percent": 1})),
+        with_budget(json!({"mode": "PerNamespace", "resources": {"pods": 1}, "percent": 1000})),
+        with_budget(json!({
+            "mode": "Pool",
+            "resources": {"requests.memory": "64Gi", "cpu": 16, "pods": 9},
+            "perNamespace": {"memory": "8Gi", "requests.cpu": 2, "pods": 1},
+        })),
     ] {
         let answer = post(&client, &path, &policy(spec.clone())).await.unwrap();
         assert_eq!((answer.code, &answer.body["spec"]), (201, &spec), "{answer:?}");
@@ -293,12 +304,19 @@ async fn policies_that_make_sense_are_accepted_and_kept() {
 async fn policies_that_make_no_sense_are_refused_with_a_remedy() {
     let client = shared().await.bed.admin().unwrap();
     let path = format!("{OWN}/headroompolicies?dryRun=All");
-    let budget = |mode: &str, resources: Value| json!({"namespaceSelector": {}, "budget": {"mode": mode, "resources": resources}});
+    let budget = |mode: &str, resources: Value| with_budget(json!({"mode": mode, "resources": resources}));
+    let percent = |mode: &str, percent: Value| {
+        let resources = if mode == "Unlimited" { json!({}) } else { json!({"pods": 1}) };
+        with_budget(json!({"mode": mode, "resources": resources, "percent": percent}))
+    };
+    let bounded = |mode: &str, most: Value| {
+        with_budget(json!({"mode": mode, "resources": {"memory": "1Gi"}, "perNamespace": most}))
+    };
     let everywhere =
         |selector: Value| json!({"namespaceSelector": selector, "budget": {"mode": "Unlimited"}});
     let opt_out =
         |opt_out: Value| json!({"namespaceSelector": {}, "budget": {"mode": "Unlimited"}, "optOut": opt_out});
-    let missing = "name at least one key, such as requests.memory, or choose mode Unlimited";
+    let missing = "such as requests.memory, give a percent with mode PerNamespace, or choose mode Unlimited";
     let long: Vec<String> = (0..1001).map(|number| format!("n{number}")).collect();
     for (spec, text) in [
         (json!({"budget": {"mode": "Unlimited"}}), "spec.namespaceSelector: Required value"),
@@ -321,6 +339,23 @@ async fn policies_that_make_no_sense_are_refused_with_a_remedy() {
         (budget("Pool", json!({"limits.nvidia.com/gpu": 1})), "only keys that pods consume"),
         (budget("Pool", json!({"": 1})), "only keys that pods consume"),
         (budget("Pool", many(65)), "must have at most 64 items"),
+        (with_budget(json!({"mode": "Pool", "percent": 10})), missing),
+        (percent("Pool", json!(10)), "percent is of the quotas of one namespace"),
+        (percent("Unlimited", json!(10)), "percent is of the quotas of one namespace"),
+        (percent("PerNamespace", json!(0)), "spec.budget.percent"),
+        (percent("PerNamespace", json!(1001)), "spec.budget.percent"),
+        (percent("PerNamespace", json!(-5)), "spec.budget.percent"),
+        (percent("PerNamespace", json!(1.5)), "spec.budget.percent"),
+        (percent("PerNamespace", json!("10")), "spec.budget.percent"),
+        (
+            bounded("PerNamespace", json!({"memory": "1Gi"})),
+            "perNamespace bounds what one namespace takes of a pool",
+        ),
+        (bounded("Pool", json!({"memory": "-1Gi"})), "an amount must not be negative"),
+        (bounded("Pool", json!({"services": 1})), "only keys that pods consume"),
+        (bounded("Pool", json!({"pods": 1})), "a key of perNamespace is not in resources"),
+        (bounded("Pool", json!({"limits.memory": "1Gi"})), "a key of perNamespace is not in resources"),
+        (bounded("Pool", many(65)), "must have at most 64 items"),
         (
             everywhere(json!({"matchExpressions": [{"key": "a", "operator": "In"}]})),
             "operators In and NotIn need values",
