@@ -111,11 +111,15 @@ impl Rules {
 
     /// Whether the policy on charges accepts this one.
     fn may_charge(&self, world: &World, quota: &Quota, used: u8) -> bool {
-        let is_free = quota.hard == quota.spec || used == quota.hard;
-        !self.is_guarded(world, quota) || is_free || self.lacks(Without::ChargeGuard)
+        let is_free = if self.is_guarded(world, quota) {
+            used == quota.hard || self.lacks(Without::ChargeGuard)
+        } else {
+            used <= quota.spec || self.lacks(Without::EndedGuard)
+        };
+        quota.mark.is_none() || quota.hard == quota.spec || is_free
     }
 
-    /// Whether the policy on charges looks at this quota.
+    /// Whether the policy on charges takes the mark of this quota to be live.
     fn is_guarded(&self, world: &World, quota: &Quota) -> bool {
         if self.lacks(Without::ChargeClock) { quota.mark.is_some() } else { world.is_live(quota) }
     }
@@ -186,6 +190,9 @@ impl Rules {
         };
         world.taken += most;
         if !before.iter().filter(above).any(|quota| world.is_live(quota)) {
+            if before.iter().filter(above).any(|quota| quota.mark.is_some()) {
+                world.blame(Wrong::ThiefInEndedRaise);
+            }
             return;
         }
         // A pod of exactly the need that was in flight takes the place of the target; other ones must not.

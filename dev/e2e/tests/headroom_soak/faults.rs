@@ -11,6 +11,7 @@ mod gate;
 mod guards;
 mod in_force;
 mod invariants;
+mod left_raised;
 mod pool;
 mod scene;
 mod servers;

@@ -149,7 +149,7 @@ async fn recounts(tenant: &Tenant<'_>) -> Vec<(Timestamp, u64)> {
 async fn what_a_dead_sluice_left_is_restored_by_kube_controller_manager_after_its_end() {
     let world = world::pair().await;
     let marked = Marked::new(&world, "dead").await;
-    world.controller.program.pause();
+    let away = world.without_controller();
     let end = marked.raise(4).await;
     let raised = Timestamp::now();
     // It counts again when a pod goes.
@@ -158,7 +158,7 @@ async fn what_a_dead_sluice_left_is_restored_by_kube_controller_manager_after_it
         hard(quota)["pods"].0 == "4" && hard(quota).len() == 1 && used(quota)["pods"].0 == "0"
     };
     let quota = marked.tenant.until_quota("rq", "to be restored", restored).await;
-    world.controller.program.resume();
+    drop(away);
     assert!(!used(&quota).contains_key(MARK));
     let writes: Vec<_> = recounts(&marked.tenant).await.into_iter().filter(|(at, _)| *at > raised).collect();
     let (early, late): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(at, _)| *at < end);

@@ -149,6 +149,14 @@ impl Invariants {
                 );
                 assert!(is == was || self.proofs_of(mark, after.answered) >= servers, "unproven: {after:#?}");
             }
+        } else if after.user == ADMISSION {
+            for key in &apart {
+                let (was, is) = (amount_of(&before.used, key), amount_of(&after.used, key));
+                assert!(
+                    is <= was || is <= amount_of(&after.spec, key),
+                    "a charge of {key} above the spec: {before:#?} {after:#?}"
+                );
+            }
         }
         if after.is_ours() && after.mark.is_none() {
             for (key, to) in &after.wanted {
