@@ -19,8 +19,9 @@ use crate::options::InstallOptions;
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
 /// both policies deny.
 const FAILURE_POLICY: &str = "Ignore";
-/// A mark is set for no longer than this; seconds. One more for the API server's times, which are whole seconds.
-const LONGEST_LOCK_SECONDS: u32 = 11;
+/// A mark is set for no longer than this by the clock of the API server that writes it; seconds. A lock lasts ten. Sluice has the
+/// time from the fastest API server, and clocks of API servers may differ by five. One more for times that are whole seconds.
+const LONGEST_LOCK_SECONDS: u32 = 16;
 
 /// CEL: the quota that is a parameter is not marked. The cheapest test comes first: it is made for every pod.
 const UNMARKED: &str =
@@ -143,7 +144,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         }),
         json!({
             "expression": mark_is_ours,
-            "message": denied("only Sluice marks a quota, for at most 10 s"),
+            "message": denied(&format!("only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s")),
             "reason": "Forbidden",
         }),
     ];

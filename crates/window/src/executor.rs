@@ -23,8 +23,9 @@ use crate::target::Target;
 pub const LOCK_SECONDS: i64 = 10;
 /// The same as a time.
 const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
-/// How long API servers get to know of a raise: some milliseconds are usual, one that is flooded has taken more than a second.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
+/// How long API servers get to know of a raise: some milliseconds are usual, one that is flooded has taken more than a second. A raise
+/// that is not known then is ended before the API server gives the webhook up, which it does after three seconds.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// So long before the end of the lock a raise is ended: ends are whole seconds, and each API server has its own clock.
 const MARGIN: Duration = Duration::from_millis(2_500);
 /// How long the API server waits for the webhooks that are asked beside ours, and some time to create the pod.

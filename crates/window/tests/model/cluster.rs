@@ -8,8 +8,8 @@ use crate::world::{
     Flight, Quota, RaiseWrite, Room, Stage, Target, World, Wrong, count, key, native, second_key,
 };
 
-/// Locks end within so many seconds; one more than they are meant to hold.
-const LONGEST_LOCK: i64 = 11;
+/// Locks end within so many seconds by the policy, which allows for clocks that differ. Here there is one.
+const LONGEST_LOCK: i64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pod {

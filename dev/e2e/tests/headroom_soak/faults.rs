@@ -5,6 +5,7 @@
 //! turns in another one ([`world::pair`]).
 
 mod admin;
+mod clocks;
 mod concurrency;
 mod crash;
 mod gate;

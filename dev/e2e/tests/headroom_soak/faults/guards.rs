@@ -106,7 +106,7 @@ fn is_denied(answer: &Response, text: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mark_is_set_by_sluice_alone_and_for_ten_seconds_at_most() {
+async fn a_mark_is_set_by_sluice_alone_and_for_sixteen_seconds_at_most() {
     let stage = Stage::new("marks").await;
     let marked = |seconds: i64| {
         let mark = mark(ahead(seconds));
@@ -124,7 +124,8 @@ async fn a_mark_is_set_by_sluice_alone_and_for_ten_seconds_at_most() {
         let answer = stage.tries(by, json!({ "hard": { "pods": "9" } })).await;
         assert!(answer.is_ok(), "{who}: {answer:?}");
     }
-    for (seconds, allowed) in [(-5, true), (5, true), (10, true), (13, false), (3600, false)] {
+    // Ten seconds by a clock that is five ahead. A second may pass between the test's clock and the API server's.
+    for (seconds, allowed) in [(-5, true), (10, true), (15, true), (18, false), (3600, false)] {
         let answer = stage.tries(&stage.webhook, marked(seconds)).await;
         assert_eq!(answer.is_ok(), allowed, "{seconds} s ahead: {answer:?}");
         assert!(allowed || is_denied(&answer, names::CHARGE_DENIED), "{answer:?}");
