@@ -258,14 +258,15 @@ impl WebhookEntry {
     };
 
     /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
-    /// cannot be reached. Quotas are raised, and seen to be raised, before the answer.
+    /// cannot be reached. Quotas are raised, and seen to be raised, before the answer. KubeVirt creates one target of the cluster at a
+    /// time, so all others wait for a webhook that does not answer: it is given up after three seconds.
     pub const HEADROOM: Self = Self {
         name: "headroom.quota.sluice.dev",
         rules: &[NEW_PODS],
         object_label: Some(names::MIGRATION_JOB_LABEL),
         failure_policy: "Ignore",
         side_effects: "NoneOnDryRun",
-        timeout_seconds: 10,
+        timeout_seconds: 3,
         ..VALIDATING
     };
 }

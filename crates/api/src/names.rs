@@ -198,8 +198,6 @@ pub const KUBEVIRT_CONTROLLER_ACCOUNT: &str = "kubevirt-controller";
 pub const QUOTA_CONTROLLER_ACCOUNT: &str = "resourcequota-controller";
 /// Type of the VirtualMachineInstanceMigration's condition that tells of a target pod refused by a quota.
 pub const REJECTED_CONDITION: &str = "migrationRejectedByResourceQuota";
-/// Annotation (value `true`) with which Harvester's users keep a quota from being raised.
-pub const HARVESTER_OPT_OUT: &str = "harvesterhci.io/skipResourceQuotaAutoScaling";
 /// Annotation (value `true`) on a Namespace or a ResourceQuota that must not be raised.
 pub const OWN_OPT_OUT: &str = "quota.sluice.dev/skip-headroom";
 

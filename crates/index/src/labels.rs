@@ -41,10 +41,7 @@ impl Labels {
 
 /// Whether an annotation of the object excludes it from head-room.
 pub(crate) fn opted_out(meta: &ObjectMeta) -> bool {
-    let annotations = meta.annotations.as_ref();
-    [names::OWN_OPT_OUT, names::HARVESTER_OPT_OUT]
-        .iter()
-        .any(|key| annotations.and_then(|map| map.get(*key)).is_some_and(|value| value == "true"))
+    meta.annotations.as_ref().and_then(|map| map.get(names::OWN_OPT_OUT)).is_some_and(|value| value == "true")
 }
 
 /// A selector ready for use.

@@ -150,20 +150,16 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Ok(ObjectMeta { annotations, ..meta })
 }
 
-/// The annotations that anything here looks at.
+/// The annotation that matters for head-room.
 #[derive(Deserialize)]
-struct KnownAnnotations {
+struct OptOutAnnotation {
     #[serde(rename = "quota.sluice.dev/skip-headroom")]
-    own_opt_out: Option<String>,
-    #[serde(rename = "harvesterhci.io/skipResourceQuotaAutoScaling")]
-    harvester_opt_out: Option<String>,
+    opt_out: Option<String>,
 }
 
-impl KnownAnnotations {
+impl OptOutAnnotation {
     fn map(self) -> BTreeMap<String, String> {
-        let known =
-            [(names::OWN_OPT_OUT, self.own_opt_out), (names::HARVESTER_OPT_OUT, self.harvester_opt_out)];
-        known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        self.opt_out.into_iter().map(|value| (names::OWN_OPT_OUT.to_owned(), value)).collect()
     }
 }
 
@@ -190,13 +186,13 @@ impl SpecWriter {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels, the annotations that matter for head-room, the
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the labels, the annotation that matters for head-room, the
 /// ownerReferences, and of `managedFields` when the specification was written.
 pub(crate) fn owned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    type Owned = Meta<BTreeMap<String, String>, KnownAnnotations, SpecWriter, OwnerReference>;
+    type Owned = Meta<BTreeMap<String, String>, OptOutAnnotation, SpecWriter, OwnerReference>;
     let (meta, (labels, annotations, writers, owner_references)) = Owned::deserialize(deserializer)?.split();
     let managed_fields = writers.map(|entries| entries.into_iter().filter_map(SpecWriter::entry).collect());
-    let annotations = annotations.map(KnownAnnotations::map);
+    let annotations = annotations.map(OptOutAnnotation::map);
     Ok(ObjectMeta { labels, annotations, owner_references, managed_fields, ..meta })
 }
 

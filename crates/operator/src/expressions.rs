@@ -60,6 +60,40 @@ pub(crate) fn controllers_kept() -> String {
     format!("({now} == {before} || request.userInfo.username in {collectors})")
 }
 
+/// Most ownerReferences of a pod that are looked at. A tenant may give a pod as many as it likes.
+const MOST_OWNERS: usize = 64;
+
+/// KubeVirt's controller has made the pod for a virtual machine: an instance controls it, or the pod has the controller's stamp. A
+/// pod with more references than are looked at is taken for one, so that none is hidden behind them.
+pub(crate) fn made_by_kubevirt(pod: &str) -> String {
+    let (owners, stamp) = (format!("{pod}.metadata.?ownerReferences.orValue([])"), stamp(pod));
+    format!(
+        "({owners}.size() > {MOST_OWNERS} || {owners}.exists(r, r.kind == 'VirtualMachineInstance' \
+         && r.apiVersion.startsWith('kubevirt.io/') && r.?controller.orValue(false)) \
+         || ({} && {stamp}.startsWith('system:serviceaccount:') && {stamp}.endsWith(':{}')))",
+        has_stamp(pod),
+        names::KUBEVIRT_CONTROLLER_ACCOUNT
+    )
+}
+
+/// Fields of a pod's specification with what an update may change of containers, and of the pod's own resources: core lets through
+/// images and resources alone (`ValidatePodUpdate` and `ValidatePodResize` in `k8s.io/kubernetes/pkg/apis/core/validation`), and
+/// does so before validating policies run.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "resources"];
+
+/// Images and resources of the pod are as they were. The fields are compared as a whole, without a loop.
+pub(crate) fn containers_kept() -> String {
+    let kept = CONTAINERS.map(|field| format!("object.spec.?{field} == oldObject.spec.?{field}"));
+    format!("({})", kept.join(" && "))
+}
+
+/// The first field of the pod in which images or resources are not as they were.
+pub(crate) fn changed_containers() -> String {
+    let named =
+        CONTAINERS.map(|field| format!("object.spec.?{field} != oldObject.spec.?{field} ? 'spec.{field}'"));
+    format!("({} : 'spec')", named.join(" : "))
+}
+
 /// The new pod names its node. Core refuses gates on it before any validating policy could say why, so it is left without.
 pub(crate) fn bound() -> &'static str {
     "(has(object.spec.nodeName) && object.spec.nodeName != '')"

@@ -14,9 +14,9 @@ use sluice_api::names;
 use crate::account_policy;
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
-    bound, by_platform, controllers_kept, gated as has_gate, has_stamp, let_in_target, local_target, mirror,
-    not_bound_by_others, not_exempt, removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely,
-    stamped_truly, writes_migrations,
+    bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
+    let_in_target, local_target, made_by_kubevirt, mirror, not_bound_by_others, not_exempt, removes_gates,
+    stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly, writes_migrations,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -33,6 +33,8 @@ const CHANGED: &str = "metadata.annotations[quota.sluice.dev/created-by] records
     changed or removed later";
 const CONTROLLER_CHANGED: &str = "metadata.ownerReferences says which virtual machine a pod is of, and is charged for: the \
     reference of a controller of kind VirtualMachineInstance or Pod cannot be added, changed or removed later";
+const CONTAINERS_CHANGED: &str = "images and resources of a pod that KubeVirt has made for a virtual machine are changed by KubeVirt \
+    alone: change the VirtualMachine, or delete the pod";
 const GATE_REMOVED: &str =
     "Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
 
@@ -133,7 +135,8 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
 }
 
 /// Who may take the gate from a pod and what else Sluice may change of it, that stamps are true and stay, and that a pod of a
-/// virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod.
+/// virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod. Such a pod also keeps
+/// its images and resources: what was let in for a virtual machine, above a quota too, is not given to anything else.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
@@ -161,6 +164,18 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
         }),
         json!({
             "expression": format!(
+                "!({}) || {} || !{} || {}",
+                is("pods", "UPDATE"),
+                containers_kept(),
+                made_by_kubevirt("oldObject"),
+                writes_migrations()
+            ),
+            "message": CONTAINERS_CHANGED,
+            "messageExpression": format!("{} + ': {CONTAINERS_CHANGED}'", changed_containers()),
+            "reason": "Forbidden",
+        }),
+        json!({
+            "expression": format!(
                 "!({} && request.kind.kind == 'Pod') || !{}",
                 is("pods", "CREATE"),
                 stamped_falsely()
@@ -178,7 +193,7 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     validations.extend(account_policy::of_pods(&format!("!({} && {by_us}) || ", is("pods", "UPDATE"))));
     let rules = [
         rule("", &["CREATE"], &["pods", "pods/binding", "bindings"], "Namespaced"),
-        rule("", &["UPDATE"], &["pods", "pods/status"], "Namespaced"),
+        rule("", &["UPDATE"], &["pods", "pods/status", "pods/resize"], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::GUARD_POLICY, "Fail", &rules);
     judge(&mut policy, &[], validations);

@@ -19,8 +19,9 @@ use crate::options::InstallOptions;
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
 /// both policies deny.
 const FAILURE_POLICY: &str = "Ignore";
-/// A mark is set for no longer than this; seconds. One more for the API server's times, which are whole seconds.
-const LONGEST_LOCK_SECONDS: u32 = 11;
+/// A mark is set for no longer than this by the clock of the API server that writes it; seconds. A lock lasts ten. Sluice has the
+/// time from the fastest API server, and clocks of API servers may differ by five. One more for times that are whole seconds.
+const LONGEST_LOCK_SECONDS: u32 = 16;
 
 /// CEL: the quota that is a parameter is not marked. The cheapest test comes first: it is made for every pod.
 const UNMARKED: &str =
@@ -35,6 +36,17 @@ const LABELLED: &str =
 /// CEL: what the owner of a refused pod is told. Controllers that try again look for the first two words.
 const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved for the target pod of a live migration: \
     try again in a moment'";
+/// CEL: what quota admission writes is what it may write of a quota with a mark. A raised key may stay as it is. While the mark is
+/// live, it may become exactly the raised limit. Once the mark is over, until a restore or kube-controller-manager takes it away,
+/// it may be whatever the specification allows, or less than it was: what a crash or a late write left raised takes no pod in. This
+/// needs no clock but the one that opens the quota for the target.
+const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' || object.status.hard.all(k, \
+    !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
+    || object.status.?used[?k] == oldObject.status.?used[?k] \
+    || (object.status.?used[?k].hasValue() && oldObject.status.?used[?k].hasValue() && (variables.over \
+    ? quantity(string(object.status.used[k])).compareTo(quantity(string(object.spec.hard[k]))) <= 0 \
+    || quantity(string(object.status.used[k])).compareTo(quantity(string(oldObject.status.used[k]))) < 0 \
+    : quantity(string(object.status.used[k])).compareTo(quantity(string(object.status.hard[k]))) == 0)))";
 /// CEL: a probe that names neither the mark of this quota nor 0.
 const UNKNOWN_MARK: &str = "object.spec.mark != 0 && (UNMARKED || END != object.spec.mark)";
 
@@ -109,11 +121,6 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         },
         { "name": "live", "expression": "variables.marked && !variables.over" },
     ]);
-    let charge = "!variables.live || request.userInfo.username != 'system:apiserver' || object.status.hard.all(k, \
-        !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
-        || (k in object.status.used && k in oldObject.status.used \
-        && (object.status.used[k] == oldObject.status.used[k] \
-        || quantity(string(object.status.used[k])).compareTo(quantity(string(object.status.hard[k]))) == 0)))";
     let mark_is_ours = format!(
         "!({marked}) || '{MARK}' in object.spec.hard \
          || (variables.marked && object.status.hard['{MARK}'] == oldObject.status.hard['{MARK}']) \
@@ -125,7 +132,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let denied = |text: &str| format!("{}: {text}", names::CHARGE_DENIED);
     let mut validations = vec![
         json!({
-            "expression": charge,
+            "expression": CHARGED,
             "message": "exceeded quota: the room in this quota is reserved for the target pod of a live migration: \
                 try again in a moment",
             "reason": "Forbidden",
@@ -137,7 +144,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         }),
         json!({
             "expression": mark_is_ours,
-            "message": denied("only Sluice marks a quota, for at most 10 s"),
+            "message": denied(&format!("only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s")),
             "reason": "Forbidden",
         }),
     ];

@@ -107,7 +107,7 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     assert_eq!(headroom["rules"][0]["operations"], json!(["CREATE"]));
     assert_eq!(headroom["rules"][0]["resources"], json!(["pods"]));
     assert_eq!(headroom["namespaceSelector"], json!({}));
-    assert_eq!(headroom["timeoutSeconds"], 10);
+    assert_eq!(headroom["timeoutSeconds"], 3);
     assert_eq!(headroom["clientConfig"]["service"]["path"], "/headroom");
 }
 

@@ -16,6 +16,7 @@ pub mod programs;
 pub mod random;
 pub mod running;
 pub mod scrape;
+pub mod simulated_harvester;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod targets;

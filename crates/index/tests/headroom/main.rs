@@ -6,6 +6,7 @@ mod migrations;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sluice_api::names;
 use sluice_engine::headroom::{Budget, Grant, MARK, Need, Plan, plan};
 use sluice_engine::{Charge, Quantity, Resource, ScopeFacts, Uid};
 use sluice_index::{
@@ -145,21 +146,30 @@ fn namespaces_and_quotas_can_be_left_alone() {
     let decided = plan(&memory("3Gi"), &index.quotas_in("a"), &index.budget("a", NOW));
     assert!(matches!(decided, Plan::NotEnough(_)), "the unlimited grant is not for this quota: {decided:?}");
     // By annotation, of the quota or of the namespace.
-    for annotation in ["quota.sluice.dev/skip-headroom", "harvesterhci.io/skipResourceQuotaAutoScaling"] {
-        let mut index = pool();
-        let mut marked = quota("a", 3, "1Gi", "1Gi", "1Gi");
-        marked["metadata"]["annotations"] = json!({annotation: "true", "other": "x"});
-        see(&mut index.resource_quotas, marked);
-        let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a", NOW));
-        assert!(matches!(decided, Plan::Refused(_)), "{decided:?}");
-        see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), json!({annotation: "true"})));
-        assert!(index.opted_out("b"));
-        assert_eq!(index.budget("b", NOW), Budget::default());
-        assert!(index.quotas_in("b").iter().all(|quota| quota.opted_out));
-        assert!(index.quota("b", "rq").unwrap().opted_out);
-        see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), json!({annotation: "false"})));
-        assert!(!index.opted_out("b"));
-    }
+    let mut index = pool();
+    let annotated = |version: u32, annotations: Value| {
+        let mut quota = quota("a", version, "1Gi", "1Gi", "1Gi");
+        quota["metadata"]["annotations"] = annotations;
+        quota
+    };
+    // Harvester's annotation speaks to Harvester's own scaler.
+    let harvester = json!({"harvesterhci.io/skipResourceQuotaAutoScaling": "true"});
+    see(&mut index.resource_quotas, annotated(3, harvester.clone()));
+    let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a", NOW));
+    assert!(matches!(decided, Plan::Raise(_)), "{decided:?}");
+    see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), harvester));
+    assert!(!index.opted_out("b"));
+    let skip = |value: &str| json!({names::OWN_OPT_OUT: value, "other": "x"});
+    see(&mut index.resource_quotas, annotated(4, skip("true")));
+    let decided = plan(&memory("1Gi"), &index.quotas_in("a"), &index.budget("a", NOW));
+    assert!(matches!(decided, Plan::Refused(_)), "{decided:?}");
+    see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), skip("true")));
+    assert!(index.opted_out("b"));
+    assert_eq!(index.budget("b", NOW), Budget::default());
+    assert!(index.quotas_in("b").iter().all(|quota| quota.opted_out));
+    assert!(index.quota("b", "rq").unwrap().opted_out);
+    see(&mut index.namespaces, namespace("b", json!({"tier": "gold"}), skip("false")));
+    assert!(!index.opted_out("b"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Instant;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::properties::{
-    EDIT, EXPLAINED, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF, UNKNOWN,
+    EDIT, ENDED, EXPLAINED, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF,
+    UNKNOWN,
 };
 use crate::rules::{Rules, Without};
 use crate::scenarios::{MOST_STATES, full, pool, two_sessions};
@@ -34,6 +35,12 @@ fn is_needed(guard: Without, property: &'static str, rules: Rules) {
 #[test]
 fn the_policy_on_charges_keeps_pods_in_flight_out() {
     is_needed(Without::ChargeGuard, THIEF, Rules { thieves: vec![(0, 1)], ..full() });
+}
+
+#[test]
+fn the_policy_on_charges_keeps_pods_out_of_what_a_crash_left() {
+    let budget = Budget { crashes: 1, ..Budget::default() };
+    is_needed(Without::EndedGuard, ENDED, Rules { budget, thieves: vec![(0, 1)], ..full() });
 }
 
 #[test]
@@ -86,9 +93,9 @@ fn writes_hold_for_one_version() {
 
 #[test]
 fn a_raise_is_an_exact_fit() {
-    let budget = Budget { crashes: 1, ..Budget::default() };
-    let rules = Rules { budget, additional: 4, thieves: vec![(0, 3)], ..full() };
-    is_needed(Without::ExactFit, LEAK, rules);
+    // The policy on charges takes what fills the raise for the target's charge.
+    is_needed(Without::ExactFit, REFUSAL, Rules { additional: 4, ..full() });
+    is_needed(Without::ExactFit, LEAK, Rules { additional: 4, thieves: vec![(0, 4)], ..full() });
 }
 
 #[test]

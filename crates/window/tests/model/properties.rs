@@ -7,6 +7,7 @@ use crate::rules::Rules;
 use crate::world::{Quota, Stage, World, Wrong};
 
 pub const THIEF: &str = "no other pod uses a raise while its lock holds";
+pub const ENDED: &str = "no other pod uses a raise whose lock is over";
 pub const LATE_THIEF: &str = "no pod that came after the target was let in takes its place";
 pub const LEAK: &str = "of one raise no more is used than the target needs";
 pub const GRANT: &str = "nothing is raised beyond what is granted";
@@ -53,6 +54,7 @@ impl Model for Rules {
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = never![
             THIEF => ThiefInLiveRaise,
+            ENDED => ThiefInEndedRaise,
             LATE_THIEF => ThiefAfterSettle,
             LEAK => LeakTooLarge,
             GRANT => BeyondGrant,

@@ -8,6 +8,8 @@ use crate::world::{Budget, Flight, Process, Quota, Stage, Target, Thief, World};
 pub enum Without {
     /// The policy on charges accepts only the target's charge.
     ChargeGuard,
+    /// After the end of a mark the policy on charges accepts what the spec allows.
+    EndedGuard,
     /// The policy on charges ends by the clock.
     ChargeClock,
     /// `status.hard` of a marked quota is changed by Sluice alone.

@@ -179,6 +179,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrong {
     ThiefInLiveRaise,
+    ThiefInEndedRaise,
     ThiefAfterSettle,
     LeakTooLarge,
     BeyondGrant,

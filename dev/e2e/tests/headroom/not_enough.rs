@@ -95,7 +95,7 @@ async fn a_namespace_that_opted_out_is_told_once_and_passes_when_the_annotation_
     let (tenant, vm) = crowded("optout").await;
     let namespaces: Api<Namespace> = Api::all(tenant.client.clone());
     let opt = |value: serde_json::Value| {
-        Patch::Merge(json!({ "metadata": { "annotations": { names::HARVESTER_OPT_OUT: value } } }))
+        Patch::Merge(json!({ "metadata": { "annotations": { names::OWN_OPT_OUT: value } } }))
     };
     namespaces.patch(tenant.name(), &PatchParams::default(), &opt(json!("true"))).await.unwrap();
     grant(&tenant, "1Gi").await;

@@ -5,12 +5,14 @@
 //! turns in another one ([`world::pair`]).
 
 mod admin;
+mod clocks;
 mod concurrency;
 mod crash;
 mod gate;
 mod guards;
 mod in_force;
 mod invariants;
+mod left_raised;
 mod pool;
 mod scene;
 mod servers;

@@ -10,6 +10,7 @@ mod serve;
 mod stream;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
@@ -42,6 +43,8 @@ struct Shared {
     watches: watch::Sender<(u64, WatchOrder)>,
     /// The end of the path of the watches whose events are held back, if any are.
     held: watch::Sender<Option<&'static str>>,
+    /// So many seconds the clock of the answers is ahead.
+    ahead: AtomicI64,
     /// Set when the proxy is dropped: connections end.
     closed: watch::Sender<bool>,
 }
@@ -92,6 +95,7 @@ impl FaultProxy {
             requests: Mutex::default(),
             watches: watch::Sender::new((0, WatchOrder::Cut)),
             held: watch::Sender::new(None),
+            ahead: AtomicI64::new(0),
             closed: watch::Sender::new(false),
         });
         let accepting = tokio::spawn(serve::accept(listener, acceptor, Arc::clone(&shared)));
@@ -154,6 +158,11 @@ impl FaultProxy {
     /// Ends all running watches with an ERROR event 410 (`Expired`).
     pub fn expire_watches(&self) {
         self.shared.watches.send_modify(|order| *order = (order.0 + 1, WatchOrder::Expire));
+    }
+
+    /// From now on the dates of answers are those of an API server whose clock is so much ahead.
+    pub fn advance_dates(&self, seconds: i64) {
+        self.shared.ahead.store(seconds, Ordering::SeqCst);
     }
 
     /// Holds back the events of all watches whose path ends so (`/pods`); the connections stay open.

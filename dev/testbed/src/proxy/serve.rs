@@ -2,16 +2,18 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, HOST, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CONNECTION, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
@@ -126,6 +128,10 @@ async fn forward(
     for header in [CONNECTION, TRANSFER_ENCODING] {
         parts.headers.remove(header);
     }
+    let ahead = shared.ahead.load(Ordering::SeqCst);
+    if ahead != 0 {
+        parts.headers.insert(DATE, date(ahead)?);
+    }
     parts.version = http::Version::default();
     if recorded.is_watch() && parts.status == StatusCode::OK {
         let hold = Hold { path: recorded.path.clone(), held: shared.held.subscribe() };
@@ -134,6 +140,13 @@ async fn forward(
     }
     let body = body.map_err(|error| anyhow!("reading the answer: {error}")).boxed_unsync();
     Ok(Response::from_parts(parts, body))
+}
+
+/// The present, so many seconds ahead, as headers have it.
+fn date(ahead: i64) -> anyhow::Result<HeaderValue> {
+    let then = Timestamp::now().checked_add(SignedDuration::from_secs(ahead))?;
+    let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&then)?;
+    HeaderValue::from_str(&text).context("the date of an answer")
 }
 
 /// A `metav1.Status` as the API server would answer it.

@@ -75,17 +75,9 @@ impl Scene {
         self.tenant.until_clear().await;
     }
 
-    /// As [`Self::settled`], of a migration for which KubeVirt's controller rests longer and longer after each refusal: it is
-    /// woken, as it is whenever a quota changes.
+    /// As [`Self::settled`], of a migration for which KubeVirt's controller rests longer and longer after each refusal.
     pub async fn settled_when_woken(&self, migration: &Migration) {
-        let woken = || async {
-            let now = Timestamp::now().as_millisecond().to_string();
-            let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": now } } }));
-            self.tenant.quotas.patch("a", &PatchParams::default(), &touch).await.unwrap();
-            let through = migration.until(MigrationPhase::Scheduling);
-            tokio::time::timeout(Duration::from_secs(1), through).await.ok()?.ok().map(drop)
-        };
-        wait::eventually(SOON, woken, "the target to be let in").await.unwrap();
+        let_in_when_woken(&self.tenant, "a", migration).await;
         self.settled(migration).await;
     }
 
@@ -123,4 +115,16 @@ impl Scene {
     pub fn spec(&self, name: &str) -> Value {
         json!({ "hard": self.full[name] })
     }
+}
+
+/// KubeVirt's controller is woken until it has let the migration's target in, as it is whenever a quota changes.
+pub async fn let_in_when_woken(tenant: &Tenant<'_>, quota: &str, migration: &Migration) {
+    let woken = || async {
+        let now = Timestamp::now().as_millisecond().to_string();
+        let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": now } } }));
+        tenant.quotas.patch(quota, &PatchParams::default(), &touch).await.unwrap();
+        let through = migration.until(MigrationPhase::Scheduling);
+        tokio::time::timeout(Duration::from_secs(1), through).await.ok()?.ok().map(drop)
+    };
+    wait::eventually(SOON, woken, "the target to be let in").await.unwrap();
 }

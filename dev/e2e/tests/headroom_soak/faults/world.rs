@@ -24,6 +24,24 @@ pub struct World {
     pub controller: Controller,
 }
 
+impl World {
+    /// The controller stands still for as long as this lives, and less long than its lease.
+    pub fn without_controller(&self) -> Away<'_> {
+        self.controller.program.pause();
+        Away(&self.controller)
+    }
+}
+
+/// A controller that stands still.
+pub struct Away<'w>(&'w Controller);
+
+impl Drop for Away<'_> {
+    /// A test that fails leaves the controller to the others.
+    fn drop(&mut self) {
+        self.0.program.resume();
+    }
+}
+
 /// The cluster in which tests keep to their own namespaces, and its webhook.
 pub struct Shared {
     world: World,
@@ -98,8 +116,8 @@ impl Deref for Turn {
 /// Nodes, limits that do not limit, Sluice's objects but the webhook's, and a controller.
 async fn equip(bed: &'static Bed, controller_args: &[String]) -> World {
     prepare(bed).await;
-    // The lease outlives the restart of an API server.
-    let args = ["--lease-duration=30s", "--lease-renew-deadline=25s"];
+    // The lease outlives the restart of an API server, and a controller that stands still for longer than a mark lasts.
+    let args = ["--lease-duration=60s", "--lease-renew-deadline=50s"];
     let args = args.into_iter().map(str::to_owned).chain(controller_args.iter().cloned());
     let setup = Setup { controller_args: args.collect(), without_webhook: true, ..Setup::default() };
     let installation = Installation::apply(bed, setup).await.unwrap();

@@ -15,6 +15,7 @@
 //! 60M): KubeVirt 0.54 had none. KubeVirt's limits of parallel migrations (5 and 2 in the report) are lifted, except in
 //! `mtq::many`: all machines of D ask for their room at once.
 
+mod beside;
 mod customer;
 mod evacuation;
 

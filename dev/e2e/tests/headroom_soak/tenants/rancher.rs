@@ -179,14 +179,13 @@ async fn until_told(tenant: &Tenant<'_>, reason: &str, text: &str) {
     wait::wait_for_all(&events, Default::default(), SOON, reason, told).await.unwrap();
 }
 
-/// The annotation that keeps Harvester from a quota keeps Sluice from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_that_is_opted_out_is_left_alone_until_it_is_not() {
     let scene = Scene::new("opted", Validator::Absent).await;
     let tenant = &scene.tenant;
     scene.quota(QUOTA, &limits()).await;
     let opt = |value: Option<&str>| {
-        let patch = json!({ "metadata": { "annotations": { names::HARVESTER_OPT_OUT: value } } });
+        let patch = json!({ "metadata": { "annotations": { names::OWN_OPT_OUT: value } } });
         let quotas = tenant.quotas.clone();
         async move {
             quotas.patch(QUOTA, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
