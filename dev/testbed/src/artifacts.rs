@@ -1,8 +1,8 @@
 //! The programs of the test bed, built from the Go modules in `testbed/` and cached by content.
 //!
 //! The cache is `$SLUICE_CACHE_DIR`, by default `$HOME/.cache/sluice`; an entry's name carries a
-//! hash of the module's files, the build's parameters and the Go version. The Kubernetes version
-//! is one variable: `SLUICE_KUBERNETES_VERSION=1.34` selects `go.1.34.mod`.
+//! hash of the module's files, the build's parameters and the Go version. The versions of Kubernetes
+//! and of KubeVirt are one variable each: `SLUICE_KUBERNETES_VERSION=1.34` selects `go.1.34.mod`.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,6 +16,21 @@ use sha2::{Digest as _, Sha256};
 
 /// Environment variable that selects the Kubernetes minor version, e.g. `1.34`.
 pub const KUBERNETES_VERSION: &str = "SLUICE_KUBERNETES_VERSION";
+/// Environment variable that selects the KubeVirt minor version, e.g. `1.3`.
+pub const KUBEVIRT_VERSION: &str = "SLUICE_KUBEVIRT_VERSION";
+
+/// What is built in more than one version.
+struct Versioned {
+    folder: &'static str,
+    /// The Go module whose version it is.
+    module: &'static str,
+    variable: &'static str,
+}
+
+const KUBERNETES: Versioned =
+    Versioned { folder: "kubernetes", module: "k8s.io/kubernetes", variable: KUBERNETES_VERSION };
+const KUBEVIRT: Versioned =
+    Versioned { folder: "kubevirt", module: "kubevirt.io/kubevirt", variable: KUBEVIRT_VERSION };
 
 /// One program that is built from a Go module.
 struct Artifact {
@@ -32,10 +47,7 @@ struct Artifact {
 /// # Errors
 /// When Go is missing or too old, the version is unknown or the build fails.
 pub fn kubernetes() -> anyhow::Result<PathBuf> {
-    let module = modules().join("kubernetes");
-    let wanted = std::env::var(KUBERNETES_VERSION).unwrap_or_default();
-    let modfile = kubernetes_modfile(&module, wanted.trim().trim_start_matches('v'))?;
-    let version = required_version(&modfile, "k8s.io/kubernetes")?;
+    let (module, modfile, version) = KUBERNETES.selected()?;
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
     let base = "k8s.io/component-base/version";
@@ -64,11 +76,17 @@ pub fn kwok() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When Go is missing or too old or the build fails.
 pub fn kubevirt() -> anyhow::Result<PathBuf> {
-    let module = modules().join("kubevirt");
-    let modfile = module.join("go.mod");
-    let version = required_version(&modfile, "kubevirt.io/kubevirt")?;
+    let (module, modfile, version) = KUBEVIRT.selected()?;
     let ldflags = "-s -w".to_owned();
     Artifact { name: "kubevirt".into(), version, module, modfile, package: ".", ldflags }.ensure()
+}
+
+/// The version of the KubeVirt program, e.g. `v1.7.0`.
+///
+/// # Errors
+/// When the wanted version is unknown.
+pub fn kubevirt_version() -> anyhow::Result<String> {
+    KUBEVIRT.selected().map(|(_, _, version)| version)
 }
 
 fn modules() -> PathBuf {
@@ -88,20 +106,32 @@ pub fn cache_dir() -> anyhow::Result<PathBuf> {
     Ok(Path::new(&home).join(".cache/sluice"))
 }
 
-/// `go.mod` when it is of the wanted minor version (or none is wanted), else `go.<minor>.mod`.
-fn kubernetes_modfile(module: &Path, wanted: &str) -> anyhow::Result<PathBuf> {
-    let newest = module.join("go.mod");
-    let version = required_version(&newest, "k8s.io/kubernetes")?;
-    if wanted.is_empty() || version.trim_start_matches('v').starts_with(&format!("{wanted}.")) {
-        return Ok(newest);
+impl Versioned {
+    /// The Go module of the program, its go.mod and the version that this requires.
+    fn selected(&self) -> anyhow::Result<(PathBuf, PathBuf, String)> {
+        let wanted = std::env::var(self.variable).unwrap_or_default();
+        let modfile = self.modfile(wanted.trim().trim_start_matches('v'))?;
+        let version = required_version(&modfile, self.module)?;
+        Ok((modules().join(self.folder), modfile, version))
     }
-    let other = module.join(format!("go.{wanted}.mod"));
-    ensure!(
-        !wanted.contains('/') && other.is_file(),
-        "{KUBERNETES_VERSION}={wanted}: no such version here; give a minor version with a file {}/go.<minor>.mod",
-        module.display()
-    );
-    Ok(other)
+
+    /// `go.mod` when it is of the wanted minor version (or none is wanted), else `go.<minor>.mod`.
+    fn modfile(&self, wanted: &str) -> anyhow::Result<PathBuf> {
+        let folder = modules().join(self.folder);
+        let usual = folder.join("go.mod");
+        let version = required_version(&usual, self.module)?;
+        if wanted.is_empty() || version.trim_start_matches('v').starts_with(&format!("{wanted}.")) {
+            return Ok(usual);
+        }
+        let other = folder.join(format!("go.{wanted}.mod"));
+        ensure!(
+            !wanted.contains('/') && other.is_file(),
+            "{}={wanted}: no such version here; give a minor version with a file {}/go.<minor>.mod",
+            self.variable,
+            folder.display()
+        );
+        Ok(other)
+    }
 }
 
 /// The version of a module that a go.mod file requires, e.g. `v1.36.3`.
@@ -294,11 +324,19 @@ mod tests {
 
     #[test]
     fn version_is_one_variable() {
-        let module = modules().join("kubernetes");
-        assert!(kubernetes_modfile(&module, "").unwrap().ends_with("go.mod"));
-        assert!(kubernetes_modfile(&module, "1.36").unwrap().ends_with("go.mod"));
-        assert!(kubernetes_modfile(&module, "1.34").unwrap().ends_with("go.1.34.mod"));
-        let error = kubernetes_modfile(&module, "1.3").unwrap_err().to_string();
-        assert!(error.contains("SLUICE_KUBERNETES_VERSION=1.3"), "{error}");
+        let is = |versioned: &Versioned, wanted: &str, file: &str| {
+            assert!(versioned.modfile(wanted).unwrap().ends_with(file), "{} {wanted}", versioned.folder);
+        };
+        is(&KUBERNETES, "", "go.mod");
+        is(&KUBERNETES, "1.36", "go.mod");
+        is(&KUBERNETES, "1.34", "go.1.34.mod");
+        is(&KUBEVIRT, "", "go.mod");
+        is(&KUBEVIRT, "1.7", "go.mod");
+        is(&KUBEVIRT, "1.3", "go.1.3.mod");
+        is(&KUBEVIRT, "1.8", "go.1.8.mod");
+        for (versioned, unknown) in [(&KUBERNETES, "1.3"), (&KUBEVIRT, "1.36")] {
+            let error = versioned.modfile(unknown).unwrap_err().to_string();
+            assert!(error.contains(&format!("{}={unknown}", versioned.variable)), "{error}");
+        }
     }
 }

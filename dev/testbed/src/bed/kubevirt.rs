@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::start::START;
 use super::{Bed, Component, kubeconfig_path};
+use crate::artifacts;
 use crate::audit::AuditEvent;
 use crate::kubeconfig::{self, Credential};
 use crate::kubevirt::{CONTROLLER, INSTALLATION, KubeVirt, NAMESPACE, kinds};
@@ -78,14 +79,20 @@ impl Bed {
         let installation: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": INSTALLATION},
             "spec": {
-                "configuration": {"vmRolloutStrategy": "LiveUpdate"},
+                "configuration": {
+                    "vmRolloutStrategy": "LiveUpdate",
+                    // Old versions, as 1.3, plug nothing in without it; newer ones always do.
+                    "developerConfiguration": {"featureGates": ["VMLiveUpdateFeatures"]},
+                },
                 "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
             },
         }))?;
         // A kind is served a moment after it is established.
         let probe = || async { installations.create(&PostParams::default(), &installation).await.ok() };
         wait::eventually(START, probe, "the API server to serve KubeVirt's kinds").await?;
-        let deployed = Patch::Merge(json!({"status": {"phase": "Deployed"}}));
+        let version = artifacts::kubevirt_version()?;
+        let deployed =
+            Patch::Merge(json!({"status": {"phase": "Deployed", "observedKubeVirtVersion": version}}));
         let patched = installations.patch_status(INSTALLATION, &PatchParams::default(), &deployed).await;
         patched.context("declaring KubeVirt deployed")?;
         let handler = self.client_as_user(HANDLER, &["system:masters"])?;
