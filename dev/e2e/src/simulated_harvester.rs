@@ -154,10 +154,9 @@ impl Scaler {
                 exact(text.as_str()?).ok()
             };
             let text = |amount: Amount| amount.quantity(Format::DecimalSi).to_string();
-            let memory = limit("memory").unwrap_or_default().saturating_add(self.overhead);
-            let texts = json!({
-                "limits.cpu": text(limit("cpu").unwrap_or_default()), "limits.memory": text(memory),
-            });
+            let (cpu, memory) = (limit("cpu").unwrap_or_default(), limit("memory").unwrap_or_default());
+            let memory = text(memory.saturating_add(self.overhead));
+            let texts = json!({ "limits.cpu": text(cpu), "limits.memory": memory });
             quota.annotations_mut().entry(key).or_insert_with(|| texts.to_string());
         }
         Ok(())
