@@ -37,8 +37,8 @@ impl Rules {
         quota.mark = Some(write.mark);
         quota.room = Some(Room { base: quota.used, need });
         quota.written();
-        let is_explained = self.is_explained(world, (write.namespace, write.quota));
-        if !is_explained {
+        let is_raised = to > world.quotas[write.namespace][write.quota].spec;
+        if is_raised && !write.explained {
             world.blame(Wrong::Unexplained);
         } else if !write.granted {
             world.blame(Wrong::LockWithoutGrant);
@@ -48,9 +48,9 @@ impl Rules {
         true
     }
 
-    /// Whether a quota that is raised is above its spec by targets of migrations that are under way, and by pods that were there when
-    /// the spec was written. A charge without a pod counts for nothing.
-    fn is_explained(&self, world: &World, (namespace, position): (usize, usize)) -> bool {
+    /// Whether a quota is above its spec by targets of migrations that are under way, and by pods that were there when the spec was
+    /// written. A charge without a pod counts for nothing.
+    pub fn is_explained(&self, world: &World, (namespace, position): (usize, usize)) -> bool {
         let quota = &world.quotas[namespace][position];
         let thieves = || world.thieves.iter().filter(|thief| thief.namespace == namespace);
         let young: u8 =
@@ -59,7 +59,7 @@ impl Rules {
         let passing = world.passing(namespace, self.need);
         let actual = world.actual[namespace];
         let old = actual.saturating_sub(young + left + passing);
-        quota.hard <= quota.spec || actual.min(quota.used) <= passing + quota.spec.max(old)
+        actual.min(quota.used) <= passing + quota.spec.max(old)
     }
 
     pub fn renew(world: &mut World, (namespace, position): (usize, usize), version: u8, mark: i64) -> bool {

@@ -32,6 +32,7 @@ impl Rules {
             target,
             machine: WindowSession::new(need(self.need)),
             records: Vec::new(),
+            explained: Vec::new(),
             granted: world.granted,
             locked_at: 0,
             let_in_at: None,
@@ -272,6 +273,9 @@ impl Rules {
             Look::Grants | Look::Raised => process.quotas[target.namespace].clone(),
             Look::Live => world.quotas[target.namespace].clone(),
         };
+        // A quota that has changed since is not raised by what was seen.
+        let all = 0..world.quotas[target.namespace].len();
+        run.explained = all.map(|quota| self.is_explained(world, (target.namespace, quota))).collect();
         let quotas = natives(&run.records);
         Done::Seen(self.snapshot(world, run, quotas, look))
     }
@@ -283,7 +287,15 @@ impl Rules {
         let Quota { version, hard, .. } = run.records[quota];
         let to =
             raise.keys.iter().find(|raised| raised.key == key()).map_or(hard, |raised| count(&raised.to));
-        Some(RaiseWrite { namespace, quota, version, to, mark, granted: run.granted })
+        Some(RaiseWrite {
+            namespace,
+            quota,
+            version,
+            to,
+            mark,
+            granted: run.granted,
+            explained: run.explained.get(quota).copied().unwrap_or(true),
+        })
     }
 
     fn raised(&self, world: &World, run: &Run) -> Snapshot {

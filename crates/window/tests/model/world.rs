@@ -112,6 +112,8 @@ pub struct RaiseWrite {
     pub mark: i64,
     /// Something was granted when the session began.
     pub granted: bool,
+    /// What was above the quota was explained when the session looked.
+    pub explained: bool,
 }
 
 /// One session and the state of its I/O.
@@ -122,6 +124,8 @@ pub struct Run {
     pub machine: WindowSession,
     /// The quotas of the namespace as they were read or written last.
     pub records: Vec<Quota>,
+    /// Whether what was above each quota was explained when it was looked at last.
+    pub explained: Vec<bool>,
     pub granted: bool,
     pub locked_at: u8,
     pub let_in_at: Option<u8>,
