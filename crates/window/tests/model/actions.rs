@@ -214,8 +214,9 @@ impl Rules {
             Action::ChargeTarget(target) => self.charge_target(world, target),
             Action::PostThief { thief, server } => {
                 let namespace = world.thieves[thief].namespace;
-                let late =
-                    world.targets.iter().any(|target| target.namespace == namespace && target.promised);
+                let late = world.targets.iter().any(|target| {
+                    target.namespace == namespace && target.promised && target.stage != Stage::In
+                });
                 world.thieves[thief].flight = Flight::Passed { server, late };
             }
             Action::ChargeThief(thief) => self.charge_thief(world, thief),
