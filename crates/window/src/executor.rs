@@ -315,7 +315,7 @@ impl<'h> Executor<'h> {
         let is_held = |(uid, key): (&Uid, &Arc<str>)| {
             quotas.iter().find(|quota| quota.uid == *uid).is_some_and(|quota| account.holds(quota, key))
         };
-        let by_none = !raised.map(is_held).any(|is_held| is_held);
+        let by_none = !raised.any(is_held);
         Done::Ended(if by_none { Ending::Denied } else { Ending::NotSeen })
     }
 
