@@ -15,3 +15,4 @@ mod rancher;
 mod scene;
 mod second_bed;
 mod siblings;
+mod upgrade;

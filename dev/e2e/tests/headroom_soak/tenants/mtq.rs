@@ -64,7 +64,7 @@ async fn until_as_before(tenant: &Tenant<'_>, vm: &Vm, quotas: &[ResourceQuota])
 }
 
 /// One budget of exactly one pod.
-fn one_pod(quotas: &[ResourceQuota]) -> Value {
+pub fn one_pod(quotas: &[ResourceQuota]) -> Value {
     let all: BTreeMap<_, _> = quotas.iter().flat_map(amounts).collect();
     json!(all)
 }
