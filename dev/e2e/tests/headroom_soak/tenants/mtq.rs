@@ -1,5 +1,6 @@
-//! What managed-tenant-quota does, case by case as its own suite has it (F4 to F19, F25).
+//! What managed-tenant-quota does, case by case as its own suite has it (F4 to F21, F25).
 
+mod abuse;
 mod event;
 mod many;
 mod single;
