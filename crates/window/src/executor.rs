@@ -311,7 +311,8 @@ impl<'h> Executor<'h> {
             let raised = session.raised().iter().filter_map(|quota| index.quota(namespace, &quota.name));
             (index.account(namespace, Some(&pods), now), raised.collect::<Vec<_>>())
         });
-        let raised = self.raises.iter().flat_map(|raise| raise.keys.iter().map(|key| (&raise.uid, &key.key)));
+        let mut raised =
+            self.raises.iter().flat_map(|raise| raise.keys.iter().map(|key| (&raise.uid, &key.key)));
         let is_held = |(uid, key): (&Uid, &Arc<str>)| {
             quotas.iter().find(|quota| quota.uid == *uid).is_some_and(|quota| account.holds(quota, key))
         };

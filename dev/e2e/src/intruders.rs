@@ -129,9 +129,15 @@ impl Flood {
     /// Starts the loops. What gets in is deleted at once.
     #[must_use]
     pub fn start(tenant: &Tenant<'_>, who: &Identity) -> Self {
+        Self::of_loops(tenant, who, LOOPS)
+    }
+
+    /// As [`Self::start`], with so many loops.
+    #[must_use]
+    pub fn of_loops(tenant: &Tenant<'_>, who: &Identity, loops: usize) -> Self {
         let (over, tally) = (Arc::<AtomicBool>::default(), Arc::<Tally>::default());
         let pods: Api<Pod> = Api::namespaced(who.client().unwrap(), tenant.name());
-        let loops = (0..LOOPS)
+        let loops = (0..loops)
             .map(|_| tokio::spawn(create_pods(pods.clone(), Arc::clone(&over), Arc::clone(&tally))))
             .collect();
         Self { over, tally, loops }

@@ -6,6 +6,7 @@
 
 mod admission;
 mod api;
+mod best_effort;
 mod certificates;
 mod cluster_quotas;
 mod conformance;

@@ -15,3 +15,5 @@ mod rancher;
 mod scene;
 mod second_bed;
 mod siblings;
+mod ten_namespaces;
+mod upgrade;

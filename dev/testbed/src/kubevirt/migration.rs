@@ -72,13 +72,16 @@ impl Migration {
         Self { client, namespace: namespace.to_owned(), name }
     }
 
-    /// Creates one with these annotations, and with the label and the finalizer that KubeVirt's webhook would add.
+    /// Creates one with these annotations and this further spec, and with the label and the finalizer that KubeVirt's webhook
+    /// would add.
     pub(super) async fn create(
         client: &Client,
-        namespace: &str,
-        vm: &str,
+        (namespace, vm): (&str, &str),
         annotations: &Value,
+        spec: Value,
     ) -> anyhow::Result<Self> {
+        let mut spec = spec;
+        spec["vmiName"] = json!(vm);
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
             "metadata": {
@@ -87,7 +90,7 @@ impl Migration {
                 "annotations": annotations,
                 "finalizers": [FINALIZER],
             },
-            "spec": {"vmiName": vm},
+            "spec": spec,
         }))?;
         let api = kinds::namespaced(client, &kinds::migration(), namespace);
         let created = api.create(&PostParams::default(), &object).await;

@@ -176,7 +176,15 @@ impl Vm {
     /// # Errors
     /// When the API server refuses.
     pub async fn migrate(&self) -> anyhow::Result<Migration> {
-        Migration::create(&self.client, &self.namespace, &self.name, &json!({})).await
+        self.ask(json!({}), json!({})).await
+    }
+
+    /// As [`Self::migrate`], to this node and no other.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn migrate_to(&self, node: &str) -> anyhow::Result<Migration> {
+        self.ask(json!({}), json!({"addedNodeSelector": {"kubernetes.io/hostname": node}})).await
     }
 
     /// As [`Self::migrate`]; KubeVirt gives the target up that is pending for so many seconds.
@@ -185,7 +193,11 @@ impl Vm {
     /// When the API server refuses.
     pub async fn migrate_within(&self, seconds: u32) -> anyhow::Result<Migration> {
         let timeout = json!({"kubevirt.io/migrationPendingPodTimeoutSeconds": seconds.to_string()});
-        Migration::create(&self.client, &self.namespace, &self.name, &timeout).await
+        self.ask(timeout, json!({})).await
+    }
+
+    async fn ask(&self, annotations: Value, spec: Value) -> anyhow::Result<Migration> {
+        Migration::create(&self.client, (&self.namespace, &self.name), &annotations, spec).await
     }
 
     /// All its migrations that exist, ended ones too.
@@ -278,6 +290,31 @@ impl Vm {
         let patched = self.machines().patch_status(&self.name, &PatchParams::default(), &patch).await;
         patched.context("asking for the restart")?;
         self.until("to run again", |vmi| vmi.uid() != old && running(vmi)).await.map(drop)
+    }
+
+    /// Stops a VirtualMachine; returns when its instance is gone.
+    ///
+    /// # Errors
+    /// When it is a mere instance or does not stop.
+    pub async fn halt(&self) -> anyhow::Result<()> {
+        self.set_run_strategy("Halted").await?;
+        let what = format!("VM {} to be gone", self.namespace);
+        let gone = |vmi: Option<&DynamicObject>| vmi.is_none();
+        wait::wait_for(&self.instances(), &self.name, DEADLINE, &what, gone).await.map(drop)
+    }
+
+    /// Starts a VirtualMachine that was stopped; does not wait.
+    ///
+    /// # Errors
+    /// When it is a mere instance or the API server refuses.
+    pub async fn start_again(&self) -> anyhow::Result<()> {
+        self.set_run_strategy("Always").await
+    }
+
+    async fn set_run_strategy(&self, strategy: &str) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"runStrategy": strategy}}));
+        let patched = self.machines().patch(&self.name, &PatchParams::default(), &patch).await;
+        patched.map(drop).context("setting the run strategy")
     }
 
     /// Deletes it, with its VirtualMachine if it has one; returns when it is gone.

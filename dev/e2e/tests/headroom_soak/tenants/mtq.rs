@@ -1,5 +1,6 @@
-//! What managed-tenant-quota does, case by case as its own suite has it (F4 to F19, F25).
+//! What managed-tenant-quota does, case by case as its own suite has it (F4 to F21, F25).
 
+mod abuse;
 mod event;
 mod many;
 mod single;
@@ -64,7 +65,7 @@ async fn until_as_before(tenant: &Tenant<'_>, vm: &Vm, quotas: &[ResourceQuota])
 }
 
 /// One budget of exactly one pod.
-fn one_pod(quotas: &[ResourceQuota]) -> Value {
+pub fn one_pod(quotas: &[ResourceQuota]) -> Value {
     let all: BTreeMap<_, _> = quotas.iter().flat_map(amounts).collect();
     json!(all)
 }

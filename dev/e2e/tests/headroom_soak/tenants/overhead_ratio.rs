@@ -4,6 +4,8 @@
 //! One thing differs by intent: in test 2 the report's second migration is stuck for good; here it passes, as in Harvester
 //! 1.9. A cold start stays refused.
 
+mod outgrown;
+
 use k8s_openapi::api::core::v1::ResourceQuota;
 use rstest::rstest;
 use serde_json::json;

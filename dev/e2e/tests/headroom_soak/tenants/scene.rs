@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
 use serde_json::json;
 use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
 use sluice_e2e::simulated_rancher::{SimulatedRancher, Validator};
-use sluice_e2e::tenant::{Tenant, hard, shared, used};
+use sluice_e2e::tenant::{SOON, Tenant, hard, shared, used};
 use sluice_testbed::kubevirt::{MigrationPhase, Vm, VmBuilder};
+use sluice_testbed::wait;
 use tokio::task::JoinHandle;
 
 use crate::tenants::quota_history::{QuotaHistory, SeenQuotas};
@@ -62,6 +64,13 @@ impl Scene {
     pub async fn with_overhead_ratio(prefix: &str, validator: Validator, ratio: &str) -> Self {
         let bed_use = second_bed::alone().await;
         bed_use.overhead_ratio(Some(ratio)).await;
+        Self::on(Tenant::on(bed_use.bed, prefix).await, validator, Some(bed_use)).await
+    }
+
+    /// In the second cluster, alone, with the limits of parallel migrations that KubeVirt has by itself.
+    pub async fn with_kubevirts_limits(prefix: &str, validator: Validator) -> Self {
+        let bed_use = second_bed::alone().await;
+        bed_use.parallel(5, 2).await;
         Self::on(Tenant::on(bed_use.bed, prefix).await, validator, Some(bed_use)).await
     }
 
@@ -176,6 +185,15 @@ impl Bystander {
         assert!(admitted.is_none(), "after {:?} refusals: {admitted:#?}", self.refused);
         assert!(self.refused.load(Ordering::SeqCst) > 0, "it was tried");
     }
+}
+
+/// Waits for an event with this reason on this kind of object.
+pub async fn until_told(tenant: &Tenant<'_>, kind: &str, reason: &str) -> Event {
+    let events: Api<Event> = Api::namespaced(tenant.client.clone(), tenant.name());
+    let config = watcher::Config::default().fields(&format!("reason={reason},involvedObject.kind={kind}"));
+    let what = format!("event {reason} on a {kind}");
+    let told = wait::wait_for_all(&events, config, SOON, &what, |events| !events.is_empty()).await;
+    told.unwrap().remove(0)
 }
 
 /// Something else that a quota counts: a pod with these limits, like the one that attaches a volume.

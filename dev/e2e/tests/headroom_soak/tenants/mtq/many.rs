@@ -1,15 +1,16 @@
 //! Several migrations.
 
 use futures::future::join_all;
+use jiff::SignedDuration;
 use serde_json::json;
-use sluice_e2e::audit::assert_none_rejected;
+use sluice_e2e::audit::{AuditTrail, assert_none_rejected};
 use sluice_e2e::tenant::{Tenant, amount, shared, used};
 
 use super::{counted, one_pod, passes, text, until_as_before};
 use crate::tenants::held_lock::HeldLock;
 use crate::tenants::second_bed::alone;
 
-/// F13: KubeVirt's own limits, those of the first field report, hold, and no target is rejected.
+/// F13: KubeVirt's own limits, those of the first field report, hold, no target is rejected, and no lock lasts 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_migrations_than_kubevirt_lets_run_at_once() {
     let bed_use = alone().await;
@@ -30,6 +31,9 @@ async fn more_migrations_than_kubevirt_lets_run_at_once() {
     let four = |now: &_| counted(now) == counted(&quotas[0]);
     tenant.until_quota("rq", "the sources to be given back", four).await;
     assert_none_rejected(&tenant).await;
+    let locks = AuditTrail::of(&tenant).await.locks();
+    assert!(!locks.is_empty(), "the quota was full");
+    assert!(locks.iter().all(|lock| lock.duration() < SignedDuration::from_secs(10)), "{locks:#?}");
 }
 
 /// F17.
