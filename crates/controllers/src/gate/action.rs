@@ -216,7 +216,7 @@ pub enum Outcome {
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ReadMachine`]; `None`: there is none of this name.
-    MachineRead(MachineRead, Answer<Option<VmiWire>>),
+    MachineRead(MachineRead, Box<Answer<Option<VmiWire>>>),
     /// Of [`Action::WriteEvent`]; true if the event was written.
     EventWritten(GateEvent, bool),
     /// Of [`Action::CatchUp`]; it never fails.

@@ -122,7 +122,7 @@ impl Apply {
                 let path = VmiWire::url_path(&(), Some(&machine.namespace));
                 let answer = self.read(Request::new(&path).get(&machine.name, &Default::default())).await;
                 log(&answer, "reading virtual machine", &machine.namespace, &machine.name);
-                Some(Outcome::MachineRead(machine, answer))
+                Some(Outcome::MachineRead(machine, Box::new(answer)))
             }
             Action::ListClusterQuotas => {
                 let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);

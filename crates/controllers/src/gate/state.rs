@@ -193,7 +193,7 @@ impl State {
             Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
             Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
-            Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, answer, now),
+            Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
             Outcome::CaughtUp => self.on_caught_up(now),
         }

@@ -193,7 +193,11 @@ impl<'c> Pods<'c> {
             let is_target = pod.migration.as_ref() == Some(&last.uid);
             // KubeVirt writes the new node before it says that the migration has completed.
             let is_source = !last.failed && pod.node.is_some() && pod.node == last.source_node;
-            let is_recent = last.ended.is_none_or(|ended| self.now <= ended.saturating_add(LINGERS));
+            // Of a migration that was removed while it was under way, KubeVirt never writes an end.
+            let is_recent = last.ended.map_or_else(
+                || self.cluster.vmims.by_uid(&last.uid).is_some(),
+                |ended| self.now <= ended.saturating_add(LINGERS),
+            );
             (is_target || is_source) && is_recent
         });
         is_under_way || lingers || pod.ends_at.is_some()

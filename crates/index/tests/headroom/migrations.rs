@@ -96,7 +96,7 @@ fn targets_are_known_by_uid() {
     assert_eq!(index.launchers.upsert(&pod("p-1", job.clone())), Change::Added);
     assert!(index.launchers.by_uid(&first).is_some());
     assert_eq!(index.launchers.upsert(&pod("p-2", job.clone())), Change::Replaced);
-    assert!(!index.launchers.by_uid(&first).is_some() && index.launchers.by_uid(&second).is_some());
+    assert!(index.launchers.by_uid(&first).is_none() && index.launchers.by_uid(&second).is_some());
     assert_eq!(
         index.launchers.of_migration(&Uid::parse("m-1")).map(|pod| &pod.uid).collect::<Vec<_>>(),
         [&second]

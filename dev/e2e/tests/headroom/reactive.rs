@@ -104,8 +104,8 @@ async fn a_limit_range_that_is_lowered_wakes_virt_controller() {
     ranges.patch("limits", &apply, &Patch::Apply(limits("8Gi"))).await.unwrap();
     tenant.quota("rq", json!({ "limits.ephemeral-storage": "4Gi" })).await;
     let migration = rejected(&vm).await;
-    let told = until_told(&tenant, "VirtualMachineInstanceMigration", "NoHeadroom").await;
-    assert!(told.message.unwrap().contains("grow by limits.ephemeral-storage="), "of the target");
+    let told = until_told(&tenant, "VirtualMachineInstanceMigration", "NotEnoughHeadroom").await;
+    assert!(told.message.unwrap().contains("limits.ephemeral-storage="), "of the target");
     assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0, "nothing is granted");
     ranges.patch("limits", &apply, &Patch::Apply(limits("500Mi"))).await.unwrap();
     assert!(through(&tenant, &migration).await >= 1);

@@ -81,7 +81,9 @@ impl Migration {
         spec: Value,
     ) -> anyhow::Result<Self> {
         let mut spec = spec;
-        spec["vmiName"] = json!(vm);
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("vmiName".to_owned(), json!(vm));
+        }
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
             "metadata": {

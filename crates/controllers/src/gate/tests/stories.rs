@@ -103,7 +103,7 @@ impl Story {
                 Action::ReadMachine(read) => {
                     let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
                     let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
-                    Outcome::MachineRead(read, answer)
+                    Outcome::MachineRead(read, Box::new(answer))
                 }
                 Action::CatchUp => {
                     self.see_all(now);

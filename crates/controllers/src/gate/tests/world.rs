@@ -344,7 +344,7 @@ impl World {
             Action::ReadMachine(read) => {
                 let find = || self.server.vms.as_ref()?.find(&read.uid.to_string());
                 let answer = done.then(|| Answer::Done(find()));
-                Outcome::MachineRead(read.clone(), reply(answer, fault))
+                Outcome::MachineRead(read.clone(), Box::new(reply(answer, fault)))
             }
             Action::WriteEvent(_) | Action::Answer(..) => return,
         };

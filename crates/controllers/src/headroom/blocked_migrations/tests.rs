@@ -105,7 +105,8 @@ fn it_is_woken_a_few_times_and_then_left_to_its_own_tries() {
 
 #[test]
 fn what_administrators_change_wakes_it_at_once() {
-    let changes: [(&str, fn(&mut Facts)); 4] = [
+    type Change = fn(&mut Facts);
+    let changes: [(&str, Change); 4] = [
         ("grant", |facts| facts.budget = granted(6)),
         ("LimitRange", |facts| facts.limit_ranges = 1),
         ("annotation", |facts| facts.quotas[0].opted_out = true),
