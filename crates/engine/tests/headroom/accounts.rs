@@ -67,7 +67,7 @@ fn a_leftover_and_a_thief_explain_nothing() {
         let quota = full("500Mi", "1000Mi");
         assert_eq!(unexplained(&quota, &pods), [219, 219], "all but the overhead of one VM");
         let account = Account { pods: pods.to_vec(), is_complete: true };
-        let raised = raises(plan(&need(&[(MEMORY, "500Mi")]), &[quota.clone()], &unlimited()));
+        let raised = raises(plan(&need(&[(MEMORY, "500Mi")]), std::slice::from_ref(&quota), &unlimited()));
         let said = account.objections(&need(&[(MEMORY, "500Mi")]), &raised, &[quota]);
         assert_eq!(
             said[0].to_string(),
@@ -117,7 +117,7 @@ fn only_pods_that_the_quota_is_about_explain_something() {
     quota.scopes = Scopes::new([ScopeRequirement::exists(Scope::Terminating)]);
     let pods = [vm("a", 500), target("a2", 500)];
     assert_eq!(unexplained(&quota, &pods), [500, 0]);
-    let mut terminating = pods.clone();
+    let mut terminating = pods;
     terminating.iter_mut().for_each(|pod| pod.facts.terminating = true);
     assert_eq!(unexplained(&quota, &terminating), [0, 0]);
 }
