@@ -1,6 +1,8 @@
 //! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the source, pods that
 //! stay when their migration is over, what others add to a target.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -123,6 +125,11 @@ async fn forget(tenant: &Tenant<'_>, migration: &Migration) {
         .unwrap();
 }
 
+/// Objects have whole seconds: what is created in the second in which a quota is written counts as older.
+async fn until_younger() {
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     let tenant = Tenant::on(shared().await.bed, "zombie").await;
@@ -132,6 +139,7 @@ async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     let other = tenant.vm("other").await;
     tenant.full_quota("rq", &[MEMORY]).await;
     tenant.unlimited().await;
+    until_younger().await;
     let migration = held.migrate().await.unwrap();
     migration.until(MigrationPhase::Scheduling).await.unwrap();
     let zombie = migration.until_target_pod().await.unwrap();
