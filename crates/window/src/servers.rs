@@ -70,7 +70,7 @@ impl Servers {
         self.proofs.max(1)
     }
 
-    /// Changes whenever the API servers do.
+    /// Changes whenever the API servers do, or the number of those that announce themselves.
     #[must_use]
     pub fn changes(&self) -> signal::Receiver<u64> {
         self.changed.subscribe()
@@ -78,15 +78,21 @@ impl Servers {
 
     /// These are the times at which API servers have renewed their Leases.
     pub fn announced(&self, renewed: Vec<Timestamp>) {
-        self.renewed.store(Arc::new(renewed));
+        // Each set is dated by its newest renewal, so the clock of this machine does not matter.
+        let alive_then =
+            |renewed: &[Timestamp]| renewed.iter().max().map_or(0, |newest| alive(renewed, *newest));
+        let now_alive = alive_then(&renewed);
+        let before = self.renewed.swap(Arc::new(renewed));
+        if alive_then(&before) != now_alive {
+            self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
     }
 
     /// If there are more API servers than addresses, and that was not declared to be fine: what is wrong. `now` is the API
     /// servers' clock.
     #[must_use]
     pub fn hidden(&self, now: Timestamp) -> Option<String> {
-        let (addresses, known) = (self.each().len(), self.renewed.load());
-        let alive = known.iter().filter(|at| now.duration_since(**at) < LEASE_TIME).count();
+        let (addresses, alive) = (self.each().len(), alive(&self.renewed.load(), now));
         (self.proofs == 0 && alive > addresses).then(|| {
             format!(
                 "{alive} API servers have a current Lease in kube-system, but only {addresses} can be addressed: \
@@ -133,16 +139,44 @@ impl Servers {
     }
 }
 
+/// How many Leases count.
+fn alive(renewed: &[Timestamp], now: Timestamp) -> usize {
+    renewed.iter().filter(|at| now.duration_since(**at) < LEASE_TIME).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn more_leases_than_addresses_are_told_unless_balancers_are_trusted() {
+    fn servers() -> Servers {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let options = ClientOptions::default();
         let client = sluice_runtime::client::client_from(config, &options).unwrap();
-        let servers = Servers::new(client, options);
+        Servers::new(client, options)
+    }
+
+    #[tokio::test]
+    async fn another_api_server_is_told_at_once_and_renewals_of_the_same_ones_are_not() {
+        let (servers, start) = (servers(), "2026-01-01T00:10:00Z".parse::<Timestamp>().unwrap());
+        let at = |seconds: i64| start.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        let mut changes = servers.changes();
+        let mut is_told = |renewed: &[i64]| {
+            changes.mark_unchanged();
+            servers.announced(renewed.iter().copied().map(at).collect());
+            changes.has_changed().unwrap()
+        };
+        assert!(is_told(&[0]));
+        assert!(!is_told(&[10]), "it renewed its Lease");
+        assert!(is_told(&[10, 12]), "a second one");
+        assert!(!is_told(&[20, 12]));
+        assert!(is_told(&[80, 12]), "the second one stopped renewing");
+        assert!(is_told(&[80, 81]), "and is back");
+        assert!(is_told(&[80]), "its Lease was deleted");
+    }
+
+    #[tokio::test]
+    async fn more_leases_than_addresses_are_told_unless_balancers_are_trusted() {
+        let servers = servers();
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
         let gone: Timestamp = "2026-01-01T00:08:00Z".parse().unwrap();
         servers.announced(vec![now, gone]);

@@ -1,8 +1,7 @@
 //! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the source, pods that
 //! stay when their migration is over, what others add to a target.
 
-use std::time::Duration;
-
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -125,9 +124,12 @@ async fn forget(tenant: &Tenant<'_>, migration: &Migration) {
         .unwrap();
 }
 
-/// Objects have whole seconds: what is created in the second in which a quota is written counts as older.
-async fn until_younger() {
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
+/// Times of objects are whole seconds: what is created in the second in which the quota is written counts as older than its limit.
+async fn until_younger_than(tenant: &Tenant<'_>, quota: &str) {
+    let quota = tenant.quotas.get(quota).await.unwrap();
+    let written = quota.metadata.creation_timestamp.unwrap().0.as_second();
+    let is_over = || async { (Timestamp::now().as_second() > written).then_some(()) };
+    wait::eventually(SOON, is_over, "the next second").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +141,7 @@ async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     let other = tenant.vm("other").await;
     tenant.full_quota("rq", &[MEMORY]).await;
     tenant.unlimited().await;
-    until_younger().await;
+    until_younger_than(&tenant, "rq").await;
     let migration = held.migrate().await.unwrap();
     migration.until(MigrationPhase::Scheduling).await.unwrap();
     let zombie = migration.until_target_pod().await.unwrap();

@@ -61,7 +61,7 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     wait::eventually(SOON, hidden, "the webhook to miss an API server").await.unwrap();
     let blocked = rejected(&vm).await;
     until_refused(&tenant, 3).await;
-    // The controller is asked to wait for it too: it says why nothing is raised, and wakes nobody.
+    // The controller is asked to wait for it too: it says why nothing is raised, and does not nudge a migration.
     let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
     let is_said = || async {
         renew(&alone).await;
