@@ -78,9 +78,9 @@ impl HeadroomArgs {
         let impersonating = connect(&ClientOptions { impersonate, ..options }).await?;
         let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
         let requests = Requests::new(client, clock);
-        let parts = Parts { observed, requests, writer, servers: Arc::clone(&servers), metrics };
+        let parts = Parts { observed, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
         let headroom = Headroom::new(parts, told);
-        let proofs = Arc::clone(&headroom).keep_proving(namespace, stopped);
+        let proofs = Arc::clone(&headroom).keep_proving(stopped);
         tasks.spawn("head-room proofs", infallible(proofs));
         Ok((headroom, servers))
     }

@@ -45,6 +45,8 @@ pub struct Parts {
     pub servers: Arc<Servers>,
     /// Counters.
     pub metrics: HeadroomMetrics,
+    /// The namespace of the installation, which has the quota that proofs are about.
+    pub namespace: String,
 }
 
 /// Opens and ends raises, one at a time in each namespace.
@@ -75,13 +77,13 @@ impl Headroom {
     /// `told` hears of each session that raised something, was refused to, or lacks something.
     #[must_use]
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
-        let Parts { observed, requests, writer, servers, metrics } = parts;
+        let Parts { observed, requests, writer, servers, metrics, namespace } = parts;
         let clock = Arc::clone(&requests.clock);
         Arc::new(Self {
             observed,
             requests,
             writer,
-            probes: Probes::new(Arc::clone(&servers), clock),
+            probes: Probes::new(Arc::clone(&servers), clock, &namespace),
             proofs: Proofs::new(Arc::clone(&servers)),
             metrics,
             servers,
@@ -108,13 +110,13 @@ impl Headroom {
     }
 
     /// Keeps asking whether the admission policies are in force, until `cancel`.
-    pub async fn keep_proving(self: Arc<Self>, namespace: String, cancel: CancellationToken) {
+    pub async fn keep_proving(self: Arc<Self>, cancel: CancellationToken) {
         let asked = || {
             let unproven = self.unproven();
             self.proven.send_if_modified(|known| std::mem::replace(known, unproven.clone()) != unproven);
             self.metrics.servers(self.proofs.counts(), self.hidden().is_some(), self.writer.impersonates());
         };
-        self.proofs.keep(&self.probes, &namespace, asked, cancel).await;
+        self.proofs.keep(&self.probes, asked, cancel).await;
     }
 
     /// Why nothing is raised, as it was when API servers were last asked; `None` at the start.

@@ -133,9 +133,18 @@ impl Observed {
     /// Whether nothing is to be raised in the namespace now, because raising did not help or it was locked too much.
     #[must_use]
     pub fn is_resting(&self, namespace: &str) -> bool {
+        !self.rests_for(namespace).is_zero()
+    }
+
+    /// For how long nothing is to be raised in the namespace.
+    #[must_use]
+    pub fn rests_for(&self, namespace: &str) -> Duration {
         let rests = self.rests.lock();
-        !rests.is_empty()
-            && rests.is_resting(namespace, self.read(|index| situation(index, namespace)), self.now_ms())
+        if rests.is_empty() {
+            return Duration::ZERO;
+        }
+        let situation = self.read(|index| situation(index, namespace));
+        Duration::from_millis(rests.left(namespace, situation, self.now_ms()))
     }
 
     /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.

@@ -1,10 +1,11 @@
 //! Dry runs that tell what an API server knows and enforces.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -13,7 +14,7 @@ use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
 use sluice_runtime::backoff::Backoff;
 use sluice_runtime::request::{Reply, objects, send};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::ServerClock;
 use crate::requests::DEADLINE;
@@ -44,13 +45,15 @@ pub enum Proof {
 pub struct Probes {
     servers: Arc<Servers>,
     clock: Arc<ServerClock>,
+    /// That of the installation.
+    namespace: Box<str>,
 }
 
 impl Probes {
-    /// Asks each of `servers`.
+    /// Asks each of `servers`. `namespace` is that of the installation.
     #[must_use]
-    pub const fn new(servers: Arc<Servers>, clock: Arc<ServerClock>) -> Self {
-        Self { servers, clock }
+    pub fn new(servers: Arc<Servers>, clock: Arc<ServerClock>, namespace: &str) -> Self {
+        Self { servers, clock, namespace: namespace.into() }
     }
 
     /// Asks each API server until it knows of this mark in a quota of the namespace, and until its quota admission has judged
@@ -122,16 +125,27 @@ impl Probes {
         }
     }
 
-    /// Asks one API server whether both policies are in force, with the quota that is installed for this in `namespace`. Each of its two
-    /// answers may take `patience`.
-    pub async fn prove(&self, peer: &Peer, namespace: &str, patience: Duration) -> Proof {
-        match self.try_prove(peer, namespace, patience).await {
+    /// Asks one API server whether both policies are in force, with the quota that is installed for this. Each of its two answers may
+    /// take `patience`.
+    pub async fn prove(&self, peer: &Peer, patience: Duration) -> Proof {
+        match self.try_prove(peer, patience).await {
             Ok(()) => Proof::Given,
             Err(proof) => proof,
         }
     }
 
-    async fn try_prove(&self, peer: &Peer, namespace: &str, patience: Duration) -> Result<(), Proof> {
+    /// The API servers that answer in `time` whether both policies are in force, by name.
+    pub async fn prompt(&self, time: Duration) -> BTreeSet<Arc<str>> {
+        let peers = self.servers.each();
+        let asked = peers.iter().map(async |peer| {
+            let proof = timeout(time, self.prove(peer, time)).await;
+            (proof == Ok(Proof::Given)).then(|| Arc::clone(&peer.name))
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    async fn try_prove(&self, peer: &Peer, patience: Duration) -> Result<(), Proof> {
+        let namespace = &*self.namespace;
         let body = probe(0).map_err(Proof::Missing)?;
         let reply = self.try_create(&peer.client, namespace, &body, patience).await;
         expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;

@@ -94,25 +94,23 @@ impl Proofs {
         (peers.len(), proven)
     }
 
-    /// An API server did not know of a raise in time: nothing is raised until it has answered a proof, about the quota of the
-    /// installation, in time. KubeVirt's controller creates one target after the other in the whole cluster, so no second one may wait for
-    /// such a server; one that a single namespace keeps busy is proven again within milliseconds.
+    /// An API server did not know of a raise in time, and did not answer a proof in time either: nothing is raised until it does.
+    /// KubeVirt's controller creates one target after the other in the whole cluster, so no second one may wait for such a server.
     pub fn doubt(&self, peer: &Peer, why: &str) {
         let doubted = Known { missing: Some(why.into()), unanswered: 0, doubted: true };
         self.known.lock().insert(Arc::clone(&peer.name), doubted);
         self.doubted.notify_one();
     }
 
-    /// Asks every API server: at the start, when they change or one is doubted, and now and then. `namespace` is that of the
-    /// installation; `asked` is called after each time.
-    pub async fn keep(&self, probes: &Probes, namespace: &str, asked: impl Fn(), cancel: CancellationToken) {
+    /// Asks every API server: at the start, when they change or one is doubted, and now and then. `asked` is called after each time.
+    pub async fn keep(&self, probes: &Probes, asked: impl Fn(), cancel: CancellationToken) {
         let mut changes = self.servers.changes();
         let mut backoff = Backoff::new(RETRY.0, RETRY.1, process_seed());
         let work = async {
             loop {
                 changes.mark_unchanged();
                 let before = self.missing();
-                let is_back = self.ask(probes, namespace).await;
+                let is_back = self.ask(probes).await;
                 asked();
                 let missing = self.missing();
                 if missing != before {
@@ -143,13 +141,13 @@ impl Proofs {
     }
 
     /// Returns whether an API server is back.
-    async fn ask(&self, probes: &Probes, namespace: &str) -> bool {
+    async fn ask(&self, probes: &Probes) -> bool {
         let peers = self.servers.each();
         let patience = |peer: &Peer| {
             let doubted = self.known.lock().get(&peer.name).is_some_and(|known| known.doubted);
             if doubted { PROMPT } else { PATIENCE }
         };
-        let proofs = peers.iter().map(|peer| probes.prove(peer, namespace, patience(peer)));
+        let proofs = peers.iter().map(|peer| probes.prove(peer, patience(peer)));
         let answers = join_all(proofs).await;
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);

@@ -117,6 +117,9 @@ pub enum Ending {
     Resting,
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
+    /// An API server that answers proofs in time did not tell that it knows of the raise: something in this namespace keeps its quota
+    /// admission busy, or denies probes.
+    Unsettled(Arc<str>),
     /// Another admission step refused the target: KubeVirt's controller has tried again, or it was charged and is no pod.
     Denied,
     /// The target did not come.
@@ -143,6 +146,7 @@ impl Ending {
             Self::Busy => "busy",
             Self::Resting => "resting",
             Self::Unproven(_) => "unproven",
+            Self::Unsettled(_) => "unsettled",
             Self::Denied => "denied",
             Self::NotSeen => "not_seen",
             Self::Taken => "taken",

@@ -138,10 +138,17 @@ impl Rests {
     /// Whether nothing is to be raised in the namespace now.
     #[must_use]
     pub fn is_resting(&self, namespace: &str, situation: u64, now_ms: u64) -> bool {
-        self.namespaces.get(namespace).is_some_and(|rest| {
-            let in_vain = rest.in_vain.is_waiting(now_ms) && rest.situation == situation;
-            in_vain || rest.refused.is_waiting(now_ms) || rest.debt(now_ms) > BURST_MS
-        })
+        self.left(namespace, situation, now_ms) > 0
+    }
+
+    /// For how many milliseconds nothing is to be raised in the namespace.
+    #[must_use]
+    pub fn left(&self, namespace: &str, situation: u64, now_ms: u64) -> u64 {
+        let Some(rest) = self.namespaces.get(namespace) else { return 0 };
+        let in_vain = if rest.situation == situation { rest.in_vain.not_before_ms() } else { 0 };
+        let too_long =
+            rest.debt(now_ms).saturating_sub(BURST_MS).saturating_mul(1000).div_ceil(REFILL_MS_PER_S);
+        in_vain.max(rest.refused.not_before_ms()).saturating_sub(now_ms).max(too_long)
     }
 
     /// Whether something is remembered of the namespace.

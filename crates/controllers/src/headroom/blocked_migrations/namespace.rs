@@ -46,6 +46,8 @@ pub(super) struct Facts {
     pub(super) limit_ranges: u64,
     /// Why nothing is raised anywhere.
     pub(super) unproven: Option<Arc<str>>,
+    /// For how long nothing is raised in it: a raise did not help.
+    pub(super) rests_for: Duration,
 }
 
 /// A migration that waits.
@@ -195,7 +197,8 @@ impl Namespace {
         // A quota without usage is about to be written by kube-controller-manager, a marked one by who raised it.
         let is_still = |quota: &&NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
         let quota = facts.quotas.iter().find(is_still);
-        let due = self.nudge_from.max(self.forbidden_retry.not_before_ms());
+        let rested = now_ms.saturating_add(u64::try_from(facts.rests_for.as_millis()).unwrap_or(u64::MAX));
+        let due = self.nudge_from.max(self.forbidden_retry.not_before_ms()).max(rested);
         // Without such a quota the next change of one is waited for, but not for ever.
         let due = if quota.is_some() { due } else { due.max(now_ms + RETRY_MS) };
         if due > now_ms {

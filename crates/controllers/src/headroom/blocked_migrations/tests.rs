@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
 use sluice_engine::{Format, Quantity, Uid};
@@ -190,6 +191,17 @@ fn while_nothing_is_proven_it_is_told_once_and_nobody_is_woken() {
     assert_eq!(scene.done(900_000), ["HeadroomNotProven", "HeadroomNotProven"], "each is told");
     scene.facts.unproven = None;
     assert_eq!(scene.done(950_000), ["nudge rq"]);
+}
+
+#[test]
+fn nobody_is_woken_while_the_namespace_rests() {
+    let mut scene = Scene::new();
+    scene.done(0);
+    scene.facts.rests_for = Duration::from_secs(9);
+    assert_eq!(scene.done(1_000), NONE);
+    assert_eq!(scene.look(1_000).due, Some(10_000));
+    scene.facts.rests_for = Duration::ZERO;
+    assert_eq!(scene.done(10_000), ["nudge rq"], "once it is over");
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn of_sessions() {
         Ending::Entered,
         Ending::NotEnough(vec![shortage]),
         Ending::Forbidden("status is immutable".into()),
+        Ending::Unsettled("API server a does not know of the raise: no answer".into()),
         Ending::Taken,
         Ending::NotNeeded,
     ]
@@ -96,6 +97,8 @@ fn of_sessions() {
     Warning NotEnoughResourceToRelease Pod without a name: head-room of namespace shop is not enough to release blocked migration move: migration move of vm web needs requests.memory=2Gi more in quota rq (used 8Gi, hard 9Gi); head-room grants 512Mi (grant), missing 512Mi
     Warning HeadroomForbidden VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room: the status of a quota cannot be written: status is immutable
     Warning HeadroomForbidden VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room: the status of a quota cannot be written: status is immutable
+    Warning HeadroomNotProven VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room for migration move of vm web: API server a does not know of the raise: no answer
+    Warning HeadroomNotProven VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room for migration move of vm web: API server a does not know of the raise: no answer
     Warning HeadroomTaken VirtualMachineInstanceMigration move (VirtualMachineInstance web): another pod of the same size took the room that was made (17 ms); it is made again
     Warning HeadroomTaken VirtualMachineInstance web (VirtualMachineInstanceMigration move): another pod of the same size took the room that was made (17 ms); it is made again
     ");

@@ -142,3 +142,17 @@ fn refused_writes_rest_a_namespace_longer_each_time_whatever_an_administrator_ch
     rests.refused(&"ns".into(), 8_000);
     assert!(rests.is_resting("ns", 1, 8_999) && !rests.is_resting("ns", 1, 9_000), "a write in between");
 }
+
+#[test]
+fn how_long_a_namespace_rests_is_told() {
+    let mut rests = Rests::default();
+    assert_eq!(rests.left("ns", 1, 0), 0);
+    lock(&mut rests, 0, 300, false);
+    assert_eq!(rests.left("ns", 1, 1_000), 2_300, "ten times as long as it was locked, from its end");
+    assert_eq!(rests.left("ns", 2, 1_000), 0, "an administrator has changed what the outcome depends on");
+    assert_eq!(rests.left("ns", 1, 3_300), 0);
+    lock(&mut rests, 4_000, 1_000, false);
+    let left = rests.left("ns", 2, 5_000);
+    assert!(left > 0, "it was locked for too long in all");
+    assert!(rests.is_resting("ns", 2, 5_000 + left - 1) && !rests.is_resting("ns", 2, 5_000 + left));
+}
