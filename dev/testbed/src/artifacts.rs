@@ -89,6 +89,16 @@ pub fn kubevirt_version() -> anyhow::Result<String> {
     KUBEVIRT.selected().map(|(_, _, version)| version)
 }
 
+/// The minor number of that version.
+///
+/// # Errors
+/// When the wanted version is unknown.
+pub fn kubevirt_minor() -> anyhow::Result<u32> {
+    let version = kubevirt_version()?;
+    let minor = version.split('.').nth(1).and_then(|minor| minor.parse().ok());
+    minor.with_context(|| format!("{version} has no minor number"))
+}
+
 fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed")
 }

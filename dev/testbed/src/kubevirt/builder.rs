@@ -183,7 +183,7 @@ impl VmBuilder {
 }
 
 /// JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: Value) {
+pub(super) fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
         return;

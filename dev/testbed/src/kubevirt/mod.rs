@@ -22,7 +22,7 @@ pub use builder::VmBuilder;
 pub use migration::{Migration, MigrationPhase};
 pub use vm::Vm;
 
-use crate::{Bed, Component, wait};
+use crate::{Bed, Component, artifacts, wait};
 
 /// Deadline of every wait here; generous, for a machine that is busy with something else.
 pub const DEADLINE: Duration = Duration::from_secs(90);
@@ -157,7 +157,30 @@ impl<'a> KubeVirt<'a> {
     }
 }
 
-async fn create(client: &Client, object: Value) -> anyhow::Result<Vm> {
+/// The first version whose virt-controller lets a launcher ask for the guest's memory. Before, virt-api wrote that
+/// request into the VMI (`setDefaultResourceRequests`).
+const ASKS_FOR_GUEST_MEMORY: u32 = 7;
+
+/// Adds to a VMI's spec, or to a change of one, the request that virt-api or the controller of VirtualMachines adds in old versions.
+fn ask_for_guest_memory(spec: &mut Value) -> anyhow::Result<()> {
+    let amount = |place: &str| spec.pointer(place).filter(|amount| !amount.is_null()).cloned();
+    let limit = amount("/domain/resources/limits/memory");
+    let is_said = amount("/domain/resources/requests/memory").is_some();
+    let Some(memory) = limit.or_else(|| amount("/domain/memory/guest")).filter(|_| !is_said) else {
+        return Ok(());
+    };
+    if artifacts::kubevirt_minor()? < ASKS_FOR_GUEST_MEMORY {
+        builder::merge(spec, json!({"domain": {"resources": {"requests": {"memory": memory}}}}));
+    }
+    Ok(())
+}
+
+async fn create(client: &Client, mut object: Value) -> anyhow::Result<Vm> {
+    for place in ["/spec/template/spec", "/spec"] {
+        if let Some(spec) = object.pointer_mut(place).filter(|spec| spec.get("domain").is_some()) {
+            ask_for_guest_memory(spec)?;
+        }
+    }
     let object: DynamicObject = serde_json::from_value(object).context("reading a VM's manifest")?;
     let resource = match object.types.as_ref().map(|types| types.kind.as_str()) {
         Some("VirtualMachineInstance") => kinds::vmi(),

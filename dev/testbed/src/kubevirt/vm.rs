@@ -7,7 +7,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::{DEADLINE, Migration, MigrationScript, kinds};
+use super::{DEADLINE, Migration, MigrationScript, ask_for_guest_memory, kinds};
 use crate::wait;
 
 /// A handle of a VirtualMachineInstance, and of the VirtualMachine of the same name if there is one.
@@ -262,12 +262,13 @@ impl Vm {
     ///
     /// # Errors
     /// When the API server refuses.
-    pub async fn change(&self, change: Value) -> anyhow::Result<()> {
+    pub async fn change(&self, mut change: Value) -> anyhow::Result<()> {
         if self.machines().get_opt(&self.name).await?.is_some() {
             let patch = Patch::Merge(json!({"spec": {"template": {"spec": change}}}));
             let patched = self.machines().patch(&self.name, &PatchParams::default(), &patch).await;
             patched.context("changing the VirtualMachine's template")?;
         } else {
+            ask_for_guest_memory(&mut change)?;
             self.patch(json!({"spec": change})).await?;
         }
         Ok(())
