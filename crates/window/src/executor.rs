@@ -304,8 +304,8 @@ impl<'h> Executor<'h> {
             let own = |reference: &QuotaRef| {
                 quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
-            // The raise was ended by another process, or the quota is gone.
-            (!session.raised().iter().any(own)).then_some(Ending::NotSeen)
+            // A raise was ended by another process, or its quota is gone: what is left of the session would only lock the namespace.
+            (!session.raised().iter().all(own)).then_some(Ending::NotSeen)
         };
         let ending = tokio::select! {
             found = self.headroom.observed.until(left, look) => match found {

@@ -124,7 +124,7 @@ impl Account {
         let (mut old, mut explained) = (Amount::ZERO, Amount::ZERO);
         for pod in self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts)) {
             explained = explained.saturating_add(pod.explains(&resource));
-            if pod.since <= quota.spec_since && !matches!(pod.stake, Stake::Passes(_)) {
+            if pod.is_older(quota) {
                 old = old.saturating_add(pod.amount(&resource));
             }
         }
@@ -153,6 +153,16 @@ impl Account {
         each.fold(Amount::ZERO, Amount::saturating_add)
     }
 
+    /// Of this resource, what may be above the quota for another reason than that its limit was lowered under pods that were there: what
+    /// younger pods and pods of migrations take, and what KubeVirt adds to the older ones.
+    #[must_use]
+    pub fn not_inherited(&self, quota: &NativeQuota, resource: &Resource) -> Amount {
+        let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));
+        let each =
+            pods.map(|pod| if pod.is_older(quota) { pod.explains(resource) } else { pod.amount(resource) });
+        each.fold(Amount::ZERO, Amount::saturating_add)
+    }
+
     /// Names of the pods that most likely hold what is not explained: those that explain nothing before those that explain a
     /// part, and the youngest first.
     fn suspects(&self, quota: &NativeQuota, key: &str) -> Vec<Arc<str>> {
@@ -170,6 +180,11 @@ impl Account {
 impl AccountedPod {
     fn amount(&self, resource: &Resource) -> Amount {
         self.charge.get(resource).unwrap_or(Amount::ZERO)
+    }
+
+    /// Whether the pod was there before the limit, and stays.
+    const fn is_older(&self, quota: &NativeQuota) -> bool {
+        self.since <= quota.spec_since && !matches!(self.stake, Stake::Passes(_))
     }
 
     fn explains(&self, resource: &Resource) -> Amount {

@@ -93,8 +93,8 @@ impl Cluster {
         if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
     }
 
-    /// What migrations use above the quotas of all covered namespaces but one. Only those are looked at in which a quota is above its
-    /// spec.
+    /// What all covered namespaces but one take above their quotas, by migrations and for good, but for what was there when a limit was
+    /// lowered. Only those are looked at in which a quota is above its spec.
     fn taken(&self, policy: &Policy, but: &str, now: i64) -> Sums {
         let is_other = |namespace: &&Arc<str>| {
             ***namespace != *but && self.namespaces.get(namespace).is_some_and(|record| policy.covers(record))
@@ -105,20 +105,19 @@ impl Cluster {
             .filter(is_other)
             .map(|namespace| {
                 let account = self.account(namespace, None, now);
-                // What is raised is taken up in a moment.
-                let migrations = |record: &ResourceQuotaRecord| {
+                let above = |record: &ResourceQuotaRecord| {
                     let quota = record.native();
+                    // What is raised is taken up in a moment.
                     if quota.mark().is_some() {
                         return record.overdraft();
                     }
-                    let over = quota.overdraft().into_iter();
-                    let over = over.map(|(resource, amount)| {
-                        let passing = account.passing(&quota, &resource);
-                        (resource, amount.min(passing))
+                    let each = quota.overdraft().into_iter().map(|(resource, amount)| {
+                        let most = account.not_inherited(&quota, &resource);
+                        (resource, amount.min(most))
                     });
-                    over.filter(|(_, amount)| *amount > Amount::ZERO).collect()
+                    each.filter(|(_, amount)| *amount > Amount::ZERO).collect()
                 };
-                self.overdraft_in(namespace, policy, migrations)
+                self.overdraft_in(namespace, policy, above)
             })
             .collect();
         sum_of(&each)

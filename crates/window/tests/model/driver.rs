@@ -56,8 +56,8 @@ impl Rules {
         // The watch of pods is taken to be as far as that of quotas here: a target that another replica has let in and that it
         // does not show yet is not counted.
         let taken = others.map(|(other, quotas)| {
-            let passing = world.passing(other, self.need);
-            quotas.iter().map(|quota| quota.overdraft(passing)).max().unwrap_or(0)
+            let machines = world.inside(other).map(|_| self.need).sum();
+            quotas.iter().map(|quota| quota.overdraft(machines)).max().unwrap_or(0)
         });
         let taken_elsewhere = additional(taken.sum());
         let per_namespace = additional(u8::MAX);

@@ -269,12 +269,12 @@ impl Quota {
         }
     }
 
-    /// What is used above the spec on behalf of targets, or will be. `passing`: what targets take whose migrations are under way.
-    pub fn overdraft(&self, passing: u8) -> u8 {
+    /// What is used above the spec on behalf of targets, or will be. `machines`: what targets take, also those that are left.
+    pub fn overdraft(&self, machines: u8) -> u8 {
         if self.mark.is_some() {
             return self.used.max(self.hard).saturating_sub(self.spec);
         }
-        self.used.saturating_sub(self.spec).min(passing)
+        self.used.saturating_sub(self.spec).min(machines)
     }
 
     /// What is enforced without Sluice, now or after the next sync.

@@ -197,8 +197,7 @@ impl Namespace {
         // A quota without usage is about to be written by kube-controller-manager, a marked one by who raised it.
         let is_still = |quota: &&NativeQuota| !quota.used.is_empty() && quota.mark().is_none();
         let quota = facts.quotas.iter().find(is_still);
-        let rested = now_ms.saturating_add(u64::try_from(facts.rests_for.as_millis()).unwrap_or(u64::MAX));
-        let due = self.nudge_from.max(self.forbidden_retry.not_before_ms()).max(rested);
+        let due = self.nudge_from.max(self.forbidden_retry.not_before_ms()).max(rested(facts, now_ms));
         // Without such a quota the next change of one is waited for, but not for ever.
         let due = if quota.is_some() { due } else { due.max(now_ms + RETRY_MS) };
         if due > now_ms {
@@ -230,6 +229,15 @@ impl Namespace {
         let known = self.forbidden.replace(Arc::clone(&said));
         (known.as_ref() != Some(&said)).then_some(said)
     }
+}
+
+/// When the namespace has rested, also for webhooks that saw the end of the last raise a little later.
+fn rested(facts: &Facts, now_ms: u64) -> u64 {
+    if facts.rests_for.is_zero() {
+        return 0;
+    }
+    let rests_for = u64::try_from(facts.rests_for.as_millis()).unwrap_or(u64::MAX);
+    now_ms.saturating_add(rests_for).saturating_add(NUDGE_AFTER_MS)
 }
 
 const fn retry((first, longest): (Duration, Duration), seed: u64) -> Retry {

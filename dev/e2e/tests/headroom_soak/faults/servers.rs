@@ -24,9 +24,9 @@ async fn gate(world: &World, scene: &Scene) -> Gate {
     gate
 }
 
-async fn until_unproven(gate: &Gate) {
-    let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
-    wait::eventually(SOON, told, "a session without proof").await.unwrap();
+async fn until_unsettled(gate: &Gate) {
+    let told = || async { (gate.endings("unsettled").await >= 1).then_some(()) };
+    wait::eventually(SOON, told, "a session that ends unsettled").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +54,7 @@ async fn an_api_server_whose_watch_lags_lets_nothing_in() {
     world.bed.hold_watches("/registry/resourcequotas");
     let migration = scene.vm.migrate().await.unwrap();
     let waited = migration.until_rejected().await;
-    until_unproven(&gate).await;
+    until_unsettled(&gate).await;
     let target = migration.target_pod().await;
     world.bed.release_watches();
     waited.unwrap();

@@ -10,7 +10,6 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::HeadroomPolicy;
 use sluice_e2e::tenant::{SOON, Tenant, amount, used};
@@ -145,13 +144,10 @@ async fn without_a_limit_eight_namespaces_take_92_of_80_gibibytes() {
 }
 
 /// A budget of one target: a namespace grows as long as what it takes above its quota and one more target fit the budget.
-#[rstest]
-#[case::pool("Pool")]
-#[case::per_namespace("PerNamespace")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_of_one_target_leaves_the_ninth_namespace_its_ten_gibibytes(#[case] mode: &str) {
+async fn a_budget_of_one_target_leaves_the_ninth_namespace_its_ten_gibibytes() {
     let bed_use = alone().await;
-    let budget = json!({ "mode": mode, "resources": { MEMORY: "6Gi" } });
+    let budget = json!({ "mode": "PerNamespace", "resources": { MEMORY: "6Gi" } });
     let (members, policy) = eight(&bed_use, budget).await;
     for member in &members {
         assert_eq!(member.migrate().await, 1);
@@ -162,9 +158,30 @@ async fn a_budget_of_one_target_leaves_the_ninth_namespace_its_ten_gibibytes(#[c
     assert_eq!(total(&members).await, bytes(92_341_809_920), "86Gi");
     until_shown(&bed_use, &policy, 92_341_809_920 - 85_899_345_920).await;
 
-    let ninth = covered(&bed_use, &policy).await;
+    fits_a_ninth(&bed_use, &policy, &members).await;
+}
+
+/// The ninth namespace gets its 10Gi, and all have what is there.
+async fn fits_a_ninth(bed_use: &BedUse, policy: &str, members: &[Member]) {
+    let ninth = covered(bed_use, policy).await;
     ninth.pods.create(&PostParams::default(), &other_pod("planned", "1", "10Gi")).await.unwrap();
     let counted = |quota: &ResourceQuota| amount(&used(quota), MEMORY) == exact("10Gi");
     ninth.until_quota("default", "10Gi to be used", counted).await;
-    assert!(total(&members).await.saturating_add(exact("10Gi")) <= exact("100Gi"));
+    assert!(total(members).await.saturating_add(exact("10Gi")) <= exact("100Gi"));
+}
+
+/// A pool of the 10Gi that are planned for no namespace: what has grown for good counts for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_of_what_is_left_leaves_the_ninth_namespace_its_ten_gibibytes() {
+    let bed_use = alone().await;
+    let pool = json!({ "mode": "Pool", "resources": { MEMORY: "10Gi" } });
+    let (members, policy) = eight(&bed_use, pool).await;
+    let mut grown = Vec::new();
+    for member in &members {
+        grown.push(member.migrate().await);
+    }
+    assert_eq!(grown, [2, 2, 2, 0, 0, 0, 0, 0], "as long as one more target fits the pool");
+    assert_eq!(total(&members).await, bytes(90_731_193_920), "84.5Gi");
+    until_shown(&bed_use, &policy, 90_731_193_920 - 85_899_345_920).await;
+    fits_a_ninth(&bed_use, &policy, &members).await;
 }
