@@ -114,7 +114,7 @@ fn a_pool_knows_what_is_taken_elsewhere() {
     assert!(matches!(decided, Plan::NotEnough(_)));
     // The process that starts now knows the same.
     accounts::ended(&mut index, "b", "web");
-    assert_eq!(taken(&index.budget("a", NOW)).as_deref(), Some("1Gi"), "what stays above");
+    assert_eq!(taken(&index.budget("a", NOW)).as_deref(), Some("236Mi"), "what stays above");
     see(&mut index.resource_quotas, quota("b", 6, "1Gi", "1Gi", "1Gi"));
     assert_eq!(taken(&index.budget("a", NOW)), None);
 }
