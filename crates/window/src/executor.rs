@@ -1,11 +1,12 @@
 //! Carries out the commands of one session.
 
+mod settle;
+
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, join_all, select};
+use futures::future::join_all;
 use sluice_engine::Uid;
 use sluice_engine::headroom::Raise;
 use sluice_index::{Cluster, ResourceQuotaRecord};
@@ -18,7 +19,6 @@ use crate::patches;
 use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
 use crate::restore::Restorer;
-use crate::servers::Peer;
 use crate::status_writer::Written;
 use crate::target::Target;
 
@@ -208,49 +208,6 @@ impl<'h> Executor<'h> {
             Written::Refused(why) => Done::Refused(why),
             Written::Failed(why) => Done::Ended(Ending::Failed(why)),
         }
-    }
-
-    async fn settle(&self, session: &WindowSession, mark: i64) -> Done {
-        let headroom = self.headroom;
-        let marked: Vec<_> =
-            session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
-        let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
-        let mut know = pin!(headroom.probes.know(self.target.namespace(), mark, plain, SETTLE_TIME));
-        let known = match timeout(SETTLE_TIME / 2, &mut know).await {
-            // An API server that has answered is there.
-            Ok(known) => known.map_err(|unknown| (unknown, true)),
-            Err(_) => self.settle_slowly(know).await,
-        };
-        if let Err(((peer, why), is_prompt)) = known {
-            let said = format!("API server {} does not know of the raise: {why}", peer.name);
-            if is_prompt {
-                return Done::Ended(Ending::Unsettled(said.into()));
-            }
-            headroom.proofs.doubt(&peer, &why);
-            return unproven(said);
-        }
-        if let Some(at) = self.raised_at {
-            headroom.metrics.settled(at.elapsed());
-        }
-        Done::Settled
-    }
-
-    /// Quota admission has one queue for each namespace, which its tenant can keep busy; that must concern no other namespace. So the
-    /// API servers are asked for a proof, which is about another queue, beside. An error tells whether the API server answered it in time.
-    async fn settle_slowly<E>(
-        &self,
-        know: impl Future<Output = Result<(), (Peer, E)>> + Unpin,
-    ) -> Result<(), ((Peer, E), bool)> {
-        let mut prompt = pin!(self.headroom.probes.prompt(SETTLE_TIME / 2));
-        let (known, prompt) = match select(know, &mut prompt).await {
-            Either::Left((Ok(()), _)) => return Ok(()),
-            Either::Left((unknown, _)) => (unknown, prompt.await),
-            Either::Right((prompt, know)) => (know.await, prompt),
-        };
-        known.map_err(|unknown| {
-            let is_prompt = prompt.contains(&unknown.0.name);
-            (unknown, is_prompt)
-        })
     }
 
     /// What is known once the watch shows every raise of this session.

@@ -120,6 +120,17 @@ fn a_pool_knows_what_is_taken_elsewhere() {
 }
 
 #[test]
+fn a_pool_counts_all_that_machines_take_which_are_younger_than_the_limit() {
+    let mut index = pool();
+    accounts::kubevirt(&mut index);
+    accounts::running(&mut index, "b", "web", "1Gi");
+    let mut older = quota("b", 2, "1Gi", "1Gi", "1536Mi");
+    older["metadata"]["creationTimestamp"] = json!("2025-12-31T00:00:00Z");
+    see(&mut index.resource_quotas, older);
+    assert_eq!(taken(&index.budget("a", NOW)).as_deref(), Some("512Mi"));
+}
+
+#[test]
 fn the_most_overdrawn_quota_of_a_namespace_counts() {
     let mut index = pool();
     see(&mut index.resource_quotas, marked("b", 2, "1280Mi", "1280Mi"));

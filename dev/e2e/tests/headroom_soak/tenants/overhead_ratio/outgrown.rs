@@ -116,9 +116,12 @@ async fn a_migration_begins_while_the_source_of_the_last_one_is_counted() {
     let migration = vm.migrate().await.unwrap();
     migration.until_target_pod().await.unwrap();
     scene.until_used(QUOTA, &[("limits.cpu", "6045m"), ("limits.memory", "17047383939")]).await;
-    bed.resume(Component::ControllerManager);
-    // kube-controller-manager catches up with its caches one after the other, and writes what its cache of pods has: it was seen to count
-    // one pod of two. It counts anew when the next pod ends.
+    // Resumed, it catches up with its caches one after the other and was seen to count one pod of two; started anew, it has read all pods
+    // before it counts.
+    bed.stop(Component::ControllerManager);
+    bed.start_component(Component::ControllerManager).unwrap();
+    // Two are left: the machine and the target that it has now.
+    scene.until_used(QUOTA, &TWO_LARGER).await;
     vm.release().await.unwrap();
     migration.until_succeeded().await.unwrap();
     scene.until_used(QUOTA, &ONE_LARGER).await;
