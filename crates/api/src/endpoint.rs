@@ -37,7 +37,7 @@ listed! {
         Growth,
         /// Warns of VMs whose pods are larger than their guest.
         VmSize,
-        /// Makes room for the target pods of live migrations.
+        /// Makes room for the target pods of live migrations, and refuses machines a size for which there would be none.
         Headroom,
     }
 }
@@ -67,7 +67,7 @@ impl Endpoint {
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
-            Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM]),
+            Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM, WebhookEntry::OUTGROWN]),
         }
     }
 }
@@ -267,6 +267,17 @@ impl WebhookEntry {
         failure_policy: "Ignore",
         side_effects: "NoneOnDryRun",
         timeout_seconds: 3,
+        ..VALIDATING
+    };
+
+    /// A VM that gets another size has it from its next migration on. Where the target would not fit, and may not be let in beside its
+    /// quotas, the update is refused in time. Nothing is charged.
+    pub const OUTGROWN: Self = Self {
+        name: "growth.headroom.quota.sluice.dev",
+        rules: &[Rule { operations: &["UPDATE"], resources: &["virtualmachineinstances"], ..KUBEVIRT }],
+        conditions: &[Condition::Resized],
+        failure_policy: "Ignore",
+        timeout_seconds: 2,
         ..VALIDATING
     };
 }

@@ -30,7 +30,8 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "growth.quota.sluice.dev",
             "growth.vmi.quota.sluice.dev",
             "size.vm.quota.sluice.dev",
-            "headroom.quota.sluice.dev"
+            "headroom.quota.sluice.dev",
+            "growth.headroom.quota.sluice.dev"
         ]
     );
     assert_eq!(mutating[0]["metadata"]["name"], "gating-mutator");
@@ -39,7 +40,8 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
             // Room for a migration is a service, and so is a warning; what is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
-            let service = headroom || webhook["name"] == "size.vm.quota.sluice.dev";
+            let services = ["size.vm.quota.sluice.dev", "growth.headroom.quota.sluice.dev"];
+            let service = headroom || services.iter().any(|name| webhook["name"] == *name);
             assert_eq!(webhook["failurePolicy"], if service { "Ignore" } else { "Fail" });
             let growth = ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"];
             let takes = headroom || growth.iter().any(|name| webhook["name"] == *name);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sluice_engine::Uid;
 use sluice_engine::headroom::{self as engine, Account, NUDGE_KEY, sentence};
-use sluice_index::{LauncherRecord, ResourceQuotaRecord};
+use sluice_index::{LauncherRecord, ResourceQuotaRecord, VmiRecord};
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -315,6 +315,28 @@ impl Headroom {
     #[must_use]
     pub fn server_now_ms(&self) -> i64 {
         self.requests.clock.now().unwrap_or_else(Timestamp::now).as_millisecond()
+    }
+
+    /// Why no target of this machine, by the size that it is to have, would be let in: it grows, and that does not fit a quota that may
+    /// be raised. In the words of quota admission; `None` where there is room, or where that is not known.
+    #[must_use]
+    pub fn outgrown(&self, machine: &VmiRecord) -> Option<String> {
+        if !self.observed.is_synced() {
+            return None;
+        }
+        let namespace = &machine.namespace;
+        let records = self.known_quotas(namespace);
+        let snapshot = self.snapshot(namespace, &records, None);
+        if snapshot.budget.grants.is_empty() {
+            return None;
+        }
+        let now = snapshot.now_ms.div_euclid(1000);
+        let (need, account) = self
+            .observed
+            .read(|index| Some((index.next_need(machine, now)?, index.account(namespace, None, now))))?;
+        let refusals = account.outgrown(&need, &snapshot.quotas);
+        let words: Vec<String> = refusals.iter().filter_map(engine::quota_words).collect();
+        (!words.is_empty()).then(|| words.join("; "))
     }
 
     /// Waits until every raise of this process is ended. New ones can still be made.

@@ -18,16 +18,25 @@ use super::events;
 /// KubeVirt's controller deletes the target of a migration that has failed; a launcher without a guest ends by itself within five minutes.
 const TOLD_AFTER: Duration = Duration::from_secs(60);
 
-/// How many there are; clones share it.
+/// What is left when migrations are over; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct LeftoverMetrics(Gauge);
+pub struct LeftoverMetrics {
+    targets: Gauge,
+    namespaces: Gauge,
+}
 
 impl LeftoverMetrics {
-    /// Registers it as `sluice_headroom_left_targets`.
+    /// Registers it as `sluice_headroom_left_targets` and `sluice_headroom_namespaces_above_quotas`.
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("sluice_headroom");
         let text = "Targets whose migration is over for a minute and that do not run their machine";
-        ours.register("left_targets", text, self.0.clone());
+        ours.register("left_targets", text, self.targets.clone());
+        let text = "Namespaces of HeadroomPolicies that use more than a quota's spec.hard: what stops there may not start again";
+        ours.register("namespaces_above_quotas", text, self.namespaces.clone());
+    }
+
+    pub(super) fn above(&self, namespaces: usize) {
+        self.namespaces.set(i64::try_from(namespaces).unwrap_or(i64::MAX));
     }
 }
 
@@ -73,7 +82,7 @@ impl Leftovers {
                 reports.push(events::left(&seen.namespace, &seen.name, uid));
             }
         }
-        self.metrics.0.set(lasting);
+        self.metrics.targets.set(lasting);
         reports
     }
 
@@ -145,9 +154,9 @@ mod tests {
         let told = leftovers.tell();
         assert_eq!(told.len(), 1);
         assert!(told[0].note.starts_with("pod target was the target of a migration that is over"));
-        assert_eq!((leftovers.tell().len(), leftovers.due(), leftovers.metrics.0.get()), (0, None, 1));
+        assert_eq!((leftovers.tell().len(), leftovers.due(), leftovers.metrics.targets.get()), (0, None, 1));
         index.launchers.remove_named("shop", "target");
         leftovers.look(&index, &shop, 0);
-        assert_eq!((leftovers.tell().len(), leftovers.metrics.0.get()), (0, 0));
+        assert_eq!((leftovers.tell().len(), leftovers.metrics.targets.get()), (0, 0));
     }
 }

@@ -14,6 +14,10 @@ use super::blocked_migrations::Summary;
 
 /// Whether it is in force.
 pub const READY: &str = "Ready";
+/// Whether namespaces use more than their quotas.
+pub const ABOVE_QUOTAS: &str = "AboveQuotas";
+/// So many of them are named.
+const NAMED: usize = 3;
 /// Whether a migration lacks head-room.
 pub const NOT_ENOUGH: &str = "NotEnough";
 
@@ -64,6 +68,8 @@ pub struct Covered {
     pub namespaces: i64,
     /// What they use above their quotas.
     pub used: BTreeMap<String, Quantity>,
+    /// Those that use something above their quotas, sorted.
+    pub above: Vec<Arc<str>>,
     /// What of the policy is ignored.
     pub errors: Vec<String>,
     /// In one of them writing the status of a quota is refused: what was said.
@@ -82,7 +88,7 @@ pub fn policy_patch(
     let status = &object.status;
     let generation = object.generation;
     let summary = Summary { forbidden: covered.forbidden.clone(), ..Summary::default() };
-    let says = [ready(&covered.errors, &summary, covered.unproven.as_deref())];
+    let says = [ready(&covered.errors, &summary, covered.unproven.as_deref()), above(&covered.above)];
     let conditions = merged(&status.conditions, says, generation, now);
     let same = status.namespaces == Some(covered.namespaces)
         && status.used == covered.used
@@ -124,6 +130,23 @@ fn ready(errors: &[String], summary: &Summary, unproven: Option<&str>) -> Says {
         (true, "InForce", "live migrations may take these amounts".to_owned())
     };
     Says { kind: READY, is, reason, message }
+}
+
+fn above(namespaces: &[Arc<str>]) -> Says {
+    if namespaces.is_empty() {
+        let message = "no namespace uses more than its ResourceQuotas say".to_owned();
+        return Says { kind: ABOVE_QUOTAS, is: false, reason: "WithinQuotas", message };
+    }
+    let named = namespaces.iter().take(NAMED).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    let others = match namespaces.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let message = format!(
+        "these namespaces use more than spec.hard of a ResourceQuota: {named}{others}. Where no migration is under way, a virtual \
+        machine that stops there would not start again: raise the quota"
+    );
+    Says { kind: ABOVE_QUOTAS, is: true, reason: "Outgrown", message }
 }
 
 fn not_enough(summary: &Summary) -> Says {
@@ -272,6 +295,9 @@ mod tests {
                 None,
             ),
             ready(&[], &Summary { opted_out: true, ..Summary::default() }, None),
+            above(&[]),
+            above(&["shop".into()]),
+            above(&["a", "b", "c", "d", "e"].map(Arc::from)),
             not_enough(&Summary::default()),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 1)), ..Summary::default() }),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 3)), ..Summary::default() }),
@@ -282,6 +308,9 @@ mod tests {
         Ready=false StatusForbidden: a quota's status cannot be written: immutable
         Ready=false Invalid: pods: -1 is ignored; cpu: x is ignored
         Ready=false OptedOut: the namespace, or a quota that is exceeded, is excluded from head-room by an annotation
+        AboveQuotas=false WithinQuotas: no namespace uses more than its ResourceQuotas say
+        AboveQuotas=true Outgrown: these namespaces use more than spec.hard of a ResourceQuota: shop. Where no migration is under way, a virtual machine that stops there would not start again: raise the quota
+        AboveQuotas=true Outgrown: these namespaces use more than spec.hard of a ResourceQuota: a, b, c and 2 more. Where no migration is under way, a virtual machine that stops there would not start again: raise the quota
         NotEnough=false Enough: no migration lacks head-room
         NotEnough=true NotEnoughHeadroom: a lacks 1
         NotEnough=true NotEnoughHeadroom: a lacks 1; 2 more wait behind it

@@ -1,6 +1,6 @@
 //! Keeps the status of what grants head-room up to date: one write at a time, and only of what changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_index::{Cluster, Key, Policy, Sums, amounts_of, sum_of};
+use sluice_index::{Cluster, Key, Mode, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::WriteToken;
@@ -36,6 +36,7 @@ const COLLECT_TIME: Duration = Duration::from_secs(1);
 pub struct HeadroomStatusWriter {
     pending: Arc<Mutex<Dirty>>,
     news: Arc<Notify>,
+    freed: Arc<Notify>,
 }
 
 impl HeadroomStatusWriter {
@@ -47,6 +48,11 @@ impl HeadroomStatusWriter {
         if pending.namespaces.len() != before {
             self.news.notify_one();
         }
+    }
+
+    /// Waits until less of a shared budget is taken than before.
+    pub(super) async fn freed(&self) {
+        self.freed.notified().await;
     }
 
     /// Something that is reported may have changed anywhere.
@@ -65,8 +71,14 @@ impl HeadroomStatusWriter {
         writes: ApiWrites,
         cancel: CancellationToken,
     ) {
-        let mut planner =
-            StatusPlanner { summaries, headroom, views: HashMap::new(), leftovers: Leftovers::new(left) };
+        let mut planner = StatusPlanner {
+            summaries,
+            headroom,
+            views: HashMap::new(),
+            leftovers: Leftovers::new(left.clone()),
+            metrics: left,
+            freed: false,
+        };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let work = async {
             loop {
@@ -87,7 +99,11 @@ impl HeadroomStatusWriter {
                 if token.is_held() {
                     planner.leftovers.tell().into_iter().for_each(&tell);
                 }
-                for (key, write) in planner.plan(&pending) {
+                let planned = planner.plan(&pending);
+                if std::mem::take(&mut planner.freed) {
+                    self.freed.notify_one();
+                }
+                for (key, write) in planned {
                     if !token.is_held() {
                         continue;
                     }
@@ -130,6 +146,9 @@ struct StatusPlanner {
     headroom: Arc<Headroom>,
     views: HashMap<Arc<str>, View>,
     leftovers: Leftovers,
+    metrics: LeftoverMetrics,
+    /// Less of a pool is taken than when it was last looked at.
+    freed: bool,
 }
 
 /// What a policy covers, by namespace.
@@ -137,6 +156,7 @@ struct StatusPlanner {
 struct View {
     version: String,
     over: BTreeMap<Arc<str>, Sums>,
+    total: Sums,
 }
 
 impl StatusPlanner {
@@ -194,6 +214,8 @@ impl StatusPlanner {
             let kind = request::objects::<HeadroomPolicy>(None);
             writes.push((object.key(), Write { plural: names::HEADROOM_POLICIES, kind, patch }));
         }
+        let above: BTreeSet<_> = self.views.values().flat_map(View::above).collect();
+        self.metrics.above(above.len());
         writes
     }
 
@@ -216,6 +238,7 @@ impl StatusPlanner {
             self.headroom.observed().read(|index| view.look(index, &policy, namespace));
         }
         let mut covered = view.covered(&policy);
+        self.freed |= view.sum_up() && policy.mode == Mode::Pool;
         covered.unproven.clone_from(&self.headroom.proofs().borrow());
         let summaries = self.summaries.lock();
         let mut of_covered = summaries.iter().filter(|(namespace, _)| view.over.contains_key(*namespace));
@@ -234,12 +257,25 @@ impl View {
         self.over.insert(Arc::clone(&record.name), over);
     }
 
+    /// Adds up. Returns whether less of something is taken than before.
+    fn sum_up(&mut self) -> bool {
+        let total = sum_of(self.over.values());
+        let before = std::mem::replace(&mut self.total, total);
+        before.iter().any(|(resource, taken)| self.total.get(resource).is_none_or(|now| now < taken))
+    }
+
+    /// Namespaces that use more than a quota's `spec.hard`.
+    fn above(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.over.iter().filter(|(_, sums)| !sums.is_empty()).map(|(namespace, _)| namespace)
+    }
+
     fn covered(&self, policy: &Policy) -> Covered {
         let used = amounts_of(&sum_of(self.over.values())).into_iter();
         let used = used.map(|(key, amount)| (key.to_string(), Quantity(amount.to_string())));
         Covered {
             namespaces: i64::try_from(self.over.len()).unwrap_or(i64::MAX),
             used: used.collect(),
+            above: self.above().cloned().collect(),
             errors: policy.errors.clone(),
             ..Covered::default()
         }

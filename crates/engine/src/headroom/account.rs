@@ -82,6 +82,19 @@ impl Account {
         objections
     }
 
+    /// The quotas that would not take what the machine grows by, whatever is raised for its target.
+    #[must_use]
+    pub fn outgrown(&self, need: &Need, quotas: &[NativeQuota]) -> Vec<Refusal> {
+        let about_it =
+            quotas.iter().filter(|quota| !quota.opted_out && quota.scopes.matches(&need.facts));
+        let each = about_it.filter_map(|quota| {
+            let grown: Vec<Grown> =
+                quota.spec_hard.keys().filter_map(|key| self.grown(need, quota, key)).collect();
+            (!grown.is_empty()).then(|| Refusal::Growth { quota: Arc::clone(&quota.name), grown })
+        });
+        each.collect()
+    }
+
     /// What the machine grows by, if it does not fit once its source and all other pods that come and go with migrations have ended.
     fn grown(&self, need: &Need, quota: &NativeQuota, key: &Arc<str>) -> Option<Grown> {
         let resource = Resource::from_quota_key(key);

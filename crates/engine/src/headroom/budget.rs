@@ -86,6 +86,16 @@ impl Grant {
         }
     }
 
+    /// What other namespaces have taken of it, by quota key; `None` where nobody else takes of it.
+    #[must_use]
+    pub const fn taken_elsewhere(&self) -> Option<&Amounts> {
+        match self {
+            Self::Unlimited { .. } | Self::Amounts { .. } => None,
+            Self::Pool { taken_elsewhere, .. } => Some(taken_elsewhere),
+            Self::Except { grant, .. } => grant.taken_elsewhere(),
+        }
+    }
+
     /// `spec`: the limit that the quota states for the resource.
     pub(super) fn room(&self, quota: &str, resource: &Resource, spec: Quantity) -> Room {
         let mut most = None;

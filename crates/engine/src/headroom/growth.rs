@@ -103,6 +103,15 @@ const fn times(amount: Amount, times: i128) -> Amount {
     Amount::from_nanos(amount.nanos().saturating_mul(times))
 }
 
+/// A launcher that follows the source.
+struct Next {
+    all: Charge,
+    /// Of the containers that the source has.
+    kept: Charge,
+    /// Of the container of the guest.
+    compute: Charge,
+}
+
 /// By resource, what `target` takes more than its source for another reason than KubeVirt's overhead: always more than 0.
 ///
 /// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all, and limits
@@ -112,26 +121,46 @@ const fn times(amount: Amount, times: i128) -> Amount {
 pub fn growth(target: &PodInput<'_>, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
     let target = fresh(target);
     let is_kept = |name: &str| source.containers.iter().any(|known| **known == *name);
-    let all = pod_charge(&target, rules, 0);
-    let kept = pod_charge(&only(&target, is_kept), rules, 0);
-    let compute = pod_charge(&only(&target, |name| name == COMPUTE && is_kept(name)), rules, 0);
-    let grown = all.iter().map(|(resource, amount)| {
-        let of = |charge: &Charge| charge.get(resource).unwrap_or(Amount::ZERO);
-        let more = |now: Amount, before: Amount| now.saturating_sub(before).max(Amount::ZERO);
-        let others = |all: &Charge, guest: &Charge| more(of(all), of(guest));
-        let guest = more(of(&compute), of(&source.compute));
-        // What was plugged in comes first: the overhead is no room for it.
-        let plugged = match resource {
-            Resource::Memory => guest.min(allowed.plugged),
-            Resource::LimitsMemory if !allowed.limits_memory => guest.min(allowed.plugged),
-            _ => Amount::ZERO,
-        };
-        let rest = more(more(of(&compute), plugged), source.allowed(resource, &compute, allowed));
-        let beside = more(others(&kept, &compute), others(&source.charge, &source.compute));
-        let new = more(*amount, of(&kept));
-        (resource.clone(), plugged.saturating_add(rest).saturating_add(beside).saturating_add(new))
+    let next = Next {
+        all: pod_charge(&target, rules, 0),
+        kept: pod_charge(&only(&target, is_kept), rules, 0),
+        compute: pod_charge(&only(&target, |name| name == COMPUTE && is_kept(name)), rules, 0),
+    };
+    next.growth(source, allowed)
+}
+
+/// The same of a target that is not there yet and is to take `charge`: what that is more, the guest's container takes.
+#[must_use]
+pub fn growth_to(charge: &Charge, source: &Source, allowed: Allowance) -> Charge {
+    let of_guest = charge.iter().filter_map(|(resource, amount)| {
+        let more = amount.saturating_sub(source.charge.get(resource)?);
+        Some((resource.clone(), source.compute.get(resource)?.saturating_add(more)))
     });
-    Charge::from_pairs(grown.filter(|(_, amount)| *amount > Amount::ZERO))
+    let compute = Charge::from_pairs(of_guest);
+    Next { all: charge.clone(), kept: charge.clone(), compute }.growth(source, allowed)
+}
+
+impl Next {
+    fn growth(&self, source: &Source, allowed: Allowance) -> Charge {
+        let grown = self.all.iter().map(|(resource, amount)| {
+            let of = |charge: &Charge| charge.get(resource).unwrap_or(Amount::ZERO);
+            let more = |now: Amount, before: Amount| now.saturating_sub(before).max(Amount::ZERO);
+            let others = |all: &Charge, guest: &Charge| more(of(all), of(guest));
+            let guest = more(of(&self.compute), of(&source.compute));
+            // What was plugged in comes first: the overhead is no room for it.
+            let plugged = match resource {
+                Resource::Memory => guest.min(allowed.plugged),
+                Resource::LimitsMemory if !allowed.limits_memory => guest.min(allowed.plugged),
+                _ => Amount::ZERO,
+            };
+            let rest =
+                more(more(of(&self.compute), plugged), source.allowed(resource, &self.compute, allowed));
+            let beside = more(others(&self.kept, &self.compute), others(&source.charge, &source.compute));
+            let new = more(*amount, of(&self.kept));
+            (resource.clone(), plugged.saturating_add(rest).saturating_add(beside).saturating_add(new))
+        });
+        Charge::from_pairs(grown.filter(|(_, amount)| *amount > Amount::ZERO))
+    }
 }
 
 fn fresh<'p>(pod: &PodInput<'p>) -> PodInput<'p> {

@@ -26,11 +26,11 @@ use crate::quantity::Quantity;
 
 pub use account::{Account, AccountedPod, Stake};
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
-pub use growth::{Allowance, Source, growth};
+pub use growth::{Allowance, Source, growth, growth_to};
 pub use need::{Need, need_of};
 pub use plan::{Plan, Raise, RaisedKey, plan, reserve};
 pub use quota::{MARK, NUDGE_KEY, NativeQuota, Restore, consumed, restore};
-pub use refusal::{Grown, Refusal, lasting};
+pub use refusal::{Grown, Refusal, lasting, quota_words};
 pub use shortage::{Shortage, sentence};
 
 /// Amounts by quota key as it is written.

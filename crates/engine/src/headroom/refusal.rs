@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::quota::MARK;
+use crate::charge::Amount;
 use crate::quantity::Quantity;
 
 /// A reason that no raise can remove. Keys are sorted.
@@ -109,6 +110,25 @@ impl Refusal {
 pub fn lasting(refusals: &[Refusal]) -> Option<String> {
     let lasting: Vec<String> = refusals.iter().filter(|why| why.lasts()).map(ToString::to_string).collect();
     (!lasting.is_empty()).then(|| lasting.join("; "))
+}
+
+/// What is said of growth that does not fit, as quota admission says it; `None` of refusals of another kind.
+#[must_use]
+pub fn quota_words(refusal: &Refusal) -> Option<String> {
+    let Refusal::Growth { quota, grown } = refusal else { return None };
+    let list = |amount: fn(&Grown) -> Quantity| {
+        let each = grown.iter().map(|grown| format!("{}={}", grown.key, amount(grown)));
+        each.collect::<Vec<_>>().join(",")
+    };
+    let used = |grown: &Grown| {
+        Amount::from(grown.after).saturating_sub(grown.by.into()).quantity(grown.after.format())
+    };
+    Some(format!(
+        "exceeded quota: {quota}, requested: {}, used: {}, limited: {}",
+        list(|grown| grown.by),
+        list(used),
+        list(|grown| grown.hard)
+    ))
 }
 
 fn holders(pods: &[Arc<str>]) -> String {

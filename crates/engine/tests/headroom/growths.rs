@@ -1,7 +1,8 @@
 //! A target may take more than its source only by what KubeVirt itself adds.
 
 use serde_json::{Value, json};
-use sluice_engine::headroom::{Account, AccountedPod, Allowance, Source, Stake, growth};
+use sluice_engine::headroom::{Account, AccountedPod, Allowance, Source, Stake, growth, growth_to, quota_words};
+use sluice_engine::pod::pod_charge;
 use sluice_engine::{Amount, Resource};
 
 use super::*;
@@ -205,4 +206,46 @@ fn what_grows_has_to_fit_the_spec_once_the_source_is_gone() {
     let moving = Account { pods: vec![passing], is_complete: false };
     assert_eq!(said(&grows("600Mi", "537Mi", "63Mi"), "697Mi", &none).len(), 1);
     assert_eq!(said(&grows("600Mi", "537Mi", "63Mi"), "697Mi", &moving), [""; 0]);
+}
+
+#[test]
+fn growth_to_a_size_is_that_of_the_pod_which_has_it() {
+    let of = source(&plain());
+    let (overhead, plugged) = (quantity(OVERHEAD).into(), quantity("1Gi").into());
+    let allowed = Allowance { overhead, plugged, ..Allowance::default() };
+    let mut grown = Vec::new();
+    for compute in ["300Mi", "537Mi", "818Mi", "1561Mi", "1900Mi", "3Gi"] {
+        let containers =
+            [container("compute", compute, json!({})), container("guest-console-log", "35Mi", json!({}))];
+        let target = launcher(&containers, &[]);
+        let by_size = growth_to(&pod_charge(&pods::pod(&target), RULES, 0), &of, allowed);
+        assert_eq!(by_size, growth(&pods::pod(&target), &of, allowed, RULES), "{compute}");
+        grown.extend(by_size.get(&Resource::Memory).copied());
+    }
+    assert_eq!(grown.len(), 4, "{grown:?}");
+}
+
+#[test]
+fn a_size_that_does_not_fit_is_refused_as_quota_admission_would() {
+    let memory = "requests.memory";
+    let need = Need {
+        source: need(&[(memory, "537Mi")]).charge,
+        growth: need(&[(memory, "1Gi")]).charge,
+        ..need(&[(memory, "1561Mi")])
+    };
+    let said = |hard: &str, excluded: bool| {
+        let mut quota = quota("rq", &[(memory, hard)], &[(memory, "600Mi")]);
+        quota.opted_out = excluded;
+        let refusals = Account::default().outgrown(&need, &[quota]);
+        refusals.iter().filter_map(quota_words).collect::<Vec<_>>()
+    };
+    assert_eq!(said("1624Mi", false), [""; 0]);
+    assert_eq!(
+        said("1623Mi", false),
+        [
+            "exceeded quota: rq, requested: requests.memory=1Gi, used: requests.memory=600Mi, \
+            limited: requests.memory=1623Mi"
+        ]
+    );
+    assert_eq!(said("1623Mi", true), [""; 0], "its quota is the tenant's affair");
 }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Account, AccountedPod, Allowance, Source, Stake};
-use sluice_engine::vm::{KubeVirtFacts, largest_overhead};
+use sluice_engine::headroom::{Account, AccountedPod, Allowance, Need, Source, Stake, growth_to};
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, largest_overhead, vm_charge};
 use sluice_engine::{Amount, Charge, Resource, Uid};
 
 use super::Cluster;
@@ -69,6 +69,19 @@ impl Cluster {
         }
         let attached = current.flat_map(|pod| pods.attached_to(pod));
         Source::least(attached.map(|pod| pod.source.clone()))
+    }
+
+    /// What the next launcher of this machine will take, by the size that the machine is to have; `None` where that is not known, as of
+    /// a machine that does not run. `now` as for [`Self::account`].
+    #[must_use]
+    pub fn next_need(&self, machine: &VmiRecord, now: i64) -> Option<Need> {
+        let (size, kubevirt) = (machine.size.as_ref().ok()?, self.kubevirts.oldest()?);
+        let facts = Pods::of(self, &machine.namespace, None, now).current(machine).first()?.facts.clone();
+        let source = self.source(machine, None, false, now)?;
+        let launcher = Launcher { whole: &source.charge, compute: &source.compute };
+        let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
+        let growth = growth_to(&charge, &source, self.allowance(machine));
+        Some(Need { growth, source: source.charge, ..Need::new(charge, facts) })
     }
 
     /// What KubeVirt may do to this machine from one launcher to the next.

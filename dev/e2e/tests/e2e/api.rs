@@ -204,6 +204,31 @@ async fn upstreams_manifests_are_accepted_and_kept_as_written() {
     assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
 }
 
+/// The two example files of upstream, unchanged.
+#[tokio::test]
+async fn upstreams_examples_apply_unchanged() {
+    let bed = shared().await.bed;
+    let namespace = bed.namespace("upstream", TARGETED).await.unwrap();
+    let files = [
+        ("arq", include_str!("../../fixtures/application-aware-quota/arq-example.yaml")),
+        ("acrq", include_str!("../../fixtures/application-aware-quota/acrq-example.yaml")),
+    ];
+    for (kind, text) in files {
+        let file = manifest(bed, &format!("{kind}-example.yaml"), text);
+        let arguments = ["apply", "--namespace", &namespace.name, "--filename", &file];
+        kubectl(bed, &arguments).await;
+        let again = kubectl(bed, &arguments).await;
+        assert!(again.ends_with(" unchanged\n"), "{again}");
+        let get = ["get", kind, "example-resource-quota", "--namespace", &namespace.name, "--output=json"];
+        let kept: Value = serde_json::from_str(&kubectl(bed, &get).await).unwrap();
+        let written: Value = serde_saphyr::from_str(text).unwrap();
+        let amounts = |object: &Value| object.pointer("/spec/quota/hard").or(object.pointer("/spec/hard")).cloned();
+        assert!(amounts(&written).is_some());
+        assert_eq!(amounts(&kept), amounts(&written), "{kind}");
+    }
+    kubectl(bed, &["delete", "acrq", "example-resource-quota"]).await;
+}
+
 #[tokio::test]
 async fn applying_the_same_again_does_not_make_a_new_generation() {
     let team = Team::on(shared().await.bed, "generation").await;

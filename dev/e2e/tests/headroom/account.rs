@@ -2,7 +2,7 @@
 //! stay when their migration is over, what others add to a target.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use rstest::rstest;
@@ -14,7 +14,7 @@ use sluice_e2e::tenant::{SOON, Tenant, amount, hard, shared, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
 use sluice_testbed::wait;
 
-use crate::context::{MEMORY, MI, set_limit, until_told, used_memory};
+use crate::context::{MEMORY, MI, alone, set_limit, until_told, used_memory};
 
 const MIGRATION: &str = "VirtualMachineInstanceMigration";
 
@@ -23,6 +23,14 @@ async fn growing(prefix: &str) -> (Tenant<'static>, Vm) {
     let tenant = Tenant::on(shared().await.bed, prefix).await;
     let vm = tenant.kubevirt.vm(tenant.name(), "web").hotplug(8, "4Gi").start().await.unwrap();
     (tenant, vm)
+}
+
+/// Where head-room is granted, the machine would be refused to grow. Before, it grows, and then asks for room.
+async fn grown_before_the_grant(tenant: &Tenant<'_>, vm: &Vm) -> Migration {
+    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    migration.until_rejected().await.unwrap();
+    tenant.unlimited().await;
+    migration
 }
 
 /// A pod of the tenant with the labels of a launcher.
@@ -72,8 +80,7 @@ async fn a_finished_pod_with_the_label_of_the_machine_is_no_source() {
     complete(&tenant, "decoy").await;
     tenant.quota("rq", json!({ MEMORY: "700Mi" })).await;
     until_counted_without_the_ended(&tenant).await;
-    tenant.unlimited().await;
-    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    let migration = grown_before_the_grant(&tenant, &vm).await;
     growth_is_refused(&tenant, &migration).await;
     assert!(used_memory(&tenant).await < 700 * MI);
 }
@@ -87,8 +94,7 @@ async fn what_a_former_launcher_took_is_no_size_to_return_to() {
     vm.hotplug_memory("1Gi").await.unwrap().until_succeeded().await.unwrap();
     vm.until_alone().await.unwrap();
     tenant.full_quota("rq", &[MEMORY]).await;
-    tenant.unlimited().await;
-    let migration = vm.hotplug_memory("2Gi").await.unwrap();
+    let migration = grown_before_the_grant(&tenant, &vm).await;
     growth_is_refused(&tenant, &migration).await;
 }
 
@@ -120,6 +126,35 @@ async fn what_another_webhook_adds_to_a_target_has_to_fit(#[case] patch: Value) 
     vm.until_alone().await.unwrap();
     let full = |quota: &_| amount(&used(quota), MEMORY) == amount(&spec_hard(quota), MEMORY);
     tenant.until_quota("rq", "to be full and not exceeded", full).await;
+}
+
+/// A tenant may annotate a machine that runs, and KubeVirt gives its next launcher a container of whatever size a LimitRange says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_a_tenant_adds_to_a_running_machine_has_to_fit() {
+    let alone = alone().await;
+    let webhook = alone.webhook(&[]).await;
+    webhook.until_proven().await.unwrap();
+    let tenant = Tenant::on(alone.bed, "hook").await;
+    let gates = |all: &[&str]| json!({ "developerConfiguration": { "featureGates": all } });
+    tenant.kubevirt.configure(gates(&["VMLiveUpdateFeatures", "Sidecar"])).await.unwrap();
+    let range: LimitRange = serde_json::from_value(json!({
+        "metadata": { "name": "sizes" },
+        "spec": { "limits": [{ "type": "Container", "defaultRequest": { "memory": "1Gi" } }] },
+    }))
+    .unwrap();
+    let ranges: Api<LimitRange> = Api::namespaced(tenant.client.clone(), tenant.name());
+    ranges.create(&PostParams::default(), &range).await.unwrap();
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let hook = r#"hooks.kubevirt.io/hookSidecars=[{"image":"none"}]"#;
+    let annotate = ["annotate", "vmi", vm.name(), hook, "--namespace", tenant.name()];
+    let annotated = tenant.bed.kubectl(&annotate).await.unwrap();
+    assert!(annotated.status.success(), "{}", String::from_utf8_lossy(&annotated.stderr));
+    let migration = vm.migrate().await.unwrap();
+    growth_is_refused(&tenant, &migration).await;
+    migration.abort().await.unwrap();
+    tenant.kubevirt.configure(gates(&["VMLiveUpdateFeatures"])).await.unwrap();
 }
 
 /// Deletes a migration as a tenant can: without its finalizer virt-controller forgets it, and leaves its target.

@@ -1,10 +1,13 @@
 //! Head-room is for machines that move within their namespace: what comes in or grows on purpose has to fit the quota.
 
+use kube::Api;
 use serde_json::json;
+use sluice_api::HeadroomPolicy;
 use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::targets;
-use sluice_e2e::tenant::{Tenant, amount, shared, spec_hard, used};
+use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::Vm;
+use sluice_testbed::wait;
 
 use crate::context::{MEMORY, MI, alone, rejected, set_limit, used_memory};
 
@@ -40,12 +43,13 @@ async fn a_machine_that_grows_by_hot_plug_has_to_fit_the_quota_afterwards() {
     let tenant = Tenant::on(shared().await.bed, "hotplug").await;
     let vm = tenant.kubevirt.vm(tenant.name(), "web").hotplug(8, "4Gi").start().await.unwrap();
     tenant.full_quota("rq", &[MEMORY]).await;
-    tenant.unlimited().await;
     let before = used_memory(&tenant).await;
+    // Where nothing is granted, nobody asks whether the target will find room.
     let migration = vm.hotplug_memory("1Gi").await.unwrap();
     migration.until_rejected().await.unwrap();
     let wanted = requested(&tenant).await;
     assert!(wanted > before + 512 * MI, "{wanted}, {before} before");
+    tenant.unlimited().await;
     set_limit(&tenant, &(wanted - 1).to_string()).await;
     let refused = AuditTrail::of(&tenant).await.rejections().len();
     until_refused(&tenant, refused + 2).await;
@@ -59,13 +63,30 @@ async fn a_machine_that_grows_by_hot_plug_has_to_fit_the_quota_afterwards() {
     tenant.until_quota("rq", "to be full and not exceeded", full).await;
 }
 
+/// A machine that would find no room any more is told before it grows, and moves on as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn growth_that_no_target_would_find_room_for_is_refused_when_the_machine_is_changed() {
+    let tenant = Tenant::on(shared().await.bed, "outgrown").await;
+    let vm = tenant.kubevirt.vm(tenant.name(), "web").hotplug(8, "4Gi").start().await.unwrap();
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    // The webhook knows of the grant from here on.
+    migrate_alone(&tenant, &vm).await;
+    let refused = vm.change(json!({ "domain": { "memory": { "guest": "3Gi" } } })).await.unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(refused.contains("exceeded quota: rq, requested: requests.memory="), "{refused}");
+    migrate_alone(&tenant, &vm).await;
+    assert_eq!(tenant.rejected_attempts().await, 0);
+    set_limit(&tenant, "8Gi").await;
+    vm.hotplug_memory("3Gi").await.unwrap().until_succeeded().await.unwrap();
+}
+
 /// Sets KubeVirt's ratio of memory overhead; `None` removes it.
 async fn overhead_ratio(tenant: &Tenant<'_>, ratio: Option<&str>) {
     tenant.kubevirt.configure(json!({ "additionalGuestMemoryOverheadRatio": ratio })).await.unwrap();
 }
 
-async fn migrate_with_new_ratio(tenant: &Tenant<'_>, vm: &Vm) {
-    overhead_ratio(tenant, Some("3.0")).await;
+async fn migrate_alone(tenant: &Tenant<'_>, vm: &Vm) {
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;
     vm.until_alone().await.unwrap();
@@ -82,11 +103,19 @@ async fn a_machine_that_grows_by_a_new_overhead_ratio_passes() {
     tenant.full_quota("rq", &[MEMORY]).await;
     tenant.unlimited().await;
     let before = used_memory(&tenant).await;
-    migrate_with_new_ratio(&tenant, &vm).await;
+    overhead_ratio(&tenant, Some("3.0")).await;
+    migrate_alone(&tenant, &vm).await;
     let grown = |quota: &_| amount(&used(quota), MEMORY) > amount(&spec_hard(quota), MEMORY);
     tenant.until_quota("rq", "the larger pod to be counted", grown).await;
     assert!(used_memory(&tenant).await > before);
     assert_eq!(tenant.rejected_attempts().await, 0);
+    let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
+    let is_said = || async {
+        let conditions = policies.get(tenant.name()).await.ok()?.status?.conditions;
+        let above = conditions.into_iter().find(|condition| condition.type_ == "AboveQuotas")?;
+        (above.status == "True" && above.message.contains(&format!(": {}. ", tenant.name()))).then_some(())
+    };
+    wait::eventually(SOON, is_said, "the policy to say that the machine would not start again").await.unwrap();
     // Above its quota already, it moves on.
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::Uid;
-use sluice_engine::headroom::{Budget, MARK, NUDGE_KEY, NativeQuota};
+use sluice_engine::headroom::{Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
 use sluice_runtime::backoff::{Backoff, Retry};
 use sluice_runtime::events::Report;
 use sluice_window::MigrationRef;
@@ -300,6 +300,9 @@ fn room(facts: &Facts) -> u64 {
         for (key, amount) in quota.spec_hard.iter().chain(used) {
             (key, amount.nanos()).hash(&mut hasher);
         }
+    }
+    for taken in facts.budget.grants.iter().filter_map(Grant::taken_elsewhere) {
+        taken.iter().for_each(|(key, amount)| (key, amount.nanos()).hash(&mut hasher));
     }
     hasher.finish()
 }

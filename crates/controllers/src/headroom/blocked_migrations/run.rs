@@ -106,6 +106,7 @@ impl BlockedMigrations {
                     statuses.everything();
                     due.extend(running.keys().cloned());
                 }
+                () = statuses.freed() => due.extend(running.keys().cloned()),
             }
             let dirty = self.observed().take_dirty();
             statuses.changed(dirty.namespaces.iter().cloned());

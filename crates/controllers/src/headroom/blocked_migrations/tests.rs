@@ -147,6 +147,23 @@ fn usage_wakes_it_after_a_moment_and_ever_more_rarely() {
 }
 
 #[test]
+fn what_another_namespace_gives_back_to_a_pool_wakes_it() {
+    let pool = |taken| Budget {
+        grants: vec![Grant::Pool {
+            source: "pool".into(),
+            additional: amounts("memory", 20),
+            taken_elsewhere: amounts("memory", taken),
+            per_namespace: Amounts::new(),
+        }],
+    };
+    let mut scene = Scene::new();
+    scene.facts.budget = pool(20);
+    scene.nudges(0, 500_000);
+    scene.facts.budget = pool(5);
+    assert_eq!(scene.nudges(500_000, 900_000).first(), Some(&501_000));
+}
+
+#[test]
 fn without_a_grant_nothing_is_written() {
     let mut scene = Scene::new();
     scene.facts.budget = Budget::default();

@@ -1,12 +1,14 @@
 //! Lets the target pods of live migrations pass full quotas (`docs/protocols.md`, *Raise and restore*).
 //!
-//! The answer is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota. What a
-//! review claims, and whether that is true, is decided in [`claim`](self::claim()) and [`Claim::check`].
+//! The answer about a pod is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota. What
+//! a review claims, and whether that is true, is decided in [`claim`](self::claim()) and [`Claim::check`]. The answer about a machine
+//! that gets another size is "no" where its target would find no room.
 
 mod claim;
 
 pub use claim::{Claim, claim};
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_engine::headroom::{Allowance, Source};
 use sluice_engine::{ChargeRules, Uid};
-use sluice_index::{VmiRecord, VmimRecord};
+use sluice_index::{VmiRecord, VmiWire, VmimRecord};
 use sluice_window::{Headroom, Target};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -24,6 +26,7 @@ use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
 use crate::settings::Settings;
 
+const VMI: &str = "VirtualMachineInstance";
 /// How long a target may wait at most: KubeVirt's controller creates one target after the other, for the whole cluster.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -38,6 +41,16 @@ impl HeadroomEndpoint {
     /// Makes room with `headroom`; charges are counted by the rules of the API server's version.
     pub fn new(headroom: Arc<Headroom>, rules: watch::Receiver<ChargeRules>) -> Self {
         Self { headroom, rules }
+    }
+
+    /// Whether a machine may have another size. Growth that a quota cannot take would leave the machine unable to migrate.
+    fn judge(&self, review: &Review<'_>) -> Verdict {
+        let wire: VmiWire = match review.read_object("a VirtualMachineInstance") {
+            Ok(wire) => wire,
+            Err(malformed) => return malformed,
+        };
+        let outgrown = self.headroom.outgrown(&VmiRecord::read(&wire));
+        outgrown.map_or_else(|| Verdict::allow(""), Verdict::deny)
     }
 
     /// Returns when the creation may go on, and why; an error is why no room is made for it.
@@ -98,6 +111,9 @@ impl AsyncEndpoint for HeadroomEndpoint {
         _settings: &Settings,
         _body: &HeldBody,
     ) -> BoxFuture<'static, Verdict> {
+        if review.kind == VMI {
+            return ready(self.judge(review)).boxed();
+        }
         let controller = self.headroom.observed().read(|index| index.kubevirt_controller());
         let claim = claim(review, controller.as_deref());
         async move {

@@ -1,11 +1,14 @@
 //! Nothing is let in that not every API server keeps others out for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::future::{join, join_all};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::ListParams;
+use kube::runtime::watcher;
+use kube::{Api, Client};
 use sluice_api::names;
+use sluice_e2e::tenant::Tenant;
 use sluice_testbed::{Component, wait};
 
 use crate::faults::gate::Gate;
@@ -71,7 +74,7 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     let gate = gate(&world, &scene).await;
     let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
     world.bed.pause(Component::ApiServer);
-    let created = create_migration(&second, scene.tenant.name()).await;
+    let created = create_migration(&second, scene.tenant.name(), "web").await;
     let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
     let told = wait::eventually(SOON, told, "a session without proof").await;
     // Before the resume: after it the target is proven and let in within milliseconds.
@@ -86,13 +89,52 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
-async fn create_migration(client: &kube::Client, namespace: &str) -> String {
+/// KubeVirt's controller creates one target after the other, so whoever waits for a proof that does not come lets all others wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_stands_still_holds_no_namespace_with_room_up() {
+    let world = world::pair().await;
+    let full = join_all((0..5).map(|_| Scene::unlimited(world.bed, "full"))).await;
+    let roomy = Tenant::on(world.bed, "roomy").await;
+    let vms: Vec<String> = (0..12).map(|number| format!("vm-{number}")).collect();
+    join_all(vms.iter().map(|name| roomy.vm(name))).await;
+    let gate = gate(&world, &full[0]).await;
+    gate.serve_all(world.bed).await;
+    let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
+    let (before, during) = vms.split_at(vms.len() / 2);
+    let undisturbed = until_targets(&second, roomy.name(), before, before.len()).await;
+    world.bed.pause(Component::ApiServer);
+    let migrations = join_all(full.iter().map(|scene| create_migration(&second, scene.tenant.name(), "web")));
+    let (_, disturbed) = join(migrations, until_targets(&second, roomy.name(), during, vms.len())).await;
+    let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
+    let told = wait::eventually(SOON, told, "a session without proof").await;
+    world.bed.resume(Component::ApiServer);
+    told.unwrap();
+    let count = during.len();
+    eprintln!("{count} targets: {undisturbed:?} with both API servers, {disturbed:?} while one stands still");
+    for scene in &full {
+        let migrations = scene.vm.migrations().await.unwrap();
+        scene.settled_when_woken(&migrations[0]).await;
+    }
+}
+
+/// Migrates these machines at once. Returns how long it took until the namespace had so many targets.
+async fn until_targets(client: &Client, namespace: &str, machines: &[String], count: usize) -> Duration {
+    let begin = Instant::now();
+    join_all(machines.iter().map(|machine| create_migration(client, namespace, machine))).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let targets = watcher::Config::default().labels(names::MIGRATION_JOB_LABEL);
+    wait::wait_for_all(&pods, targets, SOON, "all targets", |pods| pods.len() >= count).await.unwrap();
+    begin.elapsed()
+}
+
+async fn create_migration(client: &Client, namespace: &str, machine: &str) -> String {
     let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstancemigrations");
+    let name = format!("{machine}-moves");
     let body = serde_json::json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
-        "metadata": {"name": "while-paused"}, "spec": {"vmiName": "web"},
+        "metadata": {"name": name}, "spec": {"vmiName": machine},
     });
     let answer = sluice_e2e::call::post(client, &path, &body).await.unwrap();
     assert!(answer.is_ok(), "{answer:?}");
-    "while-paused".to_owned()
+    name
 }

@@ -184,4 +184,11 @@ async fn a_pool_of_what_is_left_leaves_the_ninth_namespace_its_ten_gibibytes() {
     assert_eq!(total(&members).await, bytes(90_731_193_920), "84.5Gi");
     until_shown(&bed_use, &policy, 90_731_193_920 - 85_899_345_920).await;
     fits_a_ninth(&bed_use, &policy, &members).await;
+    // What one namespace gives back is for those that wait.
+    let larger = Patch::Merge(json!({ "spec": { "hard": { MEMORY: (2 * AFTER).to_string() } } }));
+    for member in &members[..3] {
+        member.tenant.quotas.patch("default", &PatchParams::default(), &larger).await.unwrap();
+    }
+    let goes_on = || async { (total(&members).await > bytes(90_731_193_920)).then_some(()) };
+    wait::eventually(SOON, goes_on, "a waiting migration to take what the pool has again").await.unwrap();
 }
