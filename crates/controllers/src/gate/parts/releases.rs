@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use sluice_engine::PodId;
+use sluice_index::Version;
 
 use crate::gate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
 use crate::gate::config::Moment;
@@ -19,11 +20,19 @@ struct ReleaseRetry {
     failures: u32,
     /// Not to be decided on before this moment (milliseconds).
     until_ms: u64,
-    /// An earlier request was not answered and may be done until this moment (milliseconds): a refusal before it proves
-    /// nothing.
-    uncertain_until_ms: u64,
+    /// The last request that was not answered.
+    unanswered: Option<Unanswered>,
     /// The API server's last refusal.
     refusal: Option<Box<str>>,
+}
+
+/// A request without an answer: in doubt until a later one is answered, however late that is.
+#[derive(Debug)]
+struct Unanswered {
+    /// The version that it was sent for, or a later one: it cannot be done on one after that.
+    version: Version,
+    /// An API server may work on it until this moment (milliseconds): a refusal before it proves nothing.
+    until_ms: u64,
 }
 
 /// Releases that are queued, in flight and to be repeated.
@@ -77,14 +86,24 @@ impl Releases {
         self.in_flight.is_empty()
     }
 
-    /// Whether a request for the pod is in flight, or one without an answer may still be done.
-    pub fn may_be_done(&self, id: PodId, now: Moment) -> bool {
-        self.is_in_flight(id) || self.is_uncertain(id, now)
+    /// Whether a request for the pod is in flight, or one without an answer may be done or have been.
+    pub fn may_be_done(&self, id: PodId) -> bool {
+        self.is_in_flight(id) || self.unanswered(id).is_some()
     }
 
-    /// Whether a request that was not answered may still be done.
-    pub fn is_uncertain(&self, id: PodId, now: Moment) -> bool {
-        self.retries.get(&id).is_some_and(|retry| now.mono_ms < retry.uncertain_until_ms)
+    /// As [`Self::may_be_done`] of a pod that has our gate in this version.
+    pub fn may_be_done_on(&self, id: PodId, version: Version) -> bool {
+        self.is_in_flight(id)
+            || self.unanswered(id).is_some_and(|unanswered| !unanswered.version.is_older_than(version))
+    }
+
+    /// Whether an API server may still work on a request that was not answered.
+    pub fn is_worked_on(&self, id: PodId, now: Moment) -> bool {
+        self.unanswered(id).is_some_and(|unanswered| now.mono_ms < unanswered.until_ms)
+    }
+
+    fn unanswered(&self, id: PodId) -> Option<&Unanswered> {
+        self.retries.get(&id)?.unanswered.as_ref()
     }
 
     /// Whether the pod is not to be decided on yet.
@@ -102,9 +121,9 @@ impl Releases {
         self.retries.entry(id).or_default().refusal = Some(why.into());
     }
 
-    /// The request was not answered and may be done until `until_ms`.
-    pub fn outcome_unknown(&mut self, id: PodId, until_ms: u64) {
-        self.retries.entry(id).or_default().uncertain_until_ms = until_ms;
+    /// The request was not answered. An API server may work on it until `until_ms`; the pod has this version by now.
+    pub fn outcome_unknown(&mut self, id: PodId, version: Version, until_ms: u64) {
+        self.retries.entry(id).or_default().unanswered = Some(Unanswered { version, until_ms });
     }
 
     /// The same request is to be repeated later: its preconditions make that safe, whether it was done or not.
@@ -119,7 +138,7 @@ impl Releases {
     /// first time at once, then later each time.
     pub fn repeat_changed(&mut self, id: PodId, now: Moment) {
         let retry = self.retries.entry(id).or_default();
-        retry.uncertain_until_ms = 0;
+        retry.unanswered = None;
         retry.failures += 1;
         match retry.failures.saturating_sub(1) {
             0 => self.queue.push_back(id),
@@ -131,7 +150,7 @@ impl Releases {
     /// at once.
     pub fn back_off(&mut self, id: PodId, from: u32, now: Moment) {
         let retry = self.retries.entry(id).or_default();
-        retry.uncertain_until_ms = 0;
+        retry.unanswered = None;
         retry.failures += 1;
         let steps = (retry.failures + from).saturating_sub(1);
         if steps > 0 {

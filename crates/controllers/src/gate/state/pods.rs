@@ -134,7 +134,7 @@ impl State {
 
     fn count_foreign_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
         // Or this process released it, before there was a quota.
-        let is_ours = self.releases.may_be_done(id, now);
+        let is_ours = self.releases.may_be_done(id);
         self.end_claim(id, record);
         let payer = self.payer(record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);

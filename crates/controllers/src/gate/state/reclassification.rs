@@ -70,7 +70,9 @@ impl State {
             return;
         };
         let in_flight = match self.stages.get(id) {
-            Stage::Assumed { charge, serial, awaited: 0, .. } if self.releases.may_be_done(id, now) => {
+            Stage::Assumed { charge, serial, awaited: 0, .. }
+                if self.releases.may_be_done_on(id, record.version) =>
+            {
                 Some((Arc::clone(charge), *serial))
             }
             _ => None,

@@ -64,7 +64,7 @@ impl State {
                 self.releases.refused(id, why);
                 let is_owned = self.stages.owners().owner_of(id).is_some();
                 // In doubt, another leader may be releasing it too.
-                if self.releases.is_uncertain(id, now) || is_owned && self.stages.is_doubted() {
+                if self.releases.is_worked_on(id, now) || is_owned && self.stages.is_doubted() {
                     self.repeat_release_later(id, None, now);
                 } else {
                     self.give_up_release(id, 1, now);
@@ -74,7 +74,8 @@ impl State {
             Answer::Busy(after) => self.repeat_release_later(id, after, now),
             Answer::Unknown(_) => {
                 let until_ms = now.mono_ms + self.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
-                self.releases.outcome_unknown(id, until_ms);
+                let version = self.pods.get(id).map(|record| record.version).unwrap_or_default();
+                self.releases.outcome_unknown(id, version, until_ms);
                 self.repeat_release_later(id, None, now);
             }
         }

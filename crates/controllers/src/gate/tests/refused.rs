@@ -2,7 +2,7 @@
 
 use sluice_index::{PodWire, Targeting};
 
-use super::server::wire;
+use super::server::{Server, wire};
 use super::stories::{Story, at};
 use crate::gate::{Action, Answer, Outcome, Release};
 
@@ -107,6 +107,45 @@ fn room_of_a_release_without_an_answer_is_given_back_once_it_cannot_be_done_any_
     assert_eq!(story.gated(), ["a"], "b got the room that a could not use");
 }
 
+/// The pod's release was done, which neither an answer nor the watch of pods shows for long.
+#[test]
+fn a_release_without_an_answer_stays_charged_until_there_is_one() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 1);
+    story.server.create_pod("b", 500, 0);
+    story.see_all(at(0));
+    let release = asked(&mut story, 0);
+    story.server.release(&release);
+    answer(&mut story, release, Answer::Unknown("connection lost".to_owned()), 0);
+    let mut asked = Vec::new();
+    for ms in [1_000, 60_500, 60_600, 61_100, 61_200] {
+        if ms == 60_500 {
+            let (namespace, _) = story.state.index().1.iter().next().unwrap();
+            story.state.reclassify_namespace(namespace, at(ms));
+        }
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::Record(record) => {
+                    let recorded = story.server.record(&record);
+                    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, recorded), at(ms));
+                    let quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+                    story.state.apply_watched_quota(&wire(quota), at(ms));
+                }
+                Action::Release(release) => {
+                    asked.push((ms, release.name.to_string()));
+                    let busy = || Answer::Busy(Some(std::time::Duration::from_secs(60)));
+                    let done = if ms == 1_000 { busy() } else { story.server.release(&release) };
+                    answer(&mut story, release, done, ms);
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(asked, [(1_000, "a".to_owned()), (61_100, "a".to_owned())]);
+    assert_eq!(story.server.quota.unwrap().status.unwrap().1, "600m");
+}
+
 #[test]
 fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says() {
     let mut story = Story::led();
@@ -139,7 +178,7 @@ fn a_running_pod_that_cannot_be_read_keeps_its_place_and_fills_what_cannot_be_re
     story.server.create_pod("a", 900, 0);
     story.run(at(0));
     let released = &story.server.pods["a"];
-    let mut resized = super::server::Server::pod_json("a", released);
+    let mut resized = Server::pod_json("a", released);
     resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100e39".into();
     resized["metadata"]["resourceVersion"] = "1000000".into();
     story.state.apply_pod(&wire::<PodWire>(resized), at(10));
