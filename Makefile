@@ -36,22 +36,24 @@ SKIPPED := --skip gate_policies:: --skip differential::the_engine
 SKIPPED_1.31 := $(SKIPPED) --skip growth --skip api::headroom::a_negative_amount
 
 .PHONY: soak
-soak: ## what `make test` leaves out: crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
-	@echo "soak 1/7: crashes at each write, API servers that stand still ($$(date +%T))"
+soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
+	@echo "soak 1/8: simulations of the gate and of its queue, 10,000 cases each ($$(date +%T))"
+	@PROPTEST_CASES=10000 $(XTASK) test --workspace --lib --test release_queue -- gate::tests:: always_right fairness:: deadlines::
+	@echo "soak 2/8: crashes at each write, API servers that stand still ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
-	@echo "soak 2/7: floods, delays, scenarios from the field ($$(date +%T))"
+	@echo "soak 3/8: floods, delays, scenarios from the field ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
-	@echo "soak 3/7: the webhook alone gates ($$(date +%T))"
+	@echo "soak 4/8: the webhook alone gates ($$(date +%T))"
 	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
-	@echo "soak 4/7: Kubernetes 1.34 ($$(date +%T))"
+	@echo "soak 5/8: Kubernetes 1.34 ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e --test headroom -- $(SKIPPED)
-	@echo "soak 5/7: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
+	@echo "soak 6/8: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test headroom --test resize_by_update -- $(SKIPPED_1.31)
-	@echo "soak 6/7: KubeVirt 1.3 ($$(date +%T))"
+	@echo "soak 7/8: KubeVirt 1.3 ($$(date +%T))"
 	@SLUICE_KUBEVIRT_VERSION=1.3 $(XTASK) test --workspace --test headroom
-	@echo "soak 7/7: KubeVirt 1.8 ($$(date +%T))"
+	@echo "soak 8/8: KubeVirt 1.8 ($$(date +%T))"
 	@SLUICE_KUBEVIRT_VERSION=1.8 $(XTASK) test --workspace --test headroom
-	@echo "soak: all seven parts passed ($$(date +%T))"
+	@echo "soak: all eight parts passed ($$(date +%T))"
 
 .PHONY: lint
 lint: ## check format, clippy, generated files, dependencies

@@ -155,7 +155,6 @@ fn of_kind(kind: u8) -> Charge {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     /// The same pods, with deadlines of one share and without. All take the same, and none has waited long.
     #[test]

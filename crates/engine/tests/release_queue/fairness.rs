@@ -262,7 +262,6 @@ fn second(queue: &mut ReleaseQueue, running: &mut Running, patience: Patience, l
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     /// In whatever slices, and in whatever order they came.
     #[test]

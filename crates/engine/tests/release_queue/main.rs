@@ -69,7 +69,6 @@ fn released(decisions: Vec<Decision>) -> Vec<u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn the_queue_is_always_right(shared in 0..8u8, steps in proptest::collection::vec(step(), 1..160)) {

@@ -180,7 +180,6 @@ fn calculators() -> impl Strategy<Value = Calculator> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     /// Whatever crashes or is late, VMs grow and pods go only where there is room, also when two processes believe to lead.
     #[test]

@@ -160,7 +160,7 @@ fn run(calculator: Calculator, steps: Vec<Move>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(2 * ProptestConfig::default().cases))]
 
     #[test]
     fn what_vms_take_stays_within_the_limit_in_every_order(steps in prop::collection::vec(moves(), 1..100)) {

@@ -363,7 +363,6 @@ fn run(trouble: Trouble, moves: &[Move]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     /// Whatever crashes, is late or ends meanwhile, a VM is charged once as long as any of its pods runs, and no more is
     /// released than fits: not even when two processes believe to lead.

@@ -125,7 +125,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(2 * ProptestConfig::default().cases))]
     #[test]
     fn whatever_the_order_what_is_charged_is_what_the_rules_say(
         steps in prop::collection::vec((a_move(), 0..4_u8), 1..20),

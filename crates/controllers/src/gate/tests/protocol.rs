@@ -62,7 +62,6 @@ fn run(trouble: Trouble, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     /// With limits that never sink, the sum over running pods never passes them: not when processes crash at
     /// any point, not when two of them believe to lead.

@@ -87,7 +87,6 @@ fn run(trouble: Trouble, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     /// The pods of all namespaces together never pass the limits of the cluster quota, not when processes crash at any point,
     /// two of them believe to lead, or a stranger deletes the record.
