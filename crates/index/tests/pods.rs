@@ -228,3 +228,18 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
     assert_eq!(charge.get(&sluice_engine::Resource::Cpu), None);
     assert_eq!(pods.next_overdue(), None);
 }
+
+#[test]
+fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
+    let terminating = |creator: &str| {
+        let wire: PodWire = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {"quota.sluice.dev/created-by": creator}},
+            "spec": {"containers": [], "activeDeadlineSeconds": 60},
+        }))
+        .unwrap();
+        PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0).scope_facts.terminating
+    };
+    assert!(!terminating("system:serviceaccount:kubevirt:kubevirt-controller"));
+    assert!(terminating("system:serviceaccount:kubevirt:kubevirt-handler"));
+    assert!(terminating("alice"));
+}

@@ -80,10 +80,32 @@ fn a_pod_of_other_scopes_goes_when_its_charge_is_recorded() {
     let mut story = Story::with_machine(1000);
     story.server.create_pod(TARGET, 100, 0);
     let mut target = Server::pod_json(TARGET, &story.server.pods[TARGET]);
-    target["spec"]["activeDeadlineSeconds"] = 60.into();
+    target["spec"]["priorityClassName"] = "high".into();
     story.state.apply_pod(&wire(target), at(100));
     let actions = story.state.plan(at(100));
     assert!(matches!(actions.as_slice(), [Action::Record(_)]), "{actions:?}");
+}
+
+/// A tenant may set a deadline on a pod of a VM. Another pod of it has none, and may be let in without a gate.
+#[test]
+fn the_pods_of_a_vm_are_under_the_same_quotas_whatever_deadline_they_have() {
+    for pod in [SOURCE, TARGET] {
+        let mut story = Story::led();
+        story.server.set_hard(1000);
+        story.charge_machine(Some(1000));
+        let mut quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+        quota["spec"]["scopes"] = serde_json::json!(["NotTerminating"]);
+        story.state.apply_watched_quota(&wire(quota), at(0));
+        story.server.create_ungated(pod, 100);
+        let mut launcher = Server::pod_json(pod, &story.server.pods[pod]);
+        if pod == SOURCE {
+            launcher["spec"]["activeDeadlineSeconds"] = 60.into();
+        }
+        story.state.apply_pod(&wire(launcher), at(0));
+        let actions = story.state.plan(at(0));
+        let [Action::Record(record)] = actions.as_slice() else { unreachable!("{actions:?}") };
+        assert_eq!(record.target.used[0].1.to_string(), "1", "{pod}");
+    }
 }
 
 /// A successor would find that nothing of it is used.

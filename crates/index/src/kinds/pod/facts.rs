@@ -10,7 +10,7 @@ use sluice_engine::pod::{
 };
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
 
-use super::ownership::Ownership;
+use super::ownership::{Ownership, is_of_kubevirt};
 use super::platform::PlatformPod;
 use super::records::Gates;
 use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
@@ -55,6 +55,10 @@ impl PodFacts {
         let meta = &wire.metadata;
         let (input, unreadable) = input(wire);
         let overdue_at = stops_counting_at(&input).filter(|at| now < *at);
+        let mut scope_facts = ScopeFacts::of(&input, rules);
+        // KubeVirt sets no deadline. One that others have set would put the pods of one VM under different quotas; of a pod
+        // of anybody else it is the creator's choice to have none.
+        scope_facts.terminating &= !is_of_kubevirt(meta);
         Self {
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),
             name: meta.name.as_deref().unwrap_or_default().into(),
@@ -64,7 +68,7 @@ impl PodFacts {
             created: seconds(meta.creation_timestamp.as_ref()).unwrap_or(now),
             charge: pod_charge(&input, rules, now),
             unreadable,
-            scope_facts: ScopeFacts::of(&input, rules),
+            scope_facts,
             gates: gates(wire, gate),
             overdue_at,
             ownership: Ownership::of(meta, || pod_charge(&compute_only(&input), rules, now)),

@@ -47,6 +47,13 @@ pub(super) fn creator(meta: &ObjectMeta) -> Option<Arc<str>> {
     Some(if stamp.len() > LONGEST { "" } else { stamp }.into())
 }
 
+/// Whether KubeVirt's controller has created the pod, by the stamp of admission, wherever KubeVirt is installed. An account of
+/// that name in another namespace passes for it.
+pub(super) fn is_of_kubevirt(meta: &ObjectMeta) -> bool {
+    let stamp = meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION));
+    stamp.and_then(|stamp| stamp.rsplit(':').next()) == Some(names::KUBEVIRT_CONTROLLER_ACCOUNT)
+}
+
 impl Pods {
     /// The pods of a namespace that name this VirtualMachineInstance as their owner.
     #[must_use]
