@@ -21,9 +21,13 @@ impl State {
     }
 
     fn judge(&mut self, change: &Change, now: Moment) -> Result<Asked, Judgement> {
-        self.judge_growth_of_exempt(change)?;
+        self.judge_growth_of_fixed(change)?;
         let Some((id, namespace)) = self.concerns(change)? else { return Ok(ALLOWED) };
-        if self.pods.get(id).is_some_and(|record| self.is_exempt(record)) {
+        if self
+            .pods
+            .get(id)
+            .is_some_and(|record| self.is_exempt(record) || self.payer(record).owner.is_some())
+        {
             return Ok(ALLOWED);
         }
         let after = &change.after;
@@ -117,22 +121,13 @@ impl State {
     fn takes_more(&self, id: PodId, after: &PodFacts) -> bool {
         let scopes = self.pods.get(id).map(|pod| &*pod.scope_facts);
         let counted = self.counted_of(id).map(|(charge, _)| charge).unwrap_or_default();
-        let whole = self.owned_charge(id);
-        let charge = whole.as_deref().unwrap_or(&after.charge);
-        scopes != Some(&after.scope_facts) || !charge.above(&counted).is_empty()
-    }
-
-    /// What is charged whatever the pod itself takes: the charge of its owner.
-    fn owned_charge(&self, id: PodId) -> Option<Arc<Charge>> {
-        let payer = self.payer(self.pods.get(id)?);
-        payer.owner.map(|_| payer.charge)
+        scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
     }
 
     /// What the pod may come to take beside what it is counted with; `None` if it is not counted.
     pub(super) fn parts_of(&mut self, id: PodId, namespace: NamespaceId, wanted: &Wanted) -> Option<Parts> {
         let (counted, counted_in) = self.counted_of(id)?;
-        let whole = self.owned_charge(id);
-        let charge = whole.as_deref().unwrap_or(&wanted.charge);
+        let charge = &wanted.charge;
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {

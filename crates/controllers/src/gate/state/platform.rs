@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, NamespaceId, PodFacts, PodRecord, PodReference};
+use sluice_index::{Gates, NamespaceId, PlatformPod, PodFacts, PodRecord, PodReference};
 
 use super::State;
 use crate::gate::admission::{Change, Judgement};
@@ -14,9 +14,9 @@ use crate::gate::parts::owners::Owner;
 use crate::gate::parts::platform::Exemption;
 use crate::gate::stage::{Stage, Stuck};
 
-/// What is told of a pod that is exempt and is to take more: it would take from its quotas without a charge.
-const FIXED: &str = "the pod is one of the platform and may be exempt from quotas (--platform-pods), so it cannot take more than it \
-    was created with: have KubeVirt or CDI create it anew with other resources";
+/// What is told of a pod that is fixed and is to take more: it would take from its quotas without a charge.
+const FIXED: &str = "the pod is one of the platform that is charged as its virtual machine, or may be exempt from quotas \
+    (--platform-pods), so it cannot take more than it was created with: have KubeVirt or CDI create it anew with other resources";
 
 impl State {
     /// Whether the pod takes nothing of its quotas.
@@ -115,19 +115,36 @@ impl State {
         }
     }
 
-    /// Refuses that a pod that may be exempt takes more, gated or not: nothing would charge that, now or when it is exempt later.
-    pub(super) fn judge_growth_of_exempt(&self, change: &Change) -> Result<(), Judgement> {
-        let PodFacts { namespace, name, platform, .. } = &change.before;
-        let Some(platform) = platform else { return Ok(()) };
-        let is_targeted = self.namespaces.id(namespace).and_then(|id| self.namespaces.is_targeted(id));
-        let kubevirt = self.machines.controller();
-        let exemption = self.config.platform.exemption(name, &platform.created_by, kubevirt);
+    /// Refuses that a pod that is fixed takes more, gated or not: nothing would charge that, now or when it is exempt later.
+    pub(super) fn judge_growth_of_fixed(&self, change: &Change) -> Result<(), Judgement> {
+        let before = &change.before;
+        let namespace = self.namespaces.id(&before.namespace);
+        let is_targeted = namespace.and_then(|id| self.namespaces.is_targeted(id));
         if is_targeted == Some(false)
-            || exemption == Exemption::Never
-            || change.after.charge.above(&change.before.charge).is_empty()
+            || !self.is_fixed(before, namespace)
+            || change.after.charge.above(&before.charge).is_empty()
         {
             return Ok(());
         }
         Err(Judgement::Refused(FIXED.to_owned()))
+    }
+
+    /// Whether what the pod takes is not charged, or may not be: it is a launcher of a VM that is, or may be exempt.
+    fn is_fixed(&self, facts: &PodFacts, namespace: Option<NamespaceId>) -> bool {
+        let kubevirt = self.machines.controller();
+        let exemption = |platform: &PlatformPod| {
+            self.config.platform.exemption(&facts.name, &platform.created_by, kubevirt)
+        };
+        if facts.platform.as_ref().is_some_and(|platform| exemption(platform) != Exemption::Never) {
+            return true;
+        }
+        let ownership = facts.ownership.as_ref().filter(|_| self.machines.are_charged());
+        ownership.is_some_and(|ownership| match &ownership.created_by {
+            Some(creator) => self.machines.is_controller(creator),
+            None => {
+                let known = namespace.and_then(|id| self.pods.get(self.pods.find(id, &facts.name)?));
+                known.is_some_and(|record| record.uid == facts.uid && self.is_launcher(record))
+            }
+        })
     }
 }

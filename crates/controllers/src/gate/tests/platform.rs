@@ -249,3 +249,23 @@ fn what_may_be_exempt_cannot_be_made_larger() {
     story.state.config_mut().platform = Platform::new(PlatformPods::Counted, []);
     assert!(!refused(&story.ask(ATTACHMENT, 51, 300)));
 }
+
+/// A VM that is charged by its launcher would be charged that when it is seen, and others nothing of it.
+#[rstest]
+#[case(Calculator::VmiPodUsage)]
+#[case(Calculator::GuestEffectiveResources)]
+#[case(Calculator::VirtualResources)]
+fn a_launcher_is_not_made_larger_than_it_was_created(#[case] calculator: Calculator) {
+    let mut story = Story::full(calculator);
+    let refused = |asked: &Asked| matches!(asked, Asked::Judged(Judgement::Refused(why)) if why.contains("as its virtual machine"));
+    for (milli_cpu, is_more) in [(64_000, true), (2001, true), (2000, false), (1000, false)] {
+        let asked = story.ask(SOURCE, milli_cpu, 100);
+        assert_eq!(refused(&asked), is_more, "{milli_cpu}m: {asked:?}");
+    }
+    story.server.create_pod("v2-p1", 100, 0);
+    story.see_all(at(200));
+    assert!(refused(&story.ask("v2-p1", 101, 200)), "while it is gated");
+    story.state.count_machines_by(Calculator::IgnoreVmiCalculator, at(300));
+    story.run(at(300));
+    assert!(!refused(&story.ask(SOURCE, 64_000, 300)), "it is charged as any other pod");
+}
