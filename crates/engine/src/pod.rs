@@ -121,7 +121,7 @@ pub struct PodInput<'a> {
     pub init_containers: Vec<Container<'a>>,
     /// `spec.overhead`.
     pub overhead: ResourceList<'a>,
-    /// `spec.resources`, if there.
+    /// `spec.resources`, if there: it replaces the containers' sum. An API server that does not know it drops it.
     pub pod_resources: Option<Resources<'a>>,
     /// `status.containerStatuses`, then `status.initContainerStatuses`.
     pub statuses: Vec<ContainerStatus<'a>>,
@@ -160,8 +160,6 @@ pub struct ChargeRules {
     pub resize: ResizeRule,
     /// Requests of `deviceclass.resource.kubernetes.io/…` are charged (1.35+).
     pub device_classes: bool,
-    /// `spec.resources` of the pod replaces its containers' sum (1.34+).
-    pub pod_level_resources: bool,
 }
 
 impl ChargeRules {
@@ -171,7 +169,6 @@ impl ChargeRules {
         Self {
             resize: if minor >= 37 { ResizeRule::Aggregate } else { ResizeRule::PerContainer },
             device_classes: minor >= 35,
-            pod_level_resources: minor >= 34,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::pod::{ChargeRules, PodInput, is_best_effort};
+use crate::pod::{PodInput, is_best_effort};
 
 /// A scope of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,10 +97,10 @@ pub struct ScopeFacts {
 impl ScopeFacts {
     /// The facts of a pod.
     #[must_use]
-    pub fn of(pod: &PodInput<'_>, rules: ChargeRules) -> Self {
+    pub fn of(pod: &PodInput<'_>) -> Self {
         Self {
             terminating: pod.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
-            best_effort: is_best_effort(pod, rules),
+            best_effort: is_best_effort(pod),
             cross_namespace_affinity: pod.cross_namespace_affinity,
             priority_class: pod.priority_class_name.filter(|name| !name.is_empty()).map(Arc::from),
         }

@@ -44,8 +44,8 @@ pub fn need_of(pod: &PodInput<'_>, rules: ChargeRules) -> Need {
         PodInput { phase: None, deletion_timestamp: None, deletion_grace_seconds: None, ..pod.clone() };
     Need {
         charge: pod_charge(&fresh, rules, 0),
-        facts: ScopeFacts::of(&fresh, rules),
-        unspecified: constraints(MANDATORY, &fresh, rules).err(),
+        facts: ScopeFacts::of(&fresh),
+        unspecified: constraints(MANDATORY, &fresh).err(),
         ..Need::default()
     }
 }

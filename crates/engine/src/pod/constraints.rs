@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::qos::all_containers;
 use super::requests::is_pod_level;
-use super::{ChargeRules, Container, PodInput};
+use super::{Container, PodInput};
 
 /// The only keys with this rule, sorted.
 const REQUIRED: [&str; 6] =
@@ -47,9 +47,8 @@ impl fmt::Display for MissingResources {
 pub fn constraints<'k>(
     quota_keys: impl IntoIterator<Item = &'k str>,
     pod: &PodInput<'_>,
-    rules: ChargeRules,
 ) -> Result<(), MissingResources> {
-    if rules.pod_level_resources && has_pod_level(pod) {
+    if has_pod_level(pod) {
         return Ok(());
     }
     let keys: BTreeSet<&str> = quota_keys.into_iter().collect();

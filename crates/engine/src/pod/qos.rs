@@ -1,15 +1,15 @@
 //! Whether a pod is best effort (`docs/quota-semantics.md`, *Scopes*).
 
-use super::{ChargeRules, Container, PodInput, ResourceList, Resources};
+use super::{Container, PodInput, ResourceList, Resources};
 
 /// By `status.qosClass` if the server has set it, else because nothing asks for cpu or memory.
-pub(crate) fn is_best_effort(pod: &PodInput<'_>, rules: ChargeRules) -> bool {
+pub(crate) fn is_best_effort(pod: &PodInput<'_>) -> bool {
     if let Some(class) = pod.qos_class {
         return class == "BestEffort";
     }
     match &pod.pod_resources {
-        Some(own) if rules.pod_level_resources => asks_for_nothing(own),
-        _ => all_containers(pod).all(|container| asks_for_nothing(&container.resources)),
+        Some(own) => asks_for_nothing(own),
+        None => all_containers(pod).all(|container| asks_for_nothing(&container.resources)),
     }
 }
 

@@ -59,8 +59,8 @@ pub(super) fn pod_requests<'a>(pod: &PodInput<'a>, rules: ChargeRules) -> Totals
         }
     };
     let sums = match &pod.pod_resources {
-        Some(own) if rules.pod_level_resources => replace_supported(sums, &own.requests),
-        _ => sums,
+        Some(own) => replace_supported(sums, &own.requests),
+        None => sums,
     };
     merge(sums, &pod.overhead, |sum, more| Some(sum.unwrap_or(0).saturating_add(more)))
 }
@@ -81,8 +81,8 @@ pub(super) fn pod_limits<'a>(pod: &PodInput<'a>, rules: ChargeRules) -> Totals<'
         }
     };
     let sums = match &pod.pod_resources {
-        Some(own) if rules.pod_level_resources => replace_supported(sums, &own.limits),
-        _ => sums,
+        Some(own) => replace_supported(sums, &own.limits),
+        None => sums,
     };
     merge(sums, &pod.overhead, |sum, more| match sum {
         Some(0) | None => sum,

@@ -55,7 +55,7 @@ impl PodFacts {
         let meta = &wire.metadata;
         let (input, unreadable) = input(wire);
         let overdue_at = stops_counting_at(&input).filter(|at| now < *at);
-        let mut scope_facts = ScopeFacts::of(&input, rules);
+        let mut scope_facts = ScopeFacts::of(&input);
         // KubeVirt sets no deadline. One that others have set would put the pods of one VM under different quotas; of a pod
         // of anybody else it is the creator's choice to have none.
         scope_facts.terminating &= !is_of_kubevirt(meta);

@@ -115,7 +115,7 @@ impl Indexed for Launchers {
             finished: matches!(wire.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             ends_at: meta.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
             overdue_at: stops_counting_at(&input),
-            facts: ScopeFacts::of(&input, RULES),
+            facts: ScopeFacts::of(&input),
             source: Source::of(&input, RULES),
         }
     }

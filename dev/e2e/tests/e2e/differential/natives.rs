@@ -10,8 +10,8 @@ use sluice_engine::quota_spec::compile;
 use sluice_engine::resource::KeyKind;
 use sluice_engine::status::{enforced, keys_of};
 use sluice_engine::{
-    Amount, Charge, ChargeRules, CompiledQuota, Ledger, PodInput, Quantity, RawQuotaSpec, Resource,
-    ScopeFacts, ScopeRequirementText,
+    Amount, Charge, CompiledQuota, Ledger, PodInput, Quantity, RawQuotaSpec, Resource, ScopeFacts,
+    ScopeRequirementText,
 };
 use sluice_index::{ContainerWire, PodWire, ResourcesWire};
 
@@ -251,17 +251,11 @@ impl Native {
 }
 
 /// The engine's verdict on a request that adds `charge`.
-pub fn predict(
-    quotas: &[Native],
-    charge: &Charge,
-    facts: &ScopeFacts,
-    wire: &PodWire,
-    rules: ChargeRules,
-) -> Verdict {
+pub fn predict(quotas: &[Native], charge: &Charge, facts: &ScopeFacts, wire: &PodWire) -> Verdict {
     let concerned: Vec<&Native> = quotas.iter().filter(|quota| quota.concerns(facts)).collect();
     let input = requests_of(wire);
     let incomplete = concerned.iter().filter_map(|quota| {
-        let missing = constraints(quota.spec.hard.keys().map(String::as_str), &input, rules).err()?;
+        let missing = constraints(quota.spec.hard.keys().map(String::as_str), &input).err()?;
         Some(format!("failed quota: {}: {missing}", quota.name))
     });
     let incomplete: BTreeSet<String> = incomplete.collect();

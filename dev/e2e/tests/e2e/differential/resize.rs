@@ -128,7 +128,7 @@ pub async fn case(team: &mut Team<'_>, random: &mut Random, created: Value) {
     let before = Seen::read(team.server, &old.to_string());
     let after = Seen::read(team.server, &new.to_string());
     let taken = increase(&before.charge, &after.charge);
-    let verdict = predict(&team.quotas, &taken, &after.facts, &after.wire, team.server.rules);
+    let verdict = predict(&team.quotas, &taken, &after.facts, &after.wire);
     let answer =
         team.server.replace(&team.pods, new["metadata"]["name"].as_str().unwrap(), "resize", &new).await;
     if let Err(refusal) = &answer

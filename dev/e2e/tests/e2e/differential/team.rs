@@ -87,8 +87,7 @@ impl<'r> Team<'r> {
                 return self.report.passed_over(why);
             }
         };
-        let verdict =
-            predict(&self.quotas, &completed.charge, &completed.facts, &completed.wire, self.server.rules);
+        let verdict = predict(&self.quotas, &completed.charge, &completed.facts, &completed.wire);
         let answer = self.server.create(&self.pods, body.clone(), false).await;
         let charged = answer.as_ref().ok().map(|created| Seen::read(self.server, created).charge);
         let taken = charged.unwrap_or_else(|| completed.charge.clone());
