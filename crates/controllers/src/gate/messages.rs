@@ -29,17 +29,33 @@ pub(super) mod reasons {
     pub const REFUSED: &str = "ReleaseRefused";
 }
 
+/// Why there is no room in a quota.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lack<'n> {
+    /// There is too little.
+    Exceeded,
+    /// It is kept for this pod of the same namespace.
+    KeptForOwn(&'n str),
+    /// It is kept for a pod of another namespace, of which nothing is told, or for one that has gone.
+    KeptForOther,
+}
+
+impl Lack<'_> {
+    /// As `reason` of an event.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Exceeded => reasons::EXCEEDED,
+            Self::KeptForOwn(_) | Self::KeptForOther => reasons::QUEUED,
+        }
+    }
+}
+
 /// `exceeded quota: q, requested: …, used: …, limited: …` with only the keys that are exceeded, sorted
-/// (`docs/quota-semantics.md`, *Enforcement*).
-pub(super) fn exceeded(
-    quota: &str,
-    compiled: &CompiledQuota,
-    reason: &Reason,
-    behind: Option<&str>,
-) -> String {
+/// (`docs/quota-semantics.md`, *Enforcement*). If room is kept for another pod, all keys.
+pub(super) fn exceeded(quota: &str, compiled: &CompiledQuota, reason: &Reason, lack: Lack<'_>) -> String {
     // A quota may name a resource twice (`cpu` and `requests.cpu`) with different limits.
     let is_short = |excess: &Excess, entry: &HardEntry| {
-        behind.is_some() || excess.used.saturating_add(excess.requested) > entry.hard.into()
+        !matches!(lack, Lack::Exceeded) || excess.used.saturating_add(excess.requested) > entry.hard.into()
     };
     let list = |amount: fn(&Excess, &HardEntry) -> Amount| {
         let mut parts: Vec<String> = reason
@@ -58,11 +74,11 @@ pub(super) fn exceeded(
     let used = list(|excess, _| excess.used);
     let limited = list(|_, entry| entry.hard.into());
     let amounts = format!("requested: {requested}, used: {used}, limited: {limited}");
-    match behind {
-        None => format!("exceeded quota: {quota}, {amounts}"),
-        Some(pod) => format!(
-            "waiting in queue: room in quota {quota} is kept for pod {pod}, which has waited longer, {amounts}"
-        ),
+    let kept = format!("waiting in queue: room in quota {quota} is kept for");
+    match lack {
+        Lack::Exceeded => format!("exceeded quota: {quota}, {amounts}"),
+        Lack::KeptForOwn(pod) => format!("{kept} pod {pod}, which has waited longer, {amounts}"),
+        Lack::KeptForOther => format!("{kept} a pod that has waited longer, {amounts}"),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, PodId, QuotaId, Uid};
+use sluice_engine::{ClassId, PodId, QuotaId, Reason, ShareId, Uid};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
 use super::machines::unknown_text;
 use crate::gate::action::{GateEvent, Regarding, Release};
 use crate::gate::config::Moment;
-use crate::gate::messages::{exceeded, reasons};
+use crate::gate::messages::{Lack, exceeded, reasons};
 use crate::gate::parts::events::{LOOKS, Text, Turn};
 use crate::gate::stage::{Stage, Stuck};
 
@@ -93,17 +93,24 @@ impl State {
 
     fn text_about_class(&self, class: ClassId) -> Option<Text> {
         let class = self.queue.class(class)?;
-        let reason = class.reason()?;
+        self.text_about_lack(class.reason()?, class.quotas().share())
+    }
+
+    /// Why there is no room for a pod of a namespace.
+    pub(super) fn text_about_lack(&self, reason: &Reason, share: ShareId) -> Option<Text> {
         let quota = self.quotas.get(reason.quota)?;
         let compiled = quota.compiled.as_ref().ok()?;
-        // It may have gone since the class was looked at, and its handle may be another pod's.
+        // It may have gone since the queue was looked at, and its handle may be another pod's.
         let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
-        let ahead = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod));
         // A tenant is told nothing of another one's pods.
-        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == class.quotas().share();
-        let behind = ahead.filter(is_of_the_same).map(|pod| &*pod.name);
-        let kind = if behind.is_some() { reasons::QUEUED } else { reasons::EXCEEDED };
-        Some((kind, exceeded(&quota.name, compiled, reason, behind)))
+        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;
+        let own = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod)).filter(is_of_the_same);
+        let lack = match (reason.behind, own) {
+            (None, _) => Lack::Exceeded,
+            (Some(_), Some(pod)) => Lack::KeptForOwn(&pod.name),
+            (Some(_), None) => Lack::KeptForOther,
+        };
+        Some((lack.reason(), exceeded(&quota.name, compiled, reason, lack)))
     }
 
     pub(super) fn invalid_message(&self, quota: QuotaId) -> String {

@@ -8,7 +8,6 @@ use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 use super::State;
 use crate::gate::admission::{Asked, CHANGED, Change, Judgement, UNSEEN};
 use crate::gate::config::Moment;
-use crate::gate::messages::exceeded;
 use crate::gate::parts::admissions::{Hold, Parts, Wanted};
 use crate::gate::stage::Stage;
 
@@ -148,13 +147,8 @@ impl State {
     }
 
     pub(super) fn refusal(&self, namespace: NamespaceId, reason: &Reason) -> Judgement {
-        let quota = self.quotas.get(reason.quota);
-        let message = quota.and_then(|quota| {
-            let ahead = reason.behind.and_then(|pod| self.pods.get(pod));
-            let behind = ahead.filter(|pod| pod.namespace == namespace).map(|pod| &*pod.name);
-            Some(exceeded(&quota.name, quota.compiled.as_ref().ok()?, reason, behind))
-        });
-        message.map_or(CHANGED, Judgement::Refused)
+        let text = self.text_about_lack(reason, namespace.share());
+        text.map_or(CHANGED, |(_, message)| Judgement::Refused(message))
     }
 }
 

@@ -303,3 +303,22 @@ fn no_room_is_kept_for_a_pod_that_its_own_quota_keeps_waiting() {
     run(&mut world, 90);
     world.check_end();
 }
+
+#[test]
+fn a_pod_that_waits_behind_one_of_another_namespace_is_told_amounts() {
+    let mut world = world();
+    create(&mut world, 0, 0, 2500);
+    run(&mut world, 2);
+    create(&mut world, 1, 1, 1000);
+    run(&mut world, 62);
+    create(&mut world, 0, 2, 100);
+    run(&mut world, 2);
+    assert_eq!(gated(&world), ["blue-p2", "green-p1"]);
+    let event = world.told.iter().find(|event| &*event.name == "blue-p2").unwrap();
+    let (_, _, quota) = cluster_quota();
+    let words = format!(
+        "waiting in queue: room in quota {quota} is kept for a pod that has waited longer, \
+         requested: requests.cpu=100m, used: requests.cpu=2500m, limited: requests.cpu=3"
+    );
+    assert_eq!((event.reason, event.message.as_str()), ("WaitingInQueue", words.as_str()));
+}

@@ -22,6 +22,7 @@ pub struct World {
     pub replicas: Vec<Replica>,
     pub lives: [u32; 2],
     pub requests: Vec<Request>,
+    pub told: Vec<GateEvent>,
     pub now_ms: u64,
     /// The highest limits since the beginning: of the cluster quota, and of the namespace's own.
     pub highest: [u64; 2],
@@ -46,6 +47,7 @@ impl World {
             server,
             lives: [0; 2],
             requests: Vec::new(),
+            told: Vec::new(),
             now_ms: 0,
             highest: [3000, 2000],
             trouble,
@@ -114,6 +116,7 @@ impl World {
             for action in replica.state.plan(now) {
                 if let Action::WriteEvent(event) = action {
                     tells_of_own_pods_only(&event);
+                    self.told.push(event.clone());
                     replica.state.on_outcome(Outcome::EventWritten(event, true), now);
                     continue;
                 }
