@@ -23,6 +23,12 @@ impl Version {
         self.0 != 0 && other.0 != 0 && self.0 < other.0
     }
 
+    /// Whether this is certainly no later version than `other`.
+    #[must_use]
+    pub fn is_no_later_than(self, other: Self) -> bool {
+        self.0 != 0 && other.0 != 0 && self.0 <= other.0
+    }
+
     /// The version as a precondition for a write; `None` if the server's version is not understood.
     #[must_use]
     pub fn precondition(self) -> Option<String> {

@@ -92,7 +92,7 @@ struct At<'a> {
 
 /// The object as a status update takes it: everything but `metadata` and `status` is ignored by the server.
 fn status_object(record: &Record, version: Version) -> Value {
-    let mut object = json!({
+    json!({
         "apiVersion": ApplicationAwareResourceQuota::api_version(&()),
         "kind": ApplicationAwareResourceQuota::kind(&()),
         "metadata": {
@@ -102,24 +102,28 @@ fn status_object(record: &Record, version: Version) -> Value {
             "resourceVersion": version.precondition(),
         },
         "spec": {},
-        "status": {
-            "hard": texts(&record.target.hard),
-            "used": texts(&record.target.used),
-            "requests": record.target.requests,
-            "limits": record.target.limits,
-            "held": record.held,
-            "charges": record.charges,
-        },
-    });
+        "status": status(record),
+    })
+}
+
+/// The status of a quota.
+pub(super) fn status(record: &Record) -> Value {
     let target = &record.target;
+    let mut status = json!({
+        "hard": texts(&target.hard),
+        "used": texts(&target.used),
+        "requests": target.requests,
+        "limits": target.limits,
+        "held": record.held,
+        "charges": record.charges,
+    });
     let machines = target.machines.and_then(|calculator| virtual_machines(calculator, record.machines_since));
     let uncounted = uncounted_keys(&target.uncounted, record.uncounted_since);
     let conditions: Vec<_> = uncounted.into_iter().chain(machines).collect();
-    let status = object.get_mut("status").and_then(Value::as_object_mut);
-    if let Some(status) = status.filter(|_| !conditions.is_empty()) {
+    if let Some(status) = status.as_object_mut().filter(|_| !conditions.is_empty()) {
         status.insert("conditions".to_owned(), json!(conditions));
     }
-    object
+    status
 }
 
 /// The charge of a cluster quota as a status update takes it.

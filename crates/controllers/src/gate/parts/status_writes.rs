@@ -7,6 +7,7 @@ use std::time::Duration;
 use sluice_engine::{PodId, QuotaId};
 
 use super::stamp::Stamp;
+use crate::gate::action::Record;
 use crate::gate::backoff::delay_ms;
 use crate::gate::config::Moment;
 
@@ -34,6 +35,8 @@ pub struct InFlight {
     pub charged: Vec<(PodId, u64)>,
     /// They were made before something was seen that speaks against them.
     pub overtaken: bool,
+    /// What was asked for.
+    pub asked: Option<Record>,
 }
 
 /// The writes of all quotas.
@@ -121,7 +124,7 @@ impl StatusWrites {
         write.last_ms = Some(now.mono_ms);
         let charged = std::mem::take(&mut write.pending);
         let many = charged.len();
-        write.in_flight = Some(InFlight { charged, overtaken: false });
+        write.in_flight = Some(InFlight { charged, overtaken: false, asked: None });
         self.requests += 1;
         Some(many)
     }
@@ -134,6 +137,15 @@ impl StatusWrites {
             write.pending = pending;
         }
         is_begun
+    }
+
+    /// The write that was begun asks for this.
+    pub fn ask(&mut self, record: &Record) {
+        if let Some(in_flight) =
+            self.by_quota.get_mut(&record.quota).and_then(|write| write.in_flight.as_mut())
+        {
+            in_flight.asked = Some(record.clone());
+        }
     }
 
     /// A request was answered, of whatever quota.

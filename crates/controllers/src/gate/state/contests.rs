@@ -19,14 +19,7 @@ const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
 impl State {
     /// The status of a quota was written. If not by this controller, that is noted.
     pub(super) fn on_status_seen(&mut self, id: QuotaId, meta: &ObjectMeta, now: Moment) {
-        if !self.leading || self.is_status_right(id) {
-            return;
-        }
-        // Not while a write is in flight: that may be what was seen.
-        let Some(written_ms) = self.writes.last_done_ms(id) else { return };
-        let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return };
-        self.stats.overwritten += 1;
-        if !is_reported {
+        if !self.leading || self.is_status_right(id) || !self.is_contest_to_be_told(id, now) {
             return;
         }
         let by = match other_writer(meta) {
@@ -36,9 +29,30 @@ impl State {
             Some(manager) => manager.to_owned(),
             None => "a client that is not known".to_owned(),
         };
-        let message = format!(
-            "the status is written by another: {by}; while that goes on it is corrected ever more slowly, once a minute at last"
-        );
+        self.announce_contest(id, &format!("the status is written by another: {by}"));
+    }
+
+    /// The status of a quota was written, and is not what was written.
+    pub(super) fn on_status_not_kept(&mut self, id: QuotaId, now: Moment) {
+        if self.is_contest_to_be_told(id, now) {
+            let what = "the status is not stored as it is written: the CustomResourceDefinition is of another version, an admission \
+                plugin changes it, or another client does at once";
+            self.announce_contest(id, what);
+        }
+    }
+
+    /// Notes that the status is not what was written last. Returns whether to tell that.
+    fn is_contest_to_be_told(&mut self, id: QuotaId, now: Moment) -> bool {
+        // Not while a write is in flight: that may be what was seen.
+        let Some(written_ms) = self.writes.last_done_ms(id) else { return false };
+        let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return false };
+        self.stats.overwritten += 1;
+        is_reported
+    }
+
+    fn announce_contest(&mut self, id: QuotaId, what: &str) {
+        let message =
+            format!("{what}; while that goes on it is corrected ever more slowly, once a minute at last");
         self.announce_quota(id, reasons::STATUS_CONTESTED, message);
     }
 

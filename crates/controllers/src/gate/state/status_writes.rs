@@ -1,7 +1,7 @@
 //! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
 
 use sluice_engine::{QuotaId, StatusTarget, Uid};
-use sluice_index::{QuotaRecord, Source};
+use sluice_index::{QuotaRecord, Source, Version};
 
 use super::State;
 use super::quotas::version;
@@ -64,7 +64,7 @@ impl State {
         let uncounted = quota.recorded.uncounted.as_ref();
         let machines = quota.recorded.machines.zip(target.machines);
         let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
-        Some(Record {
+        let record = Record {
             quota: id,
             name,
             uid: quota.uid.clone(),
@@ -74,7 +74,9 @@ impl State {
             charges: self.writes.charges_after(quota.recorded.charges, charged?),
             uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
-        })
+        };
+        self.writes.ask(&record);
+        Some(record)
     }
 
     pub(super) fn on_recorded(
@@ -88,7 +90,7 @@ impl State {
         if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
             return;
         }
-        let Some(InFlight { charged, overtaken }) = self.writes.answered(id) else { return };
+        let Some(InFlight { charged, overtaken, asked }) = self.writes.answered(id) else { return };
         // What was in this answer may be what has been seen to end since it was asked for, and will not be seen to end again.
         let cluster = self.quotas.get(id).and_then(|quota| quota.cluster());
         let may_be_gone = overtaken && cluster.is_some_and(|cluster| cluster.charge.is_none());
@@ -108,10 +110,14 @@ impl State {
                     }
                 };
                 self.on_charges_confirmed(confirmed);
+                if let Some(asked) = asked.filter(|asked| !self.is_as_written(asked)) {
+                    self.on_status_not_kept(asked.quota, now);
+                }
                 self.writes.mark(id);
             }
             Answer::Stale(object) => {
-                self.writes.reset_failures(id);
+                let is_failure =
+                    object.as_ref().zip(asked).is_some_and(|(now, asked)| is_no_news(now, &asked));
                 // The limits may be others now: whatever was not charged is decided on again.
                 let mut undone = charged;
                 undone.append(&mut self.writes.take_pending(id));
@@ -122,7 +128,12 @@ impl State {
                     Some(RecordedObject::Charge(wire)) => self.see_charge(&wire, Source::Answer, now),
                     None => self.on_record_gone(id, now),
                 }
-                self.writes.mark(id);
+                if is_failure {
+                    self.writes.retry_later(id, Vec::new(), None, now);
+                } else {
+                    self.writes.reset_failures(id);
+                    self.writes.mark(id);
+                }
             }
             failed => {
                 let after = if let Answer::Busy(after) = failed { after } else { None };
@@ -154,6 +165,13 @@ impl State {
         i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX)
     }
 
+    /// Whether the quota's record is what was asked for. What is created records nothing.
+    fn is_as_written(&self, asked: &Record) -> bool {
+        let quota =
+            self.quotas.get(asked.quota).filter(|_| !matches!(asked.object, RecordedIn::NewCharge { .. }));
+        quota.is_none_or(|quota| says(quota, &asked.target, asked.held))
+    }
+
     /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
@@ -175,6 +193,20 @@ fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
         && recorded.limits.as_deref().unwrap_or_default() == target.limits
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
         && recorded.machines.map(|told| told.calculator) == target.machines.map(Some)
+}
+
+/// Whether a write was refused although the object is no newer than what it was based on: as it is after a store was restored from
+/// a backup. What is known is not put right by such an answer, and the next write would be refused as well.
+fn is_no_news(now: &RecordedObject, asked: &Record) -> bool {
+    match (now, &asked.object) {
+        (RecordedObject::Quota(wire), RecordedIn::Status(based_on)) => {
+            version(wire).is_no_later_than(*based_on)
+        }
+        (RecordedObject::Charge(wire), RecordedIn::Charge(based_on)) => {
+            Version::parse(wire.metadata.resource_version.as_deref()).is_no_later_than(based_on.version)
+        }
+        _ => false,
+    }
 }
 
 fn recorded_in(quota: &QuotaRecord) -> RecordedIn {

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::server::Change;
+use super::server::{Change, Server, wire};
 use super::stories::{Story, at};
-use crate::gate::{Action, GateEvent, Outcome, Regarding};
+use crate::gate::{Action, Answer, GateEvent, Outcome, RecordedObject, Regarding};
 
 fn of_quotas(story: &Story) -> Vec<&GateEvent> {
     story.told.iter().filter(|tell| matches!(tell.regarding, Regarding::Quota(_))).collect()
@@ -95,6 +95,60 @@ fn pods_are_released_while_another_writes_the_status() {
         overwrite(&mut story, 777, "aaq-controller");
     }
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+/// The CustomResourceDefinition is older than the controller, so the API server drops fields that it does not know.
+#[test]
+fn a_status_that_is_not_stored_as_it_is_written_is_written_ever_more_slowly() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    let mut writes = 0;
+    for ms in (0..60_000).step_by(10) {
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::Record(record) => {
+                    writes += 1;
+                    story.server.record(&record);
+                    let mut quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+                    quota["status"].as_object_mut().unwrap().remove("requests");
+                    let answer = Answer::Done(RecordedObject::Quota(wire(quota)));
+                    story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+                }
+                Action::WriteEvent(tell) => story.told.push(tell),
+                other => unreachable!("{other:?}"),
+            }
+        }
+    }
+    assert!((4..=15).contains(&writes), "{writes} writes in a minute");
+    let told = of_quotas(&story);
+    assert!(!told.is_empty() && told.len() <= 3, "{told:?}");
+    assert!(told.iter().all(|tell| tell.message.starts_with("the status is not stored as it is written")));
+}
+
+/// The store was restored from a backup: what is known is of the future.
+#[test]
+fn a_conflict_with_something_older_is_tried_again_ever_later() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.run(at(0));
+    story.run(at(100));
+    let quota = story.server.quota.as_mut().unwrap();
+    quota.version = 1;
+    story.server.create_pod("a", 100, 0);
+    story.see_all(at(200));
+    let mut conflicts = 0;
+    for ms in 200..2_200 {
+        for action in story.state.plan(at(ms)) {
+            if let Action::Record(record) = action {
+                conflicts += 1;
+                let answer = story.server.record(&record);
+                assert!(matches!(answer, Answer::Stale(Some(_))), "{answer:?}");
+                story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
+            }
+        }
+    }
+    assert!((3..=8).contains(&conflicts), "{conflicts} conflicts in two seconds");
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub struct Quota {
     /// The number of pods in the status, where that has one.
     pub used_pods: Option<String>,
     pub charges: i64,
+    /// The rest of the status as it was written.
+    pub told: serde_json::Value,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +105,9 @@ impl Server {
             || json!({}),
             |(hard, used)| json!({"hard": {"requests.cpu": hard}, "used": {"requests.cpu": used}, "charges": quota.charges}),
         );
+        for (field, value) in quota.told.as_object().into_iter().flatten() {
+            status[field] = value.clone();
+        }
         if let Some(used) = &quota.used_pods {
             status["hard"]["pods"] = json!(PODS);
             status["used"]["pods"] = json!(used);
@@ -221,7 +226,8 @@ impl Server {
             Some(quota) => Quota { version, hard, ..quota },
             None => {
                 let (counts_pods, status, used_pods) = (false, None, None);
-                Quota { uid: version, version, hard, counts_pods, status, used_pods, charges: 0 }
+                let told = json!({});
+                Quota { uid: version, version, hard, counts_pods, status, used_pods, charges: 0, told }
             }
         };
         self.put_quota(quota);
@@ -303,10 +309,17 @@ impl Server {
         let status = Some((text(hard, "requests.cpu").unwrap(), text(used, "requests.cpu").unwrap()));
         let used_pods = text(used, "pods");
         assert_eq!(used_pods.is_some(), quota.counts_pods, "written is what the quota is about");
-        if status != quota.status || used_pods != quota.used_pods || record.charges != quota.charges {
+        let mut told = crate::gate::recording::status(record);
+        for field in ["hard", "used", "charges"] {
+            told.as_object_mut().unwrap().remove(field);
+        }
+        let charges = record.charges;
+        if (&status, &used_pods, charges, &told)
+            != (&quota.status, &quota.used_pods, quota.charges, &quota.told)
+        {
             self.writes += 1;
             let version = self.next();
-            self.put_quota(Quota { version, status, used_pods, charges: record.charges, ..quota });
+            self.put_quota(Quota { version, status, used_pods, charges, told, ..quota });
         }
         Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_engine::Quantity;
 
 use super::super::server::{GATE, wire};
+use crate::gate::recording::status;
 use crate::gate::{Answer, Record, RecordedIn, RecordedObject, Release};
 
 pub const NAMESPACES: [&str; 3] = ["blue", "green", "red"];
@@ -283,15 +283,12 @@ impl Server {
         if !is_right(&known) {
             return Answer::Stale(Some(known));
         }
-        let text = |list: &[(String, Quantity)]| {
-            list.iter().map(|(key, value)| (key.clone(), value.to_string())).collect::<BTreeMap<_, _>>()
-        };
-        let (hard, used) = (text(&record.target.hard), text(&record.target.used));
-        let mut status = json!({"hard": hard, "used": used, "charges": record.charges});
-        if key.0 == Kind::Quota {
-            status["held"] = json!(record.held);
-            status["requests"] = json!(record.target.requests);
-            status["limits"] = json!(record.target.limits);
+        let mut status = status(record);
+        if key.0 == Kind::Charge {
+            status
+                .as_object_mut()
+                .unwrap()
+                .retain(|field, _| ["hard", "used", "charges"].contains(&field.as_str()));
         }
         if known["status"] == status {
             return Answer::Done(known);
