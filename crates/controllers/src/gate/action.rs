@@ -21,6 +21,8 @@ pub enum Action {
     ListQuotas(Vec<(NamespaceId, Arc<str>)>),
     /// Read the cluster quotas as they are now.
     ListClusterQuotas,
+    /// Have the watches of namespaces and of configurations list everything anew.
+    ListTargets,
     /// Read a VirtualMachineInstance as it is now.
     ReadMachine(MachineRead),
     /// Wait until the watch of pods has handed on everything that there is when this is asked for.
@@ -213,6 +215,8 @@ pub enum Outcome {
     Listed(Vec<NamespaceId>, Answer<Vec<ArqWire>>),
     /// Of [`Action::ListClusterQuotas`].
     ClusterListed(Answer<Vec<AcrqWire>>),
+    /// Of [`Action::ListTargets`]: the watches have handed it on. It never fails.
+    TargetsListed,
     /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ReadMachine`]; `None`: there is none of this name.

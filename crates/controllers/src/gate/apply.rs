@@ -131,7 +131,7 @@ impl Apply {
                 Some(Outcome::ClusterListed(answer))
             }
             // Who has the watches and the questions does that; events are written above.
-            Action::CatchUp | Action::Answer(..) | Action::WriteEvent(_) => None,
+            Action::CatchUp | Action::ListTargets | Action::Answer(..) | Action::WriteEvent(_) => None,
         }
     }
 

@@ -98,6 +98,12 @@ impl Gate {
                             let caught_up = cancel.run_until_cancelled(gate.pods_catch_up(&apply)).await;
                             caught_up.map(|()| Outcome::CaughtUp)
                         }
+                        Action::ListTargets => {
+                            let watches = &gate.watches;
+                            let both =
+                                join_all([&watches.namespaces, &watches.aaqs].map(WatchHealth::list_again));
+                            cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
+                        }
                         action => apply.execute(action).await,
                     };
                     if let Some(outcome) = outcome {

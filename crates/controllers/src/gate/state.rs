@@ -49,7 +49,7 @@ use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::migrations::Migrations;
 use super::parts::pod_stages::PodStages;
-use super::parts::quota_checks::QuotaChecks;
+use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
 use super::parts::reclassification::Reclassification;
 use super::parts::releases::Releases;
@@ -192,6 +192,7 @@ impl State {
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
             Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
             Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
+            Outcome::TargetsListed => self.on_checked(Listed::Targets),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),

@@ -1,4 +1,4 @@
-//! Lists of quotas that are read before pods go.
+//! Lists that are read before pods go: of quotas, and of what says which namespaces are targeted.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub enum Listed {
     Namespace(NamespaceId),
     /// Those of the cluster.
     Cluster,
+    /// All namespaces, and the configurations.
+    Targets,
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ struct Check {
     not_before_ms: u64,
 }
 
-/// Which quotas are to be listed, are being listed, or could not be.
+/// What is to be listed, are being listed, or could not be.
 ///
 /// Invariant: of each there is at most one list in flight. A decision is returned by the first list that was requested after
 /// it was made, exactly once. Where a list failed, the next one waits until its backoff has passed.

@@ -89,7 +89,8 @@ impl State {
             return Err(Stage::Stuck(Stuck::BackingOff));
         }
         if !is_targeted {
-            return Err(Stage::Free { awaited: 0, serial: 0 });
+            // Its gate says that an API server took it for targeted: the namespace may be seen late.
+            return Err(Stage::Free { awaited: 1, serial: 0 });
         }
         if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
             return Err(Stage::Stuck(Stuck::Terminating));

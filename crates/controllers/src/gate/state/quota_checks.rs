@@ -38,15 +38,19 @@ impl State {
         lists
     }
 
-    /// A pod that no quota is about waits for lists that confirm that: for those that matter now, for it may have found its
-    /// stage before this process led, and before cluster quotas were allowed or after.
+    /// A pod that is not targeted, or that no quota is about, waits for lists that confirm that: for those that matter now, for it
+    /// may have found its stage before this process led, and before cluster quotas were allowed or after.
     pub(super) fn await_lists(&mut self, id: PodId) {
         if !matches!(self.stages.get(id), Stage::Free { awaited: 1.., .. }) {
             return;
         }
         let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
-        let is_allowed = self.quotas.are_cluster_quotas_allowed();
         let serial = self.stages.next_serial();
+        if self.namespaces.is_targeted(namespace) == Some(false) {
+            self.stages.place(id, Stage::Free { awaited: 1, serial });
+            return self.checks.wait(Listed::Targets, (id, serial));
+        }
+        let is_allowed = self.quotas.are_cluster_quotas_allowed();
         self.stages.place(id, Stage::Free { awaited: 1 + u32::from(is_allowed), serial });
         self.checks.wait(Listed::Namespace(namespace), (id, serial));
         if is_allowed {
@@ -63,6 +67,7 @@ impl State {
         for listed in self.checks.begin_wanted(now, is_put_off) {
             match listed {
                 Listed::Cluster => actions.push(Action::ListClusterQuotas),
+                Listed::Targets => actions.push(Action::ListTargets),
                 Listed::Namespace(id) => match self.namespaces.get(id) {
                     Some(namespace) => namespaces.push((id, Arc::clone(&namespace.name))),
                     None => self.checks.forget(listed),
@@ -122,7 +127,7 @@ impl State {
     }
 
     /// Whatever was in the list is applied: what was decided before it and still stands, stands.
-    fn on_checked(&mut self, listed: Listed) {
+    pub(super) fn on_checked(&mut self, listed: Listed) {
         let confirmed = self.checks.succeeded(listed);
         self.on_charges_confirmed(confirmed);
     }

@@ -17,7 +17,11 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     let nowhere =
         Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
     assert_eq!(story.state.retarget(nowhere, at(0)), 1000);
-    let releases = |actions: Vec<Action>| {
+    let releases = |story: &mut Story| {
+        let actions = story.state.plan(at(0));
+        if actions.iter().any(|action| matches!(action, Action::ListTargets)) {
+            story.state.on_outcome(Outcome::TargetsListed, at(0));
+        }
         let releases = actions.into_iter().filter_map(|action| match action {
             Action::Release(release) => Some(release),
             _ => None,
@@ -25,15 +29,40 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
         releases.collect::<Vec<_>>()
     };
     // 128 pods at a time find out that they may go.
-    let asked: Vec<_> = (0..8).flat_map(|_| releases(story.state.plan(at(0)))).collect();
+    let asked: Vec<_> = (0..9).flat_map(|_| releases(&mut story)).collect();
     assert_eq!(asked.len(), 256);
-    assert!(releases(story.state.plan(at(0))).is_empty(), "the next come when these are answered");
+    assert!(releases(&mut story).is_empty(), "the next come when these are answered");
     for release in asked {
         let answer = story.server.release(&release);
         story.state.on_outcome(Outcome::Released(release.pod, release.uid, answer), at(1));
     }
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+/// An API server has gated them, so it knows the label already.
+#[test]
+fn gated_pods_are_not_let_go_by_a_late_view_of_their_namespace() {
+    let mut story = Story::led();
+    let label = kube::core::Expression::Exists("gate".to_owned());
+    story.state.retarget(Targeting::new(label.into(), super::own_namespace()), at(0));
+    story.server.set_hard(1000);
+    story.run(at(0));
+    for pod in ["a", "b", "c"] {
+        story.server.create_pod(pod, 800, 0);
+    }
+    story.see_all(at(100));
+    let lists = |actions: &[Action]| {
+        assert!(!actions.iter().any(|action| matches!(action, Action::Release(_))), "{actions:?}");
+        actions.iter().filter(|action| matches!(action, Action::ListTargets)).count()
+    };
+    assert_eq!(lists(&story.state.plan(at(100))), 1, "for all of them");
+    assert_eq!(lists(&story.state.plan(at(110))), 0);
+    let namespace = serde_json::json!({"name": super::server::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""}});
+    story.state.apply_namespace(&wire(serde_json::json!({ "metadata": namespace })), at(120));
+    story.state.on_outcome(Outcome::TargetsListed, at(120));
+    story.run(at(120));
+    assert_eq!(story.gated().len(), 2);
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 Action::Release(release) => return release,
                 Action::ListQuotas(..)
                 | Action::ListClusterQuotas
+                | Action::ListTargets
                 | Action::CatchUp
                 | Action::Read(_)
                 | Action::ReadMachine(_) => panic!("there was no other leader, and there is no VM"),
@@ -72,6 +73,7 @@ fn a_refused_release_is_tried_again_ever_later_where_nothing_is_targeted_any_mor
                     answer(&mut story, release, refused(), ms);
                 }
                 Action::WriteEvent(_) => told += 1,
+                Action::ListTargets => story.state.on_outcome(Outcome::TargetsListed, at(ms)),
                 Action::Answer(..) => panic!("nothing was asked"),
                 other => unreachable!("{other:?}"),
             }

@@ -105,6 +105,7 @@ impl Story {
                     let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
                     Outcome::MachineRead(read, Box::new(answer))
                 }
+                Action::ListTargets => Outcome::TargetsListed,
                 Action::CatchUp => {
                     self.see_all(now);
                     Outcome::CaughtUp

@@ -340,6 +340,7 @@ impl World {
                 }
                 Outcome::CaughtUp
             }
+            Action::ListTargets => Outcome::TargetsListed,
             Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
             Action::ReadMachine(read) => {
                 let find = || self.server.vms.as_ref()?.find(&read.uid.to_string());

@@ -105,7 +105,9 @@ impl World {
                 Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
             }
             Action::CatchUp => Outcome::CaughtUp,
-            Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) => unreachable!("{action:?}"),
+            Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) | Action::ListTargets => {
+                unreachable!("{action:?}")
+            }
         }
     }
 
