@@ -19,7 +19,7 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ClientOptions, client_from};
-use crate::watch::{Event, WatchHealth, WatchOptions, watch};
+use crate::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -105,20 +105,23 @@ impl LeaderLink {
     }
 
     /// Keeps the address as the annotation of the lease says, until `cancel`.
+    ///
+    /// # Errors
+    /// As [`watch`].
     pub async fn follow(
         self: Arc<Self>,
         client: Client,
         (namespace, lease): (String, &'static str),
         annotation: &'static str,
         cancel: CancellationToken,
-    ) {
+    ) -> Result<(), WentBack> {
         let options = WatchOptions::default().fields(format!("metadata.name={lease}"));
         let sink = |event| match event {
             Event::InitApply(lease) | Event::Apply(lease) => self.set_lease(Some(&lease), annotation),
             Event::Delete::<Lease>(_) => self.set_lease(None, annotation),
             Event::Init | Event::InitDone => {}
         };
-        watch(Api::namespaced(client, &namespace), options, sink, WatchHealth::new("leases"), cancel).await;
+        watch(Api::namespaced(client, &namespace), options, sink, WatchHealth::new("leases"), cancel).await
     }
 
     /// Sends JSON to a path of the leader.

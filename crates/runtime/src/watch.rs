@@ -22,6 +22,7 @@ mod absent;
 mod health;
 
 use absent::until_installed;
+use health::SILENT;
 pub use health::WatchHealth;
 
 /// Wrapper for kinds whose objects can be malformed (our own custom resources): one bad object arrives as `Err` with its
@@ -43,8 +44,7 @@ pub struct WatchOptions {
     pub fields: Option<String>,
     /// Objects per page of a list; bounds the memory of a relist.
     pub page_size: u32,
-    /// The server ends a watch after this time and we resume it. A connection that is silent for 5 s longer is dead.
-    /// Must be below 295 s.
+    /// The server ends a watch after this time and we resume it. Must be below 295 s.
     pub watch_for: Duration,
     /// Limit for one page of a list, and for the start of a watch.
     pub request_timeout: Duration,
@@ -90,17 +90,30 @@ impl WatchOptions {
             ..WatchParams::default()
         }
     }
+}
 
-    /// The next event of a watch; none when the server has ended it.
-    async fn next<E>(
-        &self,
-        events: &mut BoxStream<'_, kube::Result<WatchEvent<E>>>,
-    ) -> kube::Result<Option<WatchEvent<E>>> {
-        match tokio::time::timeout(self.watch_for + Duration::from_secs(5), events.next()).await {
-            Ok(event) => event.transpose(),
-            Err(_) => Err(kube::Error::Service("the watch went silent".into())),
-        }
+/// The next event of a watch; none when the server has ended it. An error that [`needs_list`] when nothing was heard for
+/// [`SILENT`]: the connection is dead, or the version that the watch began with is of the future, as after a restore of etcd:
+/// then an API server leaves out all that comes before it, bookmarks too.
+async fn next<E>(
+    events: &mut BoxStream<'_, kube::Result<WatchEvent<E>>>,
+    health: &WatchHealth,
+) -> kube::Result<Option<WatchEvent<E>>> {
+    match tokio::time::timeout(SILENT.saturating_sub(health.staleness()), events.next()).await {
+        Ok(event) => event.transpose(),
+        Err(_) => Err(expired("the watch went silent")),
     }
+}
+
+/// A list has ended with an earlier version than what was known: all that is known by version is of a store that is no more. A
+/// restart is the way to forget it all.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("resource versions went back from {from} to {to}: etcd was restored")]
+pub struct WentBack {
+    /// The latest version that was known.
+    pub from: u64,
+    /// The version of the list.
+    pub to: u64,
 }
 
 /// Why a connection did not go on.
@@ -111,6 +124,8 @@ enum Interrupted {
     Relist(kube::Error),
     /// A list is asked for.
     Wanted,
+    /// The store is another one.
+    WentBack(WentBack),
 }
 
 /// A watch that lived this long was a success, even if it delivered nothing.
@@ -121,13 +136,17 @@ const LIVED: Duration = Duration::from_secs(5);
 /// Any failure is retried with a jittered backoff of 100 ms up to 30 s: lost connections, 410, 403, and 404 while the
 /// kind's CRD is not installed (see [`WatchOptions::absent_is_empty`] for optional kinds). `sink` runs on this task and must not block. Lists ask for the most recent state, in
 /// pages; an object is dropped after `sink` saw it.
+///
+/// # Errors
+/// When resource versions went back. The process is to end then.
 pub async fn watch<K>(
     api: Api<K>,
     options: WatchOptions,
     mut sink: impl FnMut(Event<K>),
     health: WatchHealth,
     cancel: CancellationToken,
-) where
+) -> Result<(), WentBack>
+where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30), process_seed());
@@ -151,6 +170,10 @@ pub async fn watch<K>(
                     version = None;
                     continue;
                 }
+                Interrupted::WentBack(error) => {
+                    tracing::error!(kind = health.kind(), %error, "the process has to end");
+                    return error;
+                }
                 Interrupted::Resume(Some(error)) => error,
                 Interrupted::Relist(error) => {
                     version = None;
@@ -163,8 +186,8 @@ pub async fn watch<K>(
         }
     };
     tokio::select! {
-        () = follow => {}
-        () = cancel.cancelled() => {}
+        error = follow => Err(error),
+        () = cancel.cancelled() => Ok(()),
     }
 }
 
@@ -184,7 +207,10 @@ where
     *version = match from {
         Some(known) => Some(known),
         None => match list(api, options, sink, health).await {
-            Ok(listed) => Some(listed),
+            Ok(listed) => match health.went_back_to(&listed) {
+                Some(error) => return Interrupted::WentBack(error),
+                None => Some(listed),
+            },
             Err(error) if options.absent_is_empty && is_absent(&error) => {
                 tracing::info!(kind = health.kind(), "not installed");
                 let installed = tokio::select! {
@@ -268,7 +294,11 @@ fn is_absent(error: &kube::Error) -> bool {
 }
 
 fn no_version() -> kube::Error {
-    let message = "the server sent no resourceVersion; this kind cannot be watched";
+    expired("the server sent no resourceVersion; this kind cannot be watched")
+}
+
+/// Only a list can tell how things are.
+fn expired(message: &str) -> kube::Error {
     kube::Error::Api(kube::core::Status::failure(message, "Expired").with_code(410).boxed())
 }
 
@@ -290,7 +320,7 @@ where
     let from = version.clone().unwrap_or_default();
     let stream = with_deadline(options.request_timeout, api.watch(&params, &from)).await?;
     let mut events = stream.into_stream().boxed();
-    while let Some(event) = options.next(&mut events).await? {
+    while let Some(event) = next(&mut events, health).await? {
         let event = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 keep_version(version, object.meta().resource_version.as_deref())?;

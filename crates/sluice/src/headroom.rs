@@ -64,13 +64,13 @@ impl HeadroomArgs {
         let servers = Arc::new(servers);
         if self.api_server.is_empty() {
             let follow = follow_servers(client.clone(), Arc::clone(&servers), stopped.clone());
-            tasks.spawn("API servers", infallible(follow));
+            tasks.spawn("API servers", follow);
         } else {
             let given = self.api_server.iter().cloned().map(|url| Server { url, tls_name: None });
             servers.set(given.collect()).await?;
         }
         let identities = follow_identities(client.clone(), Arc::clone(&servers), stopped.clone());
-        tasks.spawn("API servers' leases", infallible(identities));
+        tasks.spawn("API servers' leases", identities);
         let metrics = HeadroomMetrics::default();
         metrics.register(registry);
         let clock = Arc::new(ServerClock::default());

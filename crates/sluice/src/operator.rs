@@ -82,7 +82,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
     let secrets = Secrets::default();
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
-    tasks.spawn("secrets", end_with(watching));
+    tasks.spawn("secrets", watching);
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
     tasks.spawn("certificate secret", end_with(loading));
 

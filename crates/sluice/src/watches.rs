@@ -5,7 +5,6 @@
 //! operator keeps in shape.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use sluice_index::{
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use sluice_webhook::{AaqSightings, App};
 use sluice_window::Observed;
 use tokio_util::sync::CancellationToken;
@@ -63,8 +62,13 @@ impl HeadroomWatches {
     }
 
     /// The kinds whose events go to head-room, and to the others before or after.
-    async fn feed(&self, via: Via<'_>, observed: &Observed, others: Option<(&Gate, &ManagedQuotas)>) {
-        tokio::join!(
+    async fn feed(
+        &self,
+        via: Via<'_>,
+        observed: &Observed,
+        others: Option<(&Gate, &ManagedQuotas)>,
+    ) -> Result<(), WentBack> {
+        tokio::try_join!(
             via.watch(&self.kubevirts, if_installed(), |event: Event<KubeVirtWire>| {
                 others.iter().for_each(|(gate, _)| gate.on_kubevirts(&event));
                 observed.apply(&event);
@@ -81,7 +85,8 @@ impl HeadroomWatches {
                 observed.apply(&event);
                 others.iter().for_each(|(_, managed)| managed.on_resource_quotas(&event));
             }),
-        );
+        )
+        .map(drop)
     }
 }
 
@@ -184,11 +189,11 @@ impl ControllerWatches {
         client: Client,
         (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
         stopped: CancellationToken,
-    ) -> Result<(), Infallible> {
+    ) -> Result<(), WentBack> {
         let QuotaUsers { gate, managed, managed_cluster, cluster } = quotas;
         let crqs = &self.cluster_resource_quotas;
         let via = Via { client: &client, cancel: &stopped };
-        tokio::join!(
+        tokio::try_join!(
             via.watch(&self.headroom.pods, all(), |event: Event<PodWire>| {
                 gate.on_pods(&event);
                 observed.apply(&event);
@@ -216,15 +221,15 @@ impl ControllerWatches {
                 gating.on_aaqs(&event);
                 managed_cluster.on_aaqs(&event);
             }),
-        );
-        Ok(())
+        )
+        .map(drop)
     }
 
     /// They are in the namespace of the installation; in others they are none of ours.
-    async fn watch_charges(&self, via: Via<'_>, gate: &Gate) {
+    async fn watch_charges(&self, via: Via<'_>, gate: &Gate) -> Result<(), WentBack> {
         let charges = Api::<ClusterQuotaChargeWire>::namespaced(via.client.clone(), &self.namespace);
         let sink = |event: Event<ClusterQuotaChargeWire>| gate.on_charges(&event);
-        watch(charges, if_installed(), sink, self.charges.clone(), via.cancel.clone()).await;
+        watch(charges, if_installed(), sink, self.charges.clone(), via.cancel.clone()).await
     }
 
     async fn feed_headroom(
@@ -232,15 +237,15 @@ impl ControllerWatches {
         client: Client,
         (gate, managed, observed): (Gate, ManagedQuotas, Arc<Observed>),
         stopped: CancellationToken,
-    ) -> Result<(), Infallible> {
+    ) -> Result<(), WentBack> {
         let via = Via { client: &client, cancel: &stopped };
-        tokio::join!(
+        tokio::try_join!(
             via.watch(&self.limit_ranges, all(), |event| observed.apply::<LimitRangeWire>(&event)),
             via.watch(&self.headroom.vmmrqs, all(), |event| observed.apply::<VmmrqWire>(&event)),
             via.watch(&self.headroom.policies, all(), |event| observed.apply::<HeadroomPolicyWire>(&event)),
             self.headroom.feed(via, &observed, Some((&gate, &managed))),
-        );
-        Ok(())
+        )
+        .map(drop)
     }
 }
 
@@ -272,7 +277,7 @@ impl WebhookWatches {
         client: Client,
         (app, observed): (Arc<App>, Arc<Observed>),
         stopped: CancellationToken,
-    ) -> Result<(), Infallible> {
+    ) -> Result<(), WentBack> {
         let via = Via { client: &client, cancel: &stopped };
         let kinds = &self.headroom;
         // A launcher without its label explains nothing, and its machine gets no room.
@@ -280,7 +285,7 @@ impl WebhookWatches {
         let mut aaqs = AaqSightings::default();
         // Whether the kind exists is all that is asked, so no objects are.
         let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));
-        tokio::join!(
+        tokio::try_join!(
             via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
             via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
                 app.set_cluster_resource_quotas(crqs.is_served());
@@ -295,8 +300,8 @@ impl WebhookWatches {
                 observed.apply(&event.modify(|policy| policy.status = None));
             }),
             kinds.feed(via, &observed, None),
-        );
-        Ok(())
+        )
+        .map(drop)
     }
 }
 
@@ -309,12 +314,17 @@ struct Via<'v> {
 
 impl Via<'_> {
     /// Watches a kind in all namespaces.
-    async fn watch<K>(self, health: &WatchHealth, options: WatchOptions, sink: impl FnMut(Event<K>))
+    async fn watch<K>(
+        self,
+        health: &WatchHealth,
+        options: WatchOptions,
+        sink: impl FnMut(Event<K>),
+    ) -> Result<(), WentBack>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let api = Api::<K>::all(self.client.clone());
-        watch(api, options, sink, health.clone(), self.cancel.clone()).await;
+        watch(api, options, sink, health.clone(), self.cancel.clone()).await
     }
 }
 
@@ -349,8 +359,7 @@ impl SecretWatches {
             tasks.spawn("secrets", async move {
                 let load = move |secret: &Secret| loads.iter().for_each(|load| load(secret));
                 let health = WatchHealth::new("secrets");
-                watch_secret(client, &namespace, &name, load, health, cancel).await;
-                Ok::<_, Infallible>(())
+                watch_secret(client, &namespace, &name, load, health, cancel).await
             });
         }
     }

@@ -185,7 +185,7 @@ fn follow_leader(
     secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::trust(&trusting, secret));
     let lease = (namespace.to_owned(), names::LEASE);
     let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
-    tasks.spawn("leader", end_with(following));
+    tasks.spawn("leader", following);
     link
 }
 

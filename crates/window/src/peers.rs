@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::{Api, Client, ResourceExt as _};
 use sluice_runtime::client::Server;
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,14 @@ use crate::servers::Servers;
 const TLS_NAME: &str = "kubernetes.default.svc";
 
 /// Keeps `servers` told of all API servers until `cancel`.
-pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
+///
+/// # Errors
+/// As [`watch`].
+pub async fn follow_servers(
+    client: Client,
+    servers: Arc<Servers>,
+    cancel: CancellationToken,
+) -> Result<(), WentBack> {
     let (tell, mut told) = signal::channel(Vec::new());
     let mut slices = Known::default();
     let sink = move |event| {
@@ -42,12 +49,19 @@ pub async fn follow_servers(client: Client, servers: Arc<Servers>, cancel: Cance
             }
         }
     };
-    join(watching, telling).await;
+    join(watching, telling).await.0
 }
 
 /// Keeps `servers` told of the Leases with which API servers announce themselves until `cancel`
 /// (`pkg/controlplane/apiserver/server.go`).
-pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: CancellationToken) {
+///
+/// # Errors
+/// As [`watch`].
+pub async fn follow_identities(
+    client: Client,
+    servers: Arc<Servers>,
+    cancel: CancellationToken,
+) -> Result<(), WentBack> {
     let mut leases = Known::default();
     let sink = move |event: Event<Lease>| {
         let renewed = |lease: &Lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0);
@@ -57,7 +71,7 @@ pub async fn follow_identities(client: Client, servers: Arc<Servers>, cancel: Ca
     };
     let options = WatchOptions::default().labels("apiserver.kubernetes.io/identity=kube-apiserver");
     let health = WatchHealth::new("leases (API servers)");
-    watch(Api::<Lease>::namespaced(client, "kube-system"), options, sink, health, cancel).await;
+    watch(Api::<Lease>::namespaced(client, "kube-system"), options, sink, health, cancel).await
 }
 
 /// What a watch tells of a few objects, by name.

@@ -239,7 +239,8 @@ impl Sources {
         let kubevirts: Api<KubeVirtWire> = Api::all(self.client.clone());
         let if_installed = WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
         let health = WatchHealth::new;
-        tokio::join!(
+        // If resource versions went back the watches of the Secrets end the process.
+        let _ = tokio::join!(
             watch_kind(aaqs, WatchOptions::default(), on_aaq, health("AAQ"), cancel.clone()),
             watch_kind(kubevirts, if_installed, on_kubevirt, health("kubevirts"), cancel.clone()),
         );

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
+use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,8 @@ pub(crate) async fn follow_one<K>(api: Api<K>, name: &str, seen: Sender<Seen<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    follow_by(WatchHealth::new(K::kind(&())), api, name, seen, cancel).await;
+    // If resource versions went back the watches of the Secrets end the process.
+    let _ = follow_by(WatchHealth::new(K::kind(&())), api, name, seen, cancel).await;
 }
 
 async fn follow_by<K>(
@@ -35,7 +36,8 @@ async fn follow_by<K>(
     name: &str,
     seen: Sender<Seen<K>>,
     cancel: CancellationToken,
-) where
+) -> Result<(), WentBack>
+where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let mut listed = None;
@@ -56,7 +58,7 @@ async fn follow_by<K>(
         seen.send_replace(state);
     };
     let options = WatchOptions::default().fields(format!("metadata.name={name}"));
-    watch(api, options, sink, health, cancel).await;
+    watch(api, options, sink, health, cancel).await
 }
 
 /// The Secrets with the authority and with the serving certificate: each is watched once, for all that use it. Clones share what is
@@ -77,13 +79,22 @@ impl Default for Secrets {
 
 impl Secrets {
     /// Watches those in `namespace` until `cancel`.
-    pub async fn observe(self, client: Client, namespace: String, cancel: CancellationToken) {
+    ///
+    /// # Errors
+    /// As [`watch`].
+    pub async fn observe(
+        self,
+        client: Client,
+        namespace: String,
+        cancel: CancellationToken,
+    ) -> Result<(), WentBack> {
         let api: Api<Secret> = Api::namespaced(client, &namespace);
         let [ca, serving] = self.watches;
-        tokio::join!(
+        tokio::try_join!(
             follow_by(ca, api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
             follow_by(serving, api, names::SERVING_SECRET, self.serving, cancel),
-        );
+        )
+        .map(drop)
     }
 
     /// Waits until both were read again. What a new leader rests on is not older than its lease: a watch may have been broken

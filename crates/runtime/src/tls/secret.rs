@@ -5,11 +5,14 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use super::CertStore;
-use crate::watch::{Event, WatchHealth, WatchOptions, watch};
+use crate::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 
 /// Hands one Secret to `load` now and after each change, until `cancel`.
 ///
 /// A Secret that is deleted is logged; what was loaded before stays in use. Needs `list` and `watch` on this one name only.
+///
+/// # Errors
+/// As [`watch`].
 pub async fn watch_secret(
     client: Client,
     namespace: &str,
@@ -17,7 +20,7 @@ pub async fn watch_secret(
     load: impl Fn(&Secret) + Send,
     health: WatchHealth,
     cancel: CancellationToken,
-) {
+) -> Result<(), WentBack> {
     let api: Api<Secret> = Api::namespaced(client, namespace);
     let options = WatchOptions::default().fields(format!("metadata.name={name}"));
     let wanted = name.to_owned();
@@ -30,7 +33,7 @@ pub async fn watch_secret(
         Event::Delete(_) => tracing::warn!(secret = %wanted, "serving certificate deleted; it stays in use"),
         _ => {}
     };
-    watch(api, options, sink, health, cancel).await;
+    watch(api, options, sink, health, cancel).await
 }
 
 /// The bytes under a key of a Secret.

@@ -134,10 +134,10 @@ async fn a_secret_is_followed() {
     let (held, done, synced) = (store.clone(), cancel.clone(), health.clone());
     let task = tokio::spawn(async move {
         let load = move |secret: &k8s_openapi::api::core::v1::Secret| held.load_secret(secret);
-        watch_secret(client, "system", "serving", load, synced, done).await;
+        watch_secret(client, "system", "serving", load, synced, done).await
     });
     eventually("certificate from the Secret", || serves(&store, &issued)).await;
     cancel.cancel();
-    task.await.unwrap();
+    task.await.unwrap().unwrap();
     assert!(health.is_synced());
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Resource};
 
-use super::{WatchHealth, WatchOptions};
+use super::{WatchHealth, WatchOptions, next};
 use crate::client::with_deadline;
 
 /// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there. It may not be served yet by then.
@@ -28,7 +28,7 @@ where
         // What is there already comes as the first event, from the server's cache.
         let start = definitions.watch_metadata(&params, "0");
         let mut events = with_deadline(options.request_timeout, start).await?.into_stream().boxed();
-        while let Some(event) = options.next(&mut events).await? {
+        while let Some(event) = next(&mut events, health).await? {
             match event {
                 WatchEvent::Bookmark(_) => health.delivered(),
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status.boxed())),

@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch as signal;
 use tokio::time::Instant;
 
+use super::WentBack;
 use crate::health::CheckResult;
 
-/// Bookmarks come about once a minute.
-const STALE: Duration = Duration::from_secs(180);
-/// A connection is given up after at most five minutes of silence, and tried anew within half a minute.
+/// Bookmarks come about once a minute. A watch of which nothing was heard for so long lists again.
+pub(super) const SILENT: Duration = Duration::from_secs(180);
+/// A connection is given up after three minutes of silence, and tried anew within half a minute.
 const STUCK: Duration = Duration::from_secs(600);
 
 /// Freshness of one watch; written by [`super::watch`], read by readiness checks and metrics. Clones share the state.
@@ -31,6 +32,8 @@ struct Shared {
     failures: AtomicU64,
     /// How far everything was handed on; none while a list is under way.
     version: signal::Sender<Option<u64>>,
+    /// The latest version that was ever known.
+    latest: AtomicU64,
     /// Lists that were asked for, and the last of them that was begun and completed since.
     wanted: signal::Sender<u64>,
     served: signal::Sender<u64>,
@@ -51,6 +54,7 @@ impl WatchHealth {
                 lists: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
                 version: signal::Sender::new(None),
+                latest: AtomicU64::new(0),
                 wanted: signal::Sender::new(0),
                 served: signal::Sender::new(0),
                 last_seen: Mutex::new(Instant::now()),
@@ -134,7 +138,7 @@ impl WatchHealth {
         let silent = self.staleness();
         let missing = if !self.is_synced() {
             "first list not complete".to_owned()
-        } else if silent > STALE {
+        } else if silent > SILENT {
             format!("nothing heard for {} s", silent.as_secs())
         } else {
             return Ok(());
@@ -191,7 +195,16 @@ impl WatchHealth {
 
     /// Everything up to this version was handed on.
     pub(super) fn at(&self, version: &str) {
-        self.shared.version.send_replace(version.parse().ok());
+        let version = version.parse().ok();
+        self.shared.latest.fetch_max(version.unwrap_or(0), Relaxed);
+        self.shared.version.send_replace(version);
+    }
+
+    /// Whether a list that ended with this version is of an earlier store than what is known. A list asks for the most recent
+    /// state, so its version is not earlier than any that was handed out before it.
+    pub(super) fn went_back_to(&self, listed: &str) -> Option<WentBack> {
+        let (from, to) = (self.shared.latest.load(Relaxed), listed.parse().ok()?);
+        (to < from).then_some(WentBack { from, to })
     }
 
     pub(super) fn listed(&self, number: u64) {
