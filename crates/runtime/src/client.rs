@@ -1,6 +1,7 @@
 //! The Kubernetes client: one place for connection settings, deadlines and the server's version.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header};
@@ -11,6 +12,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::MapResponseLayer;
 use tower::{BoxError, ServiceBuilder};
+
+use crate::clock::ServerClock;
+use crate::request::date_of;
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -27,6 +31,8 @@ pub struct ClientOptions {
     pub impersonate: Option<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
+    /// Told of the date of each answer.
+    pub clock: Option<Arc<ServerClock>>,
 }
 
 /// One of the API servers of a cluster.
@@ -47,6 +53,7 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(5),
             impersonate: None,
             server: None,
+            clock: None,
         }
     }
 }
@@ -127,11 +134,18 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
     let wire = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .build::<_, Body>(https);
+    let clock = options.clock.clone();
     let service = ServiceBuilder::new()
         .layer(MapResponseLayer::new(keep_retry_after))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(ClientError::Build)?)
         .layer(config.extra_headers_layer().map_err(ClientError::Build)?)
+        .map_response(move |response| {
+            if let Some(clock) = &clock {
+                clock.observe(date_of(&response));
+            }
+            response
+        })
         .map_err(BoxError::from)
         .service(wire);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())

@@ -3,6 +3,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`client`] | a `kube::Client` with our connection settings, deadlines for single calls, server version |
+//! | [`clock`] | the API server's clock |
 //! | [`request`] | requests whose answers are needed as they came |
 //! | [`retry`], [`backoff`] | what a failed write means, how long to wait before the next |
 //! | [`watch`] | list and watch of one kind as a sequence of [`watch::Event`]s, with health |
@@ -20,6 +21,7 @@
 pub mod access;
 pub mod backoff;
 pub mod client;
+pub mod clock;
 pub mod events;
 pub mod health;
 pub mod leader;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
 use http::header::DATE;
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -79,11 +79,16 @@ pub async fn send(client: &Client, request: Built, deadline: Duration) -> kube::
     with_deadline(deadline, async {
         let response = client.send(request).await?;
         let code = response.status().as_u16();
-        let date = response.headers().get(DATE).and_then(|value| value.to_str().ok()).and_then(http_date);
+        let date = date_of(&response);
         let body = response.into_body().collect().await?.to_bytes();
         Ok(Reply { code, date, body })
     })
     .await
+}
+
+/// The API server's clock when it answered.
+pub(crate) fn date_of<B>(response: &Response<B>) -> Option<Timestamp> {
+    http_date(response.headers().get(DATE)?.to_str().ok()?)
 }
 
 /// Reads the date of an HTTP header, such as `Sat, 21 Nov 2026 11:18:09 GMT`.

@@ -25,6 +25,7 @@ use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::{EventType, Recorder, Report, recorder};
 use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
@@ -117,9 +118,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         user_agent: format!("{}/{} {lane}", names::CONTROLLER, env!("CARGO_PKG_VERSION")),
         ..ClientOptions::default()
     };
-    let client = connect(&options("gate")).await?;
+    // The lease is renewed all the time, so the clock is fresh.
+    let clock = Arc::new(ServerClock::default());
+    let telling = |lane| ClientOptions { clock: Some(Arc::clone(&clock)), ..options(lane) };
+    let client = connect(&telling("gate")).await?;
     // Renewing the lease must never wait behind other requests.
-    let lease_client = connect(&options("lease")).await?;
+    let lease_client = connect(&telling("lease")).await?;
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
 
@@ -151,7 +155,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let own = NamespacePattern::named(&args.namespace);
     let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
     let watches = ControllerWatches::new(&args.namespace);
-    let gate = Gate::new(config, &exempt, metrics, watches.gate());
+    let gate = Gate::new(config, &exempt, metrics, watches.gate(), Arc::clone(&clock));
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.

@@ -8,11 +8,12 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_runtime::client::{ClientOptions, Server, connect};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::Tasks;
 use sluice_window::{
-    Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, ServerClock, Servers, StatusWriter,
-    follow_identities, follow_servers,
+    Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, Servers, StatusWriter, follow_identities,
+    follow_servers,
 };
 use tokio_util::sync::CancellationToken;
 

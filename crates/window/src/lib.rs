@@ -4,7 +4,6 @@
 //! knows of the cluster; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
 
 mod attempts;
-mod clock;
 mod executor;
 mod headroom;
 mod lanes;
@@ -22,7 +21,6 @@ mod status_writer;
 mod target;
 mod told;
 
-pub use clock::ServerClock;
 pub use headroom::{Headroom, Parts};
 pub use metrics::HeadroomMetrics;
 pub use observed::{Dirty, Observed};

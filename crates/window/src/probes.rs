@@ -16,9 +16,9 @@ use sluice_runtime::backoff::Backoff;
 use sluice_runtime::request::{Reply, objects, send};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clock::ServerClock;
 use crate::requests::DEADLINE;
 use crate::servers::{Peer, Servers};
+use sluice_runtime::clock::ServerClock;
 
 /// The first pause between two probes, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

@@ -17,7 +17,7 @@ use sluice_index::{
 };
 use sluice_runtime::request::{Built, Reply, objects, send};
 
-use crate::clock::ServerClock;
+use sluice_runtime::clock::ServerClock;
 
 /// Limit for one request.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);

@@ -108,7 +108,7 @@ mod tests {
     use sluice_runtime::metrics::ApiWrites;
 
     use super::*;
-    use crate::clock::ServerClock;
+    use sluice_runtime::clock::ServerClock;
 
     const OWN: i64 = 1_795_294_869_123;
 

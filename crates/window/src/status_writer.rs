@@ -17,8 +17,8 @@ use sluice_runtime::client::with_deadline;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::{Built, objects, send};
 
-use crate::clock::ServerClock;
 use crate::requests::DEADLINE;
+use sluice_runtime::clock::ServerClock;
 
 const STATUS: &str = "resourcequotas/status";
 

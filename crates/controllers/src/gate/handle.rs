@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::NamespacePattern;
 use sluice_index::{Aaqs, KubeVirts};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot};
 
@@ -24,6 +25,7 @@ pub struct Gate {
     pub(super) config: Arc<RwLock<GateConfig>>,
     pub(super) news: Arc<Notify>,
     epoch: Instant,
+    clock: Arc<ServerClock>,
     pub(super) metrics: GateMetrics,
     pub(super) exempt: Arc<[NamespacePattern]>,
     /// Locked before the state is.
@@ -61,13 +63,15 @@ pub struct GateWatches {
 impl Gate {
     /// A gate that has seen nothing yet.
     ///
-    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them.
+    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them. `clock` says when a
+    /// pod that is being deleted does not count any more.
     #[must_use]
     pub fn new(
         config: GateConfig,
         exempt: &[NamespacePattern],
         metrics: GateMetrics,
         watches: GateWatches,
+        clock: Arc<ServerClock>,
     ) -> Self {
         let exempt: Arc<[NamespacePattern]> = exempt.into();
         let targeting = targeting(&Aaqs::default(), &exempt);
@@ -76,6 +80,7 @@ impl Gate {
             state: Arc::new(Mutex::new(State::new(config, targeting))),
             news: Arc::new(Notify::new()),
             epoch: Instant::now(),
+            clock,
             metrics,
             exempt,
             aaqs: Arc::default(),
@@ -109,7 +114,7 @@ impl Gate {
     pub(crate) fn now(&self) -> Moment {
         Moment {
             mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
-            unix_ms: Timestamp::now().as_millisecond(),
+            unix_ms: self.clock.reckoned().unwrap_or_else(Timestamp::now).as_millisecond(),
         }
     }
 
@@ -131,5 +136,52 @@ impl Gate {
     pub(super) fn change(&self, work: Work, change: impl FnOnce(&mut State, Moment)) {
         self.locked(work, change);
         self.news.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::json;
+    use sluice_engine::{ChargeRules, Resource};
+    use sluice_runtime::watch::Event;
+
+    use super::*;
+
+    const FIVE_MINUTES: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
+
+    /// The local clock is five minutes ahead of the API server's.
+    #[test]
+    fn a_pod_that_is_being_deleted_stops_counting_by_the_api_servers_clock() {
+        let health = || WatchHealth::new("test");
+        let watches = GateWatches {
+            pods: health(),
+            namespaces: health(),
+            quotas: health(),
+            cluster_quotas: health(),
+            charges: health(),
+            aaqs: health(),
+            machines: health(),
+            kubevirts: health(),
+        };
+        let clock = Arc::new(ServerClock::default());
+        let config = GateConfig::new(sluice_api::names::GATE, ChargeRules::for_minor(36));
+        let gate = Gate::new(config, &[], GateMetrics::default(), watches, Arc::clone(&clock));
+        let there = Timestamp::now() - FIVE_MINUTES;
+        clock.observe(Some(there));
+        let ends = there + jiff::SignedDuration::from_secs(30);
+        let pod = json!({
+            "metadata": {
+                "name": "p", "namespace": "team", "uid": "p", "resourceVersion": "1",
+                "deletionTimestamp": ends.to_string(), "deletionGracePeriodSeconds": 30,
+            },
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        });
+        gate.on_pods(&Event::Apply(serde_json::from_value(pod).unwrap()));
+        let state = gate.state();
+        let state = state.lock();
+        let (_, record) = state.index().0.iter().next().unwrap();
+        assert!(record.charge.get(&Resource::Cpu).is_some(), "it may run for another minute");
     }
 }

@@ -51,6 +51,13 @@ impl ServerClock {
         self.now_at(Instant::now())
     }
 
+    /// The estimate, however long ago the last answer is; none before the first one.
+    #[must_use]
+    pub fn reckoned(&self) -> Option<Timestamp> {
+        let snapshot = (*self.0.lock())?;
+        snapshot.now(Instant::now())
+    }
+
     fn now_at(&self, at: Instant) -> Option<Timestamp> {
         let snapshot = (*self.0.lock())?;
         let fresh = at.saturating_duration_since(snapshot.at) <= FRESH;
