@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
 use sluice_controllers::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
 use sluice_controllers::gate::{
-    Apply, Concurrency, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
+    AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
@@ -86,11 +86,11 @@ pub struct ControllerArgs {
     /// 50: the duration of the lease, and 34 in which an API server may commit a resize that it admitted last
     #[arg(long, value_name = "SECONDS", default_value_t = IN_FLIGHT_S)]
     in_flight_grace: u32,
-    /// How many gates are removed at the same time
-    #[arg(long, value_name = "N", default_value_t = Concurrency::default().releases)]
+    /// How many gates are removed at the same time, of one namespace at most two thirds of them
+    #[arg(long, value_name = "N", default_value_t = 48)]
     concurrent_releases: usize,
     /// How many other requests are under way at the same time
-    #[arg(long, value_name = "N", default_value_t = Concurrency::default().others)]
+    #[arg(long, value_name = "N", default_value_t = AT_A_TIME)]
     concurrent_writes: usize,
     /// Whose use of a cluster quota is shown in a namespace, beside the total: its own, or that of all namespaces
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = ShownUse::Own)]
@@ -202,7 +202,6 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
 
-    let concurrency = Concurrency { releases: args.concurrent_releases, others: args.concurrent_writes };
     let statuses = HeadroomStatusWriter::default();
     let recorder = events.clone();
     let write_event = move |event: GateEvent| {
@@ -215,7 +214,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         writes.clone(),
         &args.namespace,
         write_event,
-        concurrency,
+        args.concurrent_writes,
         request_deadline,
     );
 
@@ -287,6 +286,7 @@ impl ControllerArgs {
 
     fn gate_config(&self, rules: ChargeRules) -> GateConfig {
         let mut config = GateConfig::new(names::GATE, rules);
+        config.concurrent_releases = self.concurrent_releases.max(1);
         config.platform = self.platform.platform();
         config.patience_ms = u64::from(self.queue_patience) * 1000;
         config.in_flight_grace_ms = u64::from(self.in_flight_grace) * 1000;

@@ -20,22 +20,8 @@ use tokio::sync::Semaphore;
 
 use super::action::{Action, Answer, GateEvent, Outcome, Release};
 
-/// How many requests may be under way at a time.
-#[derive(Clone, Copy, Debug)]
-pub struct Concurrency {
-    /// Removals of gates.
-    pub releases: usize,
-    /// Lists, and as many of everything else.
-    pub others: usize,
-}
-
-impl Default for Concurrency {
-    fn default() -> Self {
-        // Enough to keep an API server busy over connections that carry one request at a time; more only
-        // waits inside the server, where it delays others.
-        Self { releases: 32, others: 16 }
-    }
-}
+/// How many requests may be under way at a time, by default: lists, and as many of everything else but releases.
+pub const AT_A_TIME: usize = 16;
 
 /// Executes actions.
 #[derive(Clone)]
@@ -46,7 +32,6 @@ pub struct Apply {
     /// Of the installation: the charges of cluster quotas are there.
     pub(super) namespace: Arc<str>,
     write_event: Arc<dyn Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync>,
-    releases: Arc<Semaphore>,
     /// An API server answers a list when its cache has come to the present, which it asks for ten times a second: lists keep no
     /// charge from its turn.
     lists: Arc<Semaphore>,
@@ -55,7 +40,8 @@ pub struct Apply {
 }
 
 impl Apply {
-    /// Writes with `client` while `token` is held, for an installation in `namespace`; `write_event` writes an event and says whether it is written.
+    /// Writes with `client` while `token` is held, for an installation in `namespace`; `write_event` writes an event and says whether it is
+    /// written. `at_a_time`: how many lists, and as many other requests, may be under way.
     ///
     /// No request takes longer than `request_deadline`: a write of a process that lost its lease must be dead
     /// before another one leads, so it plus the renew deadline must not exceed the lease's duration.
@@ -65,7 +51,7 @@ impl Apply {
         writes: ApiWrites,
         namespace: &str,
         write_event: impl Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync + 'static,
-        concurrency: Concurrency,
+        at_a_time: usize,
         request_deadline: Duration,
     ) -> Self {
         Self {
@@ -74,22 +60,25 @@ impl Apply {
             writes,
             namespace: namespace.into(),
             write_event: Arc::new(write_event),
-            releases: Arc::new(Semaphore::new(concurrency.releases)),
-            lists: Arc::new(Semaphore::new(concurrency.others)),
-            others: Arc::new(Semaphore::new(concurrency.others)),
+            lists: Arc::new(Semaphore::new(at_a_time)),
+            others: Arc::new(Semaphore::new(at_a_time)),
             request_deadline,
         }
     }
 
     /// Executes one action; `None` if nothing comes of it.
     pub async fn execute(&self, action: Action) -> Option<Outcome> {
-        // The state bounds how many events are under way, and they keep no other request from its turn.
+        // The state bounds how many events and releases are under way, and they keep no other request from its turn.
         if let Action::WriteEvent(event) = action {
             let is_written = self.token.is_held() && (self.write_event)(event.clone()).await;
             return Some(Outcome::EventWritten(event, is_written));
         }
+        if let Action::Release(release) = action {
+            let answer = self.release(&release).await;
+            log(&answer, "releasing pod", &release.namespace, &release.name);
+            return Some(Outcome::Released(release.pod, release.uid, answer));
+        }
         let turns = match action {
-            Action::Release(_) => &self.releases,
             Action::ListQuotas(_) | Action::ListClusterQuotas | Action::ReadMachine(_) => &self.lists,
             _ => &self.others,
         };
@@ -99,11 +88,6 @@ impl Apply {
                 let answer = self.record(&record).await;
                 log(&answer, "recording usage", &record.name.namespace(), record.name.name());
                 Some(Outcome::Recorded(record.quota, record.uid, answer))
-            }
-            Action::Release(release) => {
-                let answer = self.release(&release).await;
-                log(&answer, "releasing pod", &release.namespace, &release.name);
-                Some(Outcome::Released(release.pod, release.uid, answer))
             }
             Action::Read(pod) => {
                 let path = Pod::url_path(&(), Some(&pod.namespace));
@@ -130,8 +114,12 @@ impl Apply {
                 log(&answer, "listing cluster quotas", "", "");
                 Some(Outcome::ClusterListed(answer))
             }
-            // Who has the watches and the questions does that; events are written above.
-            Action::CatchUp | Action::ListTargets | Action::Answer(..) | Action::WriteEvent(_) => None,
+            // Who has the watches and the questions does that; events and releases are above.
+            Action::CatchUp
+            | Action::ListTargets
+            | Action::Answer(..)
+            | Action::WriteEvent(_)
+            | Action::Release(_) => None,
         }
     }
 

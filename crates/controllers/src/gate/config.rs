@@ -23,6 +23,9 @@ pub struct GateConfig {
     /// How long after an update of a pod was admitted it may still be committed: longer than an API server works on a
     /// request that changes something (34 s, `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
     pub admission_life_ms: u64,
+    /// How many gates are being removed at a time: enough to keep an API server busy over connections that carry one request at a time.
+    /// More only waits inside the server, where it delays others.
+    pub concurrent_releases: usize,
     /// The least time between two charges of one quota. Pods that arrive meanwhile share the next one.
     pub charge_spacing_ms: u64,
     /// The least time between two status writes of one quota that no pod waits for.
@@ -45,6 +48,7 @@ impl GateConfig {
             patience_ms: 60_000,
             in_flight_grace_ms: 50_000,
             admission_life_ms: 35_000,
+            concurrent_releases: 48,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,
             reclassified_pods: 128,

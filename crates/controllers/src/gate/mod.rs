@@ -33,7 +33,7 @@ pub use action::{
     Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,
 };
 pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
-pub use apply::{Apply, Concurrency};
+pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};

@@ -114,7 +114,7 @@ impl State {
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
             confirmations: Confirmations::default(),
-            releases: Releases::default(),
+            releases: Releases::new(config.concurrent_releases),
             checks: QuotaChecks::default(),
             contests: Contests::default(),
             targets: HeldTargets::default(),
@@ -143,7 +143,10 @@ impl State {
             self.writes.mark(id);
         }
         let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
-        self.releases.requeue(pods.iter().copied().filter(|id| self.stages.may_be_released(*id)));
+        self.releases.clear_queue();
+        for id in pods.iter().filter(|id| self.stages.may_be_released(**id)) {
+            self.enqueue_release(*id);
+        }
         for id in pods {
             self.await_lists(id);
         }
@@ -166,7 +169,7 @@ impl State {
             self.lead(now);
         }
         if !self.leading {
-            self.releases.requeue([]);
+            self.releases.clear_queue();
             return Vec::new();
         }
         if self.machines.are_appraised() {

@@ -3,7 +3,7 @@
 //! Kept is who has news, not the text: that is made when it is the pod's turn, so an event says how things are then, and a
 //! flood of changes makes no flood of events. What cannot be written is tried again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use sluice_engine::PodId;
@@ -12,6 +12,7 @@ use sluice_index::{NamespaceId, Namespaces};
 use crate::gate::action::GateEvent;
 use crate::gate::backoff::backoff_ms;
 use crate::gate::config::Moment;
+use crate::gate::parts::turns::Turns;
 
 /// Events that are written at a time.
 const AT_A_TIME: usize = 4;
@@ -51,7 +52,8 @@ pub enum Turn {
 pub struct Events {
     recipients: HashMap<PodId, Recipient>,
     due: BTreeSet<(u64, PodId)>,
-    turns: Turns,
+    /// Pods that are to be told something now.
+    turns: Turns<PodId>,
     /// Where events cannot be written: how often in a row, and until when (milliseconds) none is tried.
     backing_off: HashMap<NamespaceId, (u32, u64)>,
     /// Events about quotas and the configuration, by the moment (milliseconds) from which on they are written.
@@ -61,35 +63,6 @@ pub struct Events {
     announced_last: bool,
     next_number: u64,
     in_flight: usize,
-}
-
-/// Pods that are to be told something now. Namespaces take turns, so that a crowd in one delays no other.
-#[derive(Debug, Default)]
-struct Turns {
-    order: VecDeque<NamespaceId>,
-    pods: HashMap<NamespaceId, VecDeque<PodId>>,
-}
-
-impl Turns {
-    fn push(&mut self, namespace: NamespaceId, pod: PodId) {
-        let pods = self.pods.entry(namespace).or_insert_with(|| {
-            self.order.push_back(namespace);
-            VecDeque::new()
-        });
-        pods.push_back(pod);
-    }
-
-    fn pop(&mut self) -> Option<(NamespaceId, PodId)> {
-        let namespace = self.order.pop_front()?;
-        let pods = self.pods.get_mut(&namespace)?;
-        let pod = pods.pop_front();
-        if pods.is_empty() {
-            self.pods.remove(&namespace);
-        } else {
-            self.order.push_back(namespace);
-        }
-        Some((namespace, pod?))
-    }
 }
 
 /// An event about a quota or the configuration.
@@ -158,7 +131,7 @@ impl Events {
         if self.in_flight >= AT_A_TIME {
             return None;
         }
-        if !self.turns.order.is_empty() {
+        if self.turns.has_one(|_| true) {
             return Some(now.mono_ms);
         }
         let announcement = self.announcements.first_key_value().map(|((at, _), _)| *at);
@@ -191,13 +164,13 @@ impl Events {
     pub fn next_turn(&mut self, now: Moment) -> Option<Turn> {
         let is_announced =
             self.announcements.first_key_value().is_some_and(|((at, _), _)| *at <= now.mono_ms);
-        let has_turns = !self.turns.order.is_empty();
+        let has_turns = self.turns.has_one(|_| true);
         if self.in_flight >= AT_A_TIME || !(is_announced || has_turns) {
             return None;
         }
         self.announced_last = is_announced && !(has_turns && self.announced_last);
         if !self.announced_last {
-            return self.turns.pop().map(|(namespace, id)| Turn::Pod(namespace, id));
+            return self.turns.pop(|_| true).map(|(namespace, id)| Turn::Pod(namespace, id));
         }
         let (_, announcement) = self.announcements.pop_first()?;
         let event = announcement.event.clone();

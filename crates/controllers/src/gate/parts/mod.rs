@@ -20,3 +20,4 @@ pub mod reclassification;
 pub mod releases;
 pub mod stamp;
 pub mod status_writes;
+pub mod turns;

@@ -1,17 +1,22 @@
 //! Gates that are to be removed, the requests for it that are in flight, and retries.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use sluice_engine::PodId;
-use sluice_index::Version;
+use sluice_index::{NamespaceId, Version};
 
 use crate::gate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
 use crate::gate::config::Moment;
+use crate::gate::parts::turns::Turns;
 
-/// Requests in flight at a time: enough for every connection, and few enough that a mass release costs no more memory than
-/// a small one.
-const AT_A_TIME: usize = 256;
+/// The requests of one namespace.
+#[derive(Debug, Default)]
+struct Places {
+    in_flight: usize,
+    /// A request was not answered in time, and none was done since.
+    is_slow: bool,
+}
 
 /// A release that failed; kept only for pods of which one did.
 #[derive(Debug, Default)]
@@ -35,51 +40,99 @@ struct Unanswered {
     until_ms: u64,
 }
 
+/// How many requests may be in flight.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// All together.
+    all: usize,
+    /// Of one namespace: whatever its own admission webhooks make of its updates, others have places.
+    of_one: usize,
+    /// Of a namespace in which the last request was not answered in time.
+    of_a_slow_one: usize,
+}
+
 /// Releases that are queued, in flight and to be repeated.
 ///
-/// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and at most 256 pods
-/// have one. A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
-#[derive(Debug, Default)]
+/// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and as many pods as the limits
+/// allow have one. A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
+#[derive(Debug)]
 pub struct Releases {
-    queue: VecDeque<PodId>,
-    in_flight: HashSet<PodId>,
+    limits: Limits,
+    queue: Turns<PodId>,
+    in_flight: HashMap<PodId, NamespaceId>,
+    /// Of namespaces that have requests in flight, or are slow.
+    places: HashMap<NamespaceId, Places>,
     retries: HashMap<PodId, ReleaseRetry>,
     /// Pods to look at again at a moment (milliseconds).
     later: BTreeSet<(u64, PodId)>,
 }
 
 impl Releases {
-    pub fn enqueue(&mut self, id: PodId) {
-        self.queue.push_back(id);
+    /// Nothing is queued. `all`: how many requests may be in flight.
+    pub fn new(all: usize) -> Self {
+        let limits = Limits { all, of_one: (all * 2 / 3).max(1), of_a_slow_one: (all / 12).max(1) };
+        Self {
+            limits,
+            queue: Turns::default(),
+            in_flight: HashMap::new(),
+            places: HashMap::new(),
+            retries: HashMap::new(),
+            later: BTreeSet::new(),
+        }
     }
 
-    /// Replaces the queue.
-    pub fn requeue(&mut self, ids: impl IntoIterator<Item = PodId>) {
-        self.queue = ids.into_iter().collect();
+    pub fn enqueue(&mut self, namespace: NamespaceId, id: PodId) {
+        self.queue.push(namespace, id);
     }
 
-    /// The next queued pod; `None` while as many requests as allowed are in flight.
+    /// Nothing is queued any more.
+    pub fn clear_queue(&mut self) {
+        self.queue = Turns::default();
+    }
+
+    /// The next queued pod, namespaces in turn; `None` while as many requests as allowed are in flight.
     pub fn next(&mut self) -> Option<PodId> {
-        if self.in_flight.len() < AT_A_TIME { self.queue.pop_front() } else { None }
+        if self.in_flight.len() >= self.limits.all {
+            return None;
+        }
+        let (limits, places) = (self.limits, &self.places);
+        self.queue.pop(|namespace| limits.leave_a_place(places.get(&namespace))).map(|(_, id)| id)
     }
 
     /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
-        !self.queue.is_empty() && self.in_flight.len() < AT_A_TIME
+        let has_place = |namespace| self.limits.leave_a_place(self.places.get(&namespace));
+        self.in_flight.len() < self.limits.all && self.queue.has_one(has_place)
     }
 
     /// A request for the pod is sent.
-    pub fn begin(&mut self, id: PodId) {
-        self.in_flight.insert(id);
+    pub fn begin(&mut self, namespace: NamespaceId, id: PodId) {
+        if self.in_flight.insert(id, namespace).is_none() {
+            self.places.entry(namespace).or_default().in_flight += 1;
+        }
     }
 
     /// The request was answered, or its answer will not matter any more.
     pub fn answered(&mut self, id: PodId) {
-        self.in_flight.remove(&id);
+        let Some(namespace) = self.in_flight.remove(&id) else { return };
+        let Some(places) = self.places.get_mut(&namespace) else { return };
+        places.in_flight = places.in_flight.saturating_sub(1);
+        if places.in_flight == 0 && !places.is_slow {
+            self.places.remove(&namespace);
+        }
+    }
+
+    /// Whether the namespace is slow from now on: a request was done, or not answered in time.
+    pub fn note_speed(&mut self, namespace: NamespaceId, is_slow: bool) {
+        if is_slow {
+            self.places.entry(namespace).or_default().is_slow = true;
+        } else if let Some(places) = self.places.get_mut(&namespace) {
+            places.is_slow = false;
+        }
     }
 
     pub fn is_in_flight(&self, id: PodId) -> bool {
-        self.in_flight.contains(&id)
+        self.in_flight.contains_key(&id)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -136,12 +189,12 @@ impl Releases {
 
     /// The pod has changed, and with it no request that was sent can be done: it is repeated for the version that there is now, the
     /// first time at once, then later each time.
-    pub fn repeat_changed(&mut self, id: PodId, now: Moment) {
+    pub fn repeat_changed(&mut self, namespace: NamespaceId, id: PodId, now: Moment) {
         let retry = self.retries.entry(id).or_default();
         retry.unanswered = None;
         retry.failures += 1;
         match retry.failures.saturating_sub(1) {
-            0 => self.queue.push_back(id),
+            0 => self.queue.push(namespace, id),
             steps => drop(self.later.insert((now.mono_ms + backoff_ms(FIRST_RETRY_MS, steps), id))),
         }
     }
@@ -166,7 +219,7 @@ impl Releases {
 
     /// The pod is released, or gone.
     pub fn forget(&mut self, id: PodId) {
-        self.in_flight.remove(&id);
+        self.answered(id);
         self.retries.remove(&id);
     }
 
@@ -180,5 +233,16 @@ impl Releases {
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
         self.later.first().map(|(at, _)| *at)
+    }
+}
+
+impl Limits {
+    /// Whether a namespace with these requests may have one more.
+    const fn leave_a_place(self, places: Option<&Places>) -> bool {
+        match places {
+            None => true,
+            Some(Places { in_flight, is_slow: true }) => *in_flight < self.of_a_slow_one,
+            Some(Places { in_flight, is_slow: false }) => *in_flight < self.of_one,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes of quotas' status: which are due, which are in flight, and the decisions whose charge they record.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use crate::gate::config::Moment;
 
 /// Writes in flight at a time.
 const AT_A_TIME: usize = 256;
+/// Those of quotas whose last write failed, or was not answered in time: whatever makes these slow, others have places.
+const REPEATED: usize = 4;
 
 /// The writes of one quota.
 #[derive(Debug, Default)]
@@ -49,6 +51,10 @@ pub struct StatusWrites {
     by_quota: HashMap<QuotaId, StatusWrite>,
     /// Quotas whose status may have to be written.
     dirty: BTreeSet<QuotaId>,
+    /// Those of them whose last write failed.
+    dirty_again: BTreeSet<QuotaId>,
+    /// Quotas with a write in flight whose last write failed.
+    repeated: HashSet<QuotaId>,
     /// The last of them that was looked at.
     looked_at: QuotaId,
     /// Requests that were not answered yet, those of quotas that are gone included.
@@ -64,6 +70,8 @@ impl StatusWrites {
         Self {
             by_quota: HashMap::new(),
             dirty: BTreeSet::new(),
+            dirty_again: BTreeSet::new(),
+            repeated: HashSet::new(),
             looked_at: QuotaId(0),
             requests: 0,
             later: BTreeSet::new(),
@@ -73,18 +81,24 @@ impl StatusWrites {
 
     /// The quota's status may have to be written.
     pub fn mark(&mut self, id: QuotaId) {
-        self.dirty.insert(id);
+        let has_failed = self.by_quota.get(&id).is_some_and(|write| write.failures > 0);
+        if has_failed { &mut self.dirty_again } else { &mut self.dirty }.insert(id);
     }
 
     /// See [`Self::mark`].
     pub fn mark_all(&mut self, ids: &[QuotaId]) {
-        self.dirty.extend(ids);
+        ids.iter().for_each(|id| self.mark(*id));
     }
 
     /// The next marked quota, in turn; its mark is removed.
     pub fn next(&mut self) -> Option<QuotaId> {
         if self.requests >= AT_A_TIME {
             return None;
+        }
+        if self.repeated.len() < REPEATED
+            && let Some(id) = self.dirty_again.pop_first()
+        {
+            return Some(id);
         }
         let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
         let id = self.dirty.range(after).next().or_else(|| self.dirty.first()).copied()?;
@@ -95,13 +109,14 @@ impl StatusWrites {
 
     /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
-        !self.dirty.is_empty() && self.requests < AT_A_TIME
+        let may_repeat = self.repeated.len() < REPEATED && !self.dirty_again.is_empty();
+        self.requests < AT_A_TIME && (may_repeat || !self.dirty.is_empty())
     }
 
     /// The next write of the quota has to record the charge of this decision.
     pub fn charge(&mut self, id: QuotaId, pod: PodId, serial: u64) {
         self.by_quota.entry(id).or_default().pending.push((pod, serial));
-        self.dirty.insert(id);
+        self.mark(id);
     }
 
     pub fn is_in_flight(&self, id: QuotaId) -> bool {
@@ -126,6 +141,9 @@ impl StatusWrites {
         let many = charged.len();
         write.in_flight = Some(InFlight { charged, overtaken: false, asked: None });
         self.requests += 1;
+        if write.failures > 0 {
+            self.repeated.insert(id);
+        }
         Some(many)
     }
 
@@ -148,9 +166,10 @@ impl StatusWrites {
         }
     }
 
-    /// A request was answered, of whatever quota.
-    pub fn end_request(&mut self) {
+    /// A request of the quota was answered, whether it is still there or not.
+    pub fn end_request(&mut self, id: QuotaId) {
         self.requests = self.requests.saturating_sub(1);
+        self.repeated.remove(&id);
     }
 
     /// Ends the write that is in flight.
@@ -228,13 +247,14 @@ impl StatusWrites {
     /// Nothing is to be written of the quota.
     pub fn unmark(&mut self, id: QuotaId) {
         self.dirty.remove(&id);
+        self.dirty_again.remove(&id);
     }
 
     /// Marks the quotas whose time has come.
     pub fn pass_time(&mut self, now: Moment) {
         while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
             self.later.remove(&(at, id));
-            self.dirty.insert(id);
+            self.mark(id);
         }
     }
 

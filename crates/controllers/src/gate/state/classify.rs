@@ -70,7 +70,7 @@ impl State {
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {
-                    self.releases.enqueue(id);
+                    self.enqueue_release(id);
                 }
                 self.stages.place(id, stage);
                 if self.leading {

@@ -22,7 +22,7 @@ impl State {
             match decision {
                 Decision::Release { pod, charge, quotas } if self.is_paid_for(pod, &charge, &quotas) => {
                     self.stages.decide(pod, charge, Arc::clone(&quotas), 0, &mut self.queue);
-                    self.releases.enqueue(pod);
+                    self.enqueue_release(pod);
                     // How many pods are held may be stated.
                     self.writes.mark_all(&quotas);
                 }
@@ -67,7 +67,7 @@ impl State {
     pub(super) fn on_charges_confirmed(&mut self, decisions: Vec<(PodId, u64)>) {
         for (pod, serial) in decisions {
             match self.stages.recorded(pod, serial) {
-                Recorded::ByAll => self.releases.enqueue(pod),
+                Recorded::ByAll => self.enqueue_release(pod),
                 Recorded::BySome => {}
                 Recorded::Unrelated => {
                     self.admissions.recorded(pod, serial);

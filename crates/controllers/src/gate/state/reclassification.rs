@@ -104,7 +104,7 @@ impl State {
     /// If all pods of the namespace have had their turn, it is paused no longer.
     fn resume_namespace(&mut self, namespace: NamespaceId, now: Moment) {
         let Some(ended) = self.reclassification.end(namespace) else { return };
-        ended.releases.into_iter().for_each(|id| self.releases.enqueue(id));
+        ended.releases.into_iter().for_each(|id| self.enqueue_release(id));
         self.checks.request(Listed::Namespace(namespace));
         for quota in ended.foreign_charges {
             self.reserve_in_flight(quota, now);

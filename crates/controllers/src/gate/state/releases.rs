@@ -20,15 +20,22 @@ impl State {
             if !self.is_to_be_released(id) {
                 continue;
             }
-            let namespace = self.pods.get(id).map(|pod| pod.namespace);
-            if namespace.is_some_and(|namespace| self.reclassification.defer_release(namespace, id)) {
+            let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { continue };
+            if self.reclassification.defer_release(namespace, id) {
                 continue;
             }
             let Some(release) = self.address(id) else { continue };
             releases.push(release);
-            self.releases.begin(id);
+            self.releases.begin(namespace, id);
         }
         releases
+    }
+
+    /// Queues the removal of the pod's gate.
+    pub(super) fn enqueue_release(&mut self, id: PodId) {
+        if let Some(record) = self.pods.get(id) {
+            self.releases.enqueue(record.namespace, id);
+        }
     }
 
     fn is_to_be_released(&self, id: PodId) -> bool {
@@ -36,8 +43,11 @@ impl State {
     }
 
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
-        if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
+        let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace) else {
             return;
+        };
+        if let Answer::Done(_) | Answer::Unknown(_) = answer {
+            self.releases.note_speed(namespace, matches!(answer, Answer::Unknown(_)));
         }
         if let Answer::Done(wire) = answer {
             // While the request is in flight this is known to be the own release.
@@ -54,7 +64,7 @@ impl State {
                 let Some(record) = record else { return };
                 if matches!(self.stages.get(id), Stage::Assumed { .. }) && self.is_decided_as(id, &record) {
                     // Another version of what was decided on and is recorded.
-                    self.releases.repeat_changed(id, now);
+                    self.releases.repeat_changed(namespace, id, now);
                 } else {
                     self.give_up_release(id, 0, now);
                 }
@@ -133,7 +143,7 @@ impl State {
         }
         // Outcome unknown: retry; the patch's tests make that safe.
         if self.is_to_be_released(id) {
-            self.releases.enqueue(id);
+            self.enqueue_release(id);
         }
     }
 }

@@ -86,7 +86,7 @@ impl State {
         answer: Answer<RecordedObject>,
         now: Moment,
     ) {
-        self.writes.end_request();
+        self.writes.end_request(id);
         if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
             return;
         }

@@ -4,7 +4,7 @@ use sluice_index::{PodWire, Targeting};
 
 use super::server::wire;
 use super::stories::{Story, at};
-use crate::gate::{Action, Judgement, Outcome};
+use crate::gate::{Action, Answer, Judgement, Outcome};
 
 #[test]
 fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
@@ -30,7 +30,7 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     };
     // 128 pods at a time find out that they may go.
     let asked: Vec<_> = (0..9).flat_map(|_| releases(&mut story)).collect();
-    assert_eq!(asked.len(), 256);
+    assert_eq!(asked.len(), 32);
     assert!(releases(&mut story).is_empty(), "the next come when these are answered");
     for release in asked {
         let answer = story.server.release(&release);
@@ -38,6 +38,55 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     }
     story.run(at(1));
     assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+/// An admission webhook of its own may make all updates of a namespace slow.
+#[test]
+fn a_namespace_whose_releases_are_not_answered_keeps_no_other_waiting() {
+    let mut story = Story::led();
+    let nowhere =
+        Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
+    story.state.retarget(nowhere, at(0));
+    let gated = |namespace: &str, n: usize| -> PodWire {
+        wire(serde_json::json!({
+            "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
+            "spec": {"schedulingGates": [{"name": super::server::GATE}], "containers": [{"name": "c"}]},
+        }))
+    };
+    let releases = |story: &mut Story, ms: u64| {
+        let mut asked = Vec::new();
+        for _ in 0..8 {
+            for action in story.state.plan(at(ms)) {
+                match action {
+                    Action::ListTargets => story.state.on_outcome(Outcome::TargetsListed, at(ms)),
+                    Action::Release(release) => asked.push(release),
+                    _ => {}
+                }
+            }
+        }
+        asked
+    };
+    for n in 0..300 {
+        story.state.apply_pod(&gated("slow", n), at(0));
+    }
+    let slow = releases(&mut story, 0);
+    assert_eq!(slow.len(), 32);
+    story.state.apply_pod(&gated("other", 0), at(1));
+    let other = releases(&mut story, 1);
+    assert_eq!(other.iter().map(|release| &*release.namespace).collect::<Vec<_>>(), ["other"]);
+    for release in slow {
+        let lost = Answer::Unknown("no answer in time".into());
+        story.state.on_outcome(Outcome::Released(release.pod, release.uid, lost), at(5_000));
+    }
+    let again = releases(&mut story, 10_000);
+    assert_eq!(again.len(), 4, "of as many as wait");
+    let first = again.into_iter().next().unwrap();
+    let done = wire(serde_json::json!({
+        "metadata": {"name": first.name, "namespace": "slow", "uid": first.uid.to_string(), "resourceVersion": "6"},
+        "spec": {"containers": [{"name": "c"}]},
+    }));
+    story.state.on_outcome(Outcome::Released(first.pod, first.uid, Answer::Done(done)), at(10_001));
+    assert_eq!(releases(&mut story, 10_001).len(), 29, "it is answered again");
 }
 
 /// An API server has gated them, so it knows the label already.
