@@ -11,6 +11,8 @@ use sluice_index::{
 };
 
 const GATE: &str = "gate";
+/// 2026-01-01, in seconds since the epoch.
+const NEW_YEAR: i64 = 1_767_225_600;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -62,6 +64,11 @@ fn owner(known: &Known) -> String {
     format!("vm{}", known.milli_cpu % 2)
 }
 
+/// Some pods were created before there was a stamp.
+const fn is_stamped(known: &Known) -> bool {
+    known.milli_cpu > 2
+}
+
 fn facts(at: (u8, u8), known: &Known) -> PodFacts {
     let gates = if known.gated { json!([{"name": GATE}]) } else { json!([]) };
     let cpu = format!("{}m", u32::from(known.milli_cpu));
@@ -74,11 +81,12 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
         5..7 => json!([launcher]),
         7.. => json!([]),
     };
+    let stamp = if is_stamped(known) { json!({"quota.sluice.dev/created-by": "me"}) } else { json!({}) };
     let wire: PodWire = serde_json::from_value(json!({
         "metadata": {
             "namespace": format!("ns{}", at.0), "name": format!("pod{}", at.1), "uid": format!("uid{}", known.uid),
-            "resourceVersion": known.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
-            "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "annotations": {"quota.sluice.dev/created-by": "me"},
+            "resourceVersion": known.version.to_string(), "creationTimestamp": format!("2026-01-01T00:00:0{}Z", at.1 % 3),
+            "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "annotations": stamp,
             "ownerReferences": owners,
         },
         "spec": {
@@ -120,7 +128,14 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         assert!(attached.iter().all(|id| pods.get(*id).is_some_and(|other| other.platform.is_some())));
         assert!(pods.have_attached() || attached.is_empty());
         let creator = record.ownership.as_ref().and_then(|ownership| ownership.created_by.as_deref());
-        assert_eq!(creator, (known.milli_cpu < 5).then_some("me"));
+        assert_eq!(creator, (known.milli_cpu < 5 && is_stamped(known)).then_some("me"));
+        let unstamped = model.iter().filter(|(other_at, other)| {
+            other_at.0 == at.0 && !is_stamped(other) && owner(other) == owner(known)
+        });
+        let oldest = unstamped.map(|(other_at, other)| (i64::from(other_at.1 % 3), format!("uid{}", other.uid)));
+        let found = pods.oldest_unstamped(namespace, &Uid::parse(&owner(known)));
+        let found = found.map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
+        assert_eq!(found, oldest.min());
     }
     let records = || {
         model.keys().map(|at| {

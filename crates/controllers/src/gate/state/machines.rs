@@ -216,11 +216,10 @@ impl State {
         match &ownership.created_by {
             Some(creator) => self.machines.is_controller(creator),
             None => {
-                let is_before =
-                    |other: &PodRecord| is_unstamped(other) && !other.is_over() && age(other) < age(record);
-                let claimants = self.pods.of_owner(record.namespace, &ownership.machine);
-                let mut others = claimants.into_iter().filter_map(|id| self.pods.get(id));
-                self.machines.has_controller() && record.gates == Gates::None && !others.any(is_before)
+                let oldest = self.pods.oldest_unstamped(record.namespace, &ownership.machine);
+                self.machines.has_controller()
+                    && record.gates == Gates::None
+                    && oldest.is_none_or(|oldest| age(record) <= age(oldest))
             }
         }
     }

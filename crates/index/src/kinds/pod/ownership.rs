@@ -7,12 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::{Charge, PodId, Uid};
 
-use super::records::Pods;
+use super::records::{PodRecord, Pods};
 use crate::kinds::namespace::NamespaceId;
 
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
 const LONGEST: usize = "system:serviceaccount:".len() + 63 + 1 + 253;
+
+/// Namespace, VirtualMachineInstance, time of creation, uid and handle of a pod.
+pub(super) type UnstampedKey = (NamespaceId, Uid, i64, Uid, PodId);
 
 /// What is kept of a pod that a VirtualMachineInstance controls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,15 @@ impl Pods {
         self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
     }
 
+    /// Of the pods that name this VirtualMachineInstance as their owner, that were created before there was a stamp and that are not
+    /// over, the oldest.
+    #[must_use]
+    pub fn oldest_unstamped(&self, namespace: NamespaceId, owner: &Uid) -> Option<&PodRecord> {
+        let first = (namespace, owner.clone(), i64::MIN, Uid::parse(""), PodId(0));
+        let (of_namespace, of_owner, .., id) = self.unstamped.range(first..).next()?;
+        (*of_namespace == namespace && of_owner == owner).then(|| self.get(*id)).flatten()
+    }
+
     /// The first VirtualMachineInstance that pods name as their owner; with `after`, the one after that.
     #[must_use]
     pub fn next_owner(&self, after: Option<&(NamespaceId, Uid)>) -> Option<(NamespaceId, Uid)> {
@@ -74,6 +86,12 @@ impl Pods {
     pub(super) fn owner_key(&self, id: PodId) -> Option<(NamespaceId, Uid, PodId)> {
         let record = self.get(id)?;
         Some((record.namespace, record.ownership.as_ref()?.machine.clone(), id))
+    }
+
+    pub(super) fn unstamped_key(&self, id: PodId) -> Option<UnstampedKey> {
+        let record = self.get(id).filter(|record| !record.is_over())?;
+        let ownership = record.ownership.as_ref().filter(|ownership| ownership.created_by.is_none())?;
+        Some((record.namespace, ownership.machine.clone(), record.created, record.uid.clone(), id))
     }
 
     /// Replaces the creator's name by an equal one that is there already.

@@ -11,7 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use super::facts::PodFacts;
-use super::ownership::Ownership;
+use super::ownership::{Ownership, UnstampedKey};
 use super::platform::{PlatformKey, PlatformPod};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
@@ -101,6 +101,8 @@ pub struct Pods {
     overdue: BTreeSet<(i64, PodId)>,
     /// Of those that have an owner.
     pub(super) by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
+    /// Of those that have an owner and no stamp, and are not over: by owner, the oldest first.
+    pub(super) unstamped: BTreeSet<UnstampedKey>,
     /// Of those of the platform: by the pod that controls each.
     pub(super) of_platform: BTreeSet<PlatformKey>,
     pub(super) creators: HashSet<Arc<str>>,
@@ -255,12 +257,14 @@ impl Pods {
             }
             self.overdue.remove(&(at, id));
             let (charge, _) = self.share(terminal_charge(), ScopeFacts::default());
+            self.leave_owner(id);
             if let Some(record) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
                 record.charge = charge;
                 record.unreadable = None;
                 record.overdue_at = None;
                 taken.push(id);
             }
+            self.join_owner(id);
         }
         taken
     }
@@ -317,6 +321,8 @@ impl Pods {
     fn join_owner(&mut self, id: PodId) {
         let key = self.owner_key(id);
         self.by_owner.extend(key);
+        let key = self.unstamped_key(id);
+        self.unstamped.extend(key);
         let key = self.platform_key(id);
         self.of_platform.extend(key);
     }
@@ -324,6 +330,9 @@ impl Pods {
     fn leave_owner(&mut self, id: PodId) {
         if let Some(key) = self.owner_key(id) {
             self.by_owner.remove(&key);
+        }
+        if let Some(key) = self.unstamped_key(id) {
+            self.unstamped.remove(&key);
         }
         if let Some(key) = self.platform_key(id) {
             self.of_platform.remove(&key);
