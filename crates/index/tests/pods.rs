@@ -258,3 +258,22 @@ fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
     assert!(terminating("system:serviceaccount:kubevirt:kubevirt-handler"));
     assert!(terminating("alice"));
 }
+
+#[test]
+fn what_is_kept_of_a_pod_does_not_grow_with_the_resources_that_it_names() {
+    let read = |names: usize| {
+        let requests: serde_json::Map<_, _> =
+            (0..names).map(|n| (format!("a.io/{n:05}"), json!("1"))).chain([("cpu".to_owned(), json!("2"))]).collect();
+        let wire: PodWire = serde_json::from_value(json!({
+            "metadata": {"namespace": "ns", "name": "p", "uid": "u"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]},
+        }))
+        .unwrap();
+        PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0)
+    };
+    let few = read(64);
+    assert_eq!((few.charge.len(), few.unreadable), (64 + 4, None));
+    let many = read(10_000);
+    assert_eq!(many.charge.len(), 4, "{:?}", many.charge);
+    assert!(many.unreadable.unwrap().contains("10000 extended resources"));
+}

@@ -8,7 +8,7 @@ use sluice_engine::pod::{
     ActuatedResources, Container, ContainerStatus, PodInput, ResourceList, Resources, pod_charge,
     stops_counting_at,
 };
-use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, ScopeFacts, Uid};
+use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, Resource, ScopeFacts, Uid};
 
 use super::ownership::{Ownership, is_of_kubevirt};
 use super::platform::PlatformPod;
@@ -59,6 +59,7 @@ impl PodFacts {
         // KubeVirt sets no deadline. One that others have set would put the pods of one VM under different quotas; of a pod
         // of anybody else it is the creator's choice to have none.
         scope_facts.terminating &= !is_of_kubevirt(meta);
+        let (charge, crowded) = bounded(pod_charge(&input, rules, now));
         Self {
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),
             name: meta.name.as_deref().unwrap_or_default().into(),
@@ -66,15 +67,30 @@ impl PodFacts {
             version: Version::parse(meta.resource_version.as_deref()),
             priority: wire.spec.priority.unwrap_or(0),
             created: seconds(meta.creation_timestamp.as_ref()).unwrap_or(now),
-            charge: pod_charge(&input, rules, now),
-            unreadable,
+            charge,
+            unreadable: unreadable.or(crowded),
             scope_facts,
             gates: gates(wire, gate),
             overdue_at,
-            ownership: Ownership::of(meta, || pod_charge(&compute_only(&input), rules, now)),
+            ownership: Ownership::of(meta, || bounded(pod_charge(&compute_only(&input), rules, now)).0),
             platform: None,
         }
     }
+}
+
+/// Most extended resources and huge pages of a pod that are kept. A pod with more is not decided on, and what is kept of it does not
+/// depend on how many more a tenant has written.
+const MOST_NAMES: usize = 64;
+
+/// The charge without its extended resources and huge pages if these are too many, and what is told then.
+fn bounded(charge: Charge) -> (Charge, Option<Arc<str>>) {
+    let is_named = |(resource, _): &&(Resource, Amount)| matches!(resource, Resource::Named(_));
+    let names = charge.iter().filter(is_named).count();
+    if names <= MOST_NAMES {
+        return (charge, None);
+    }
+    let rest = Charge::from_pairs(charge.iter().filter(|it| !is_named(it)).cloned());
+    (rest, Some(format!("spec.containers: {names} extended resources, at most {MOST_NAMES} are counted").into()))
 }
 
 /// The container of a guest.
