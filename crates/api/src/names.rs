@@ -90,8 +90,9 @@ pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps claims out of the status of a new
 /// VirtualMachineInstance.
 pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
-/// Most scheduling gates of a pod in a targeted namespace, ours included: 30,000 double the time of a creation.
-pub const MOST_GATES: usize = 64;
+/// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace, ours
+/// included: 30,000 double the time of a creation.
+pub const MOST_ITEMS: usize = 64;
 
 /// The scheduling gate that a pod waits behind.
 pub const GATE: &str = "ApplicationAwareQuotaGate";

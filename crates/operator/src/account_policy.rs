@@ -7,19 +7,25 @@
 //! admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
 
 /// CEL: the gates of the pod are those it had, without ours.
-const GATE_TAKEN: &str = "(has(object.spec.schedulingGates) ? object.spec.schedulingGates.map(g, g.name) : []) \
-    == (has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates.map(g, g.name) : [])\
-    .filter(g, g != 'GATE')";
-/// CEL: labels and annotations are what they were. Other admission plugins may add some at any update.
-const LABELS_KEPT: &str = "oldObject.metadata.?FIELD.orValue({}).all(k, \
-    k in object.metadata.?FIELD.orValue({}) && object.metadata.FIELD[k] == oldObject.metadata.FIELD[k])";
+const GATE_TAKEN: &str = "oldObject.spec.?schedulingGates.orValue([]).size() <= MOST_ITEMS \
+    && object.spec.?schedulingGates.orValue([]) \
+    == oldObject.spec.?schedulingGates.orValue([]).filter(g, g.name != 'GATE')";
+/// CEL: labels and annotations are what they were. Other admission plugins may add some at any update, but to a pod that has
+/// more than are looked at.
+const LABELS_KEPT: &str = "(object.metadata.?FIELD == oldObject.metadata.?FIELD \
+    || (oldObject.metadata.?FIELD.orValue({}).size() <= MOST_LABELS && oldObject.metadata.?FIELD.orValue({}).all(k, \
+    k in object.metadata.?FIELD.orValue({}) && object.metadata.FIELD[k] == oldObject.metadata.FIELD[k])))";
+/// Most labels, and most annotations, of a pod that are looked at one by one.
+const MOST_LABELS: &str = "256";
+/// Most keys of a quota. Tenants do not write quotas, so this is beyond what anyone has.
+pub(crate) const MOST_KEYS: &str = "1000";
 /// Fields of a pod's specification that an update may change, but for its gates
 /// (`ValidatePodUpdate` in `k8s.io/kubernetes/pkg/apis/core/validation`).
 const MUTABLE: [&str; 8] = [
@@ -33,16 +39,18 @@ const MUTABLE: [&str; 8] = [
     "affinity",
 ];
 /// CEL: each limit is that of the specification, or as it was, or higher under a mark.
-const LIMITS: &str = "object.status.?hard.orValue({}).all(k, k == 'MARK' \
+const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS && object.status.?hard.orValue({}).all(k, k == 'MARK' \
     || (k in oldObject.status.?hard.orValue({}) && object.status.hard[k] == oldObject.status.hard[k]) \
     || (k in object.spec.hard && (object.status.hard[k] == object.spec.hard[k] \
     || ('MARK' in object.status.hard \
     && quantity(string(object.status.hard[k])).compareTo(quantity(string(object.spec.hard[k]))) > 0))))";
 /// CEL: no limit is taken away.
-const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).all(k, \
+const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).size() <= MOST_KEYS \
+    && oldObject.status.?hard.orValue({}).all(k, \
     k == 'MARK' || !(k in object.spec.hard) || k in object.status.?hard.orValue({}))";
 /// CEL: usage is as it was, but for our own two keys.
-const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] \
+const USAGE: &str = "object.status.?used.orValue({}).size() <= MOST_KEYS && oldObject.status.?used.orValue({}).size() <= MOST_KEYS \
+    && object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] \
     || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
     && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
 
@@ -50,11 +58,12 @@ const USAGE: &str = "object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE
 const MANAGED_NAME: &str = "request.name.endsWith('SUFFIX')";
 /// CEL: what there was is a managed quota: it has the label or the owner of one.
 const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject.metadata.?labels.orValue({}) \
-    || oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER')";
+    || (oldObject.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
+    && oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER'))";
 /// CEL: what is written is owned by the quota whose name it has, and limits no pods.
-const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([])\
-    .exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
-    && object.HARD.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
+const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
+    && object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
+    && object.HARD.orValue({}).size() <= MOST_KEYS && object.HARD.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
     || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
@@ -65,7 +74,8 @@ const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
     == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
 
 fn cel(text: &str) -> String {
-    let text = text.replace("LABEL", names::MANAGED_LABEL);
+    let text = text.replace("MOST_LABELS", MOST_LABELS).replace("MOST_KEYS", MOST_KEYS);
+    let text = text.replace("MOST_ITEMS", &MOST_ITEMS.to_string()).replace("LABEL", names::MANAGED_LABEL);
     text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
 }
 

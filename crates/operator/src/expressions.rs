@@ -1,6 +1,11 @@
 //! CEL about pods and VMs, shared by webhook configurations and admission policies: one rule, one text.
+//!
+//! No loop runs over what a tenant may make as long as it likes: an API server takes time by the square of its length, and bills
+//! the length alone (`interpreter/runtimecost.go` in `github.com/google/cel-go` looks through its stack at each step). Lists are
+//! compared as a whole first, which is cheap, and looked into only if they have at most [`MOST_ITEMS`] items. Of a longer one the
+//! worst is assumed.
 
-use sluice_api::names;
+use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::NamespacePattern;
 
 use crate::options::InstallOptions;
@@ -12,11 +17,19 @@ fn named(text: &str) -> String {
         .replace("MIRROR", names::MIRROR_ANNOTATION)
 }
 
-/// `pod` (`object` or `oldObject`) carries our gate.
+/// `pod` (`object` or `oldObject`) is known to carry our gate.
 pub(crate) fn gated(pod: &str) -> String {
-    named(&format!(
-        "(has({pod}.spec.schedulingGates) && {pod}.spec.schedulingGates.exists(g, g.name == 'GATE'))"
-    ))
+    gates(pod, &format!("<= {MOST_ITEMS} &&"))
+}
+
+/// `pod` carries our gate, or more gates than are looked at.
+pub(crate) fn may_be_gated(pod: &str) -> String {
+    gates(pod, &format!("> {MOST_ITEMS} ||"))
+}
+
+fn gates(pod: &str, bound: &str) -> String {
+    let gates = format!("{pod}.spec.?schedulingGates.orValue([])");
+    named(&format!("({gates}.size() {bound} {gates}.exists(g, g.name == 'GATE'))"))
 }
 
 /// `object` has a creator's stamp.
@@ -45,30 +58,35 @@ pub(crate) fn stamp_kept() -> String {
     format!("({now} ? {before} && {} == {} : !{before})", stamp("object"), stamp("oldObject"))
 }
 
+fn owners(object: &str) -> String {
+    format!("{object}.metadata.?ownerReferences.orValue([])")
+}
+
 /// Which virtual machine and which pod control the pod is as it was. The garbage collector may take such references away.
 pub(crate) fn controllers_kept() -> String {
-    let controllers = |pod: &str| {
+    let (now, before) = (owners("object"), owners("oldObject"));
+    let controllers = |owners: &str| {
         format!(
-            "(has({pod}.metadata.ownerReferences) ? {pod}.metadata.ownerReferences.filter(r, \
-             has(r.controller) && r.controller && r.kind in ['VirtualMachineInstance', 'Pod'])\
-             .map(r, r.apiVersion + '/' + r.kind + '/' + r.uid) : [])"
+            "{owners}.filter(r, has(r.controller) && r.controller && r.kind in ['VirtualMachineInstance', 'Pod'])\
+             .map(r, r.apiVersion + '/' + r.kind + '/' + r.uid)"
         )
     };
     let collectors =
         "['system:serviceaccount:kube-system:generic-garbage-collector', 'system:kube-controller-manager']";
-    let (now, before) = (controllers("object"), controllers("oldObject"));
-    format!("({now} == {before} || request.userInfo.username in {collectors})")
+    format!(
+        "({now} == {before} || request.userInfo.username in {collectors} \
+         || ({now}.size() <= {MOST_ITEMS} && {before}.size() <= {MOST_ITEMS} && {} == {}))",
+        controllers(&now),
+        controllers(&before)
+    )
 }
-
-/// Most ownerReferences of a pod that are looked at. A tenant may give a pod as many as it likes.
-const MOST_OWNERS: usize = 64;
 
 /// KubeVirt's controller has made the pod for a virtual machine: an instance controls it, or the pod has the controller's stamp. A
 /// pod with more references than are looked at is taken for one, so that none is hidden behind them.
 pub(crate) fn made_by_kubevirt(pod: &str) -> String {
-    let (owners, stamp) = (format!("{pod}.metadata.?ownerReferences.orValue([])"), stamp(pod));
+    let (owners, stamp) = (owners(pod), stamp(pod));
     format!(
-        "({owners}.size() > {MOST_OWNERS} || {owners}.exists(r, r.kind == 'VirtualMachineInstance' \
+        "({owners}.size() > {MOST_ITEMS} || {owners}.exists(r, r.kind == 'VirtualMachineInstance' \
          && r.apiVersion.startsWith('kubevirt.io/') && r.?controller.orValue(false)) \
          || ({} && {stamp}.startsWith('system:serviceaccount:') && {stamp}.endsWith(':{}')))",
         has_stamp(pod),
@@ -144,24 +162,25 @@ pub(crate) fn local_target() -> String {
     let terms = |kind: &str, when: &str| {
         format!("object.spec.?affinity.?{kind}.?{when}DuringSchedulingIgnoredDuringExecution")
     };
+    let any = |list: &str, rule: &str| {
+        let list = format!("{list}.orValue([])");
+        format!("({list}.size() > {MOST_ITEMS} || {list}.exists({rule}))")
+    };
+    let avoided = terms("podAntiAffinity", "required");
     let beside = format!(
-        "{}.orValue([]).exists(t, t.?labelSelector.?matchLabels[?'{}'] == {machine})",
-        terms("podAntiAffinity", "required"),
+        "{avoided}.orValue([]).size() <= {MOST_ITEMS} && \
+         {avoided}.orValue([]).exists(t, t.?labelSelector.?matchLabels[?'{}'] == {machine})",
         names::CREATED_BY_LABEL
     );
-    let received = format!(
-        "{}.?nodeSelectorTerms.orValue([])\
-         .exists(t, t.?matchExpressions.orValue([]).exists(e, e.key == '{}' && e.operator == 'NotIn'))",
-        terms("nodeAffinity", "required"),
-        names::HOSTNAME_LABEL
+    let excludes = format!("e, e.key == '{}' && e.operator == 'NotIn'", names::HOSTNAME_LABEL);
+    let received = any(
+        &format!("{}.?nodeSelectorTerms", terms("nodeAffinity", "required")),
+        &format!("t, {}", any("t.?matchExpressions", &excludes)),
     );
     let across = ["podAffinity", "podAntiAffinity"].map(|kind| {
-        format!(
-            "{}.orValue([]).exists(t, has(t.namespaces) || has(t.namespaceSelector)) || \
-             {}.orValue([]).exists(t, has(t.podAffinityTerm.namespaces) || has(t.podAffinityTerm.namespaceSelector))",
-            terms(kind, "required"),
-            terms(kind, "preferred")
-        )
+        let elsewhere = |term: &str| format!("t, has({term}.namespaces) || has({term}.namespaceSelector)");
+        let required = any(&terms(kind, "required"), &elsewhere("t"));
+        format!("{required} || {}", any(&terms(kind, "preferred"), &elsewhere("t.podAffinityTerm")))
     });
     let across = across.join(" || ");
     format!("({job}.hasValue() && {machine}.hasValue() && {beside} && !{received} && !({across}))")
@@ -177,19 +196,19 @@ pub(crate) fn writes_migrations() -> &'static str {
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes
 /// them without one (up to Kubernetes 1.31), a deadline where there was none, or the last gate, of others, that goes.
 pub(crate) fn grows() -> String {
-    let resources = |pod: &str, list: &str| {
+    let resources = |list: &str| {
+        let [now, before] = ["object", "oldObject"].map(|pod| format!("{pod}.spec.?{list}.orValue([])"));
+        let of = |list: &str| format!("{list}.map(c, has(c.resources) ? [c.resources] : [])");
         format!(
-            "(has({pod}.spec.{list}) ? {pod}.spec.{list}.map(c, has(c.resources) ? [c.resources] : []) : [])"
+            "({now} != {before} && ({now}.size() > {MOST_ITEMS} || {before}.size() > {MOST_ITEMS} || {} != {}))",
+            of(&now),
+            of(&before)
         )
     };
     // Its length puts a pod under no other scope (`k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go`, `isTerminating`).
     let deadline = |pod: &str| format!("has({pod}.spec.activeDeadlineSeconds)");
-    let differs = [
-        (resources("object", "containers"), resources("oldObject", "containers")),
-        (resources("object", "initContainers"), resources("oldObject", "initContainers")),
-        (deadline("object"), deadline("oldObject")),
-    ]
-    .map(|(new, old)| format!("{new} != {old}"));
+    let deadline = format!("{} != {}", deadline("object"), deadline("oldObject"));
+    let differs = [resources("containers"), resources("initContainers"), deadline];
     let is_gated =
         |pod: &str| format!("(has({pod}.spec.schedulingGates) && {pod}.spec.schedulingGates.size() > 0)");
     let ungated = format!("({} && !{})", is_gated("oldObject"), is_gated("object"));
@@ -236,8 +255,9 @@ pub(crate) fn new_or_resized() -> String {
 }
 
 /// No controller has made the object for another.
-pub(crate) fn made_by_hand() -> &'static str {
-    "!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller))"
+pub(crate) fn made_by_hand() -> String {
+    let owners = owners("object");
+    format!("{owners}.size() <= {MOST_ITEMS} && !{owners}.exists(r, has(r.controller) && r.controller)")
 }
 
 /// The user of the request may remove the gate from a pod.

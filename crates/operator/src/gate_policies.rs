@@ -9,14 +9,14 @@
 //! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object.
 
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::names::{self, MOST_ITEMS};
 
 use crate::account_policy;
 use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
     bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
-    let_in_target, local_target, made_by_kubevirt, mirror, not_bound_by_others, not_exempt, removes_gates,
-    stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly, writes_migrations,
+    let_in_target, local_target, made_by_kubevirt, may_be_gated, mirror, not_bound_by_others, not_exempt,
+    removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly, writes_migrations,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -87,6 +87,13 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
 pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
     let validations = vec![
         json!({
+            "expression": format!("object.spec.?schedulingGates.orValue([]).size() <= {MOST_ITEMS}"),
+            "message": format!(
+                "spec.schedulingGates has more than {MOST_ITEMS} items, with the one that Sluice adds: remove some"
+            ),
+            "reason": "Forbidden",
+        }),
+        json!({
             "expression": format!("{} || {}", not_bound_by_others(options), mirror()),
             "message": "pod sets spec.nodeName, which bypasses the scheduler, so it cannot wait for quota",
             "messageExpression": BOUND_MESSAGE,
@@ -106,17 +113,6 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
         json!({
             "expression": format!("({} && !{}) || {}", bound(), by_platform(options), stamped_truly()),
             "message": NOT_STAMPED,
-            "reason": "Forbidden",
-        }),
-        json!({
-            "expression": format!(
-                "!has(object.spec.schedulingGates) || size(object.spec.schedulingGates) <= {}",
-                names::MOST_GATES
-            ),
-            "message": format!(
-                "spec.schedulingGates has more than {} items, with the one that Sluice adds: remove some",
-                names::MOST_GATES
-            ),
             "reason": "Forbidden",
         }),
     ];
@@ -141,7 +137,7 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
     };
-    let removed = format!("{} && !{}", has_gate("oldObject"), has_gate("object"));
+    let removed = format!("{} && !{}", may_be_gated("oldObject"), may_be_gated("object"));
     let mut validations = vec![
         json!({
             "expression": format!(

@@ -8,10 +8,10 @@
 //! server's clock, also when no process of Sluice runs.
 
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::MARK;
 
-use crate::account_policy::{by_us, of_quotas};
+use crate::account_policy::{MOST_KEYS, by_us, of_quotas};
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::writes_migrations;
 use crate::options::InstallOptions;
@@ -40,13 +40,13 @@ const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved
 /// live, it may become exactly the raised limit. Once the mark is over, until a restore or kube-controller-manager takes it away,
 /// it may be whatever the specification allows, or less than it was: what a crash or a late write left raised takes no pod in. This
 /// needs no clock but the one that opens the quota for the target.
-const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' || object.status.hard.all(k, \
-    !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
+const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' || (object.status.hard.size() <= MOST_KEYS \
+    && object.status.hard.all(k, !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
     || object.status.?used[?k] == oldObject.status.?used[?k] \
     || (object.status.?used[?k].hasValue() && oldObject.status.?used[?k].hasValue() && (variables.over \
     ? quantity(string(object.status.used[k])).compareTo(quantity(string(object.spec.hard[k]))) <= 0 \
     || quantity(string(object.status.used[k])).compareTo(quantity(string(oldObject.status.used[k]))) < 0 \
-    : quantity(string(object.status.used[k])).compareTo(quantity(string(object.status.hard[k]))) == 0)))";
+    : quantity(string(object.status.used[k])).compareTo(quantity(string(object.status.hard[k]))) == 0))))";
 /// CEL: a probe that names neither the mark of this quota nor 0.
 const UNKNOWN_MARK: &str = "object.spec.mark != 0 && (UNMARKED || END != object.spec.mark)";
 
@@ -115,7 +115,8 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         {
             "name": "over",
             "expression": format!(
-                "object.metadata.managedFields.exists(f, has(f.time) && timestamp(f.time) >= timestamp({}))",
+                "object.metadata.managedFields.size() <= {MOST_ITEMS} && \
+                 object.metadata.managedFields.exists(f, has(f.time) && timestamp(f.time) >= timestamp({}))",
                 end_of("oldObject")
             ),
         },
@@ -124,7 +125,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let mark_is_ours = format!(
         "!({marked}) || '{MARK}' in object.spec.hard \
          || (variables.marked && object.status.hard['{MARK}'] == oldObject.status.hard['{MARK}']) \
-         || (variables.ours && object.metadata.managedFields.exists(f, has(f.time) \
+         || (variables.ours && object.metadata.managedFields.size() <= {MOST_ITEMS} && object.metadata.managedFields.exists(f, has(f.time) \
          && timestamp({end}) <= timestamp(f.time) + duration('{LONGEST_LOCK_SECONDS}s')))",
         marked = has_mark("object"),
         end = end_of("object"),
@@ -132,7 +133,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let denied = |text: &str| format!("{}: {text}", names::CHARGE_DENIED);
     let mut validations = vec![
         json!({
-            "expression": CHARGED,
+            "expression": CHARGED.replace("MOST_KEYS", MOST_KEYS),
             "message": "exceeded quota: the room in this quota is reserved for the target pod of a live migration: \
                 try again in a moment",
             "reason": "Forbidden",

@@ -6,7 +6,7 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, by_platform, gated, grows, let_in_target, made_by_hand, mirror, new_or_resized,
+    bound, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror, new_or_resized,
     not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly,
     states_resources,
 };
@@ -94,8 +94,8 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
                 "request.operation == 'CREATE' ? {} : !{} || ({} && !{} && !{})",
                 stamped_falsely(),
                 stamp_kept(),
-                gated("oldObject"),
-                gated("object"),
+                may_be_gated("oldObject"),
+                may_be_gated("object"),
                 removes_gates(options)
             ),
         ),
@@ -105,7 +105,7 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
         Condition::Resized => ("resized", resized()),
-        Condition::MadeByHand => ("made-by-hand", made_by_hand().to_owned()),
+        Condition::MadeByHand => ("made-by-hand", made_by_hand()),
         Condition::StatesResources => ("states-resources", states_resources()),
         Condition::NewOrResized => ("new-or-resized", new_or_resized()),
     }

@@ -297,8 +297,8 @@ fn policies_webhooks_and_processes_agree_on_the_accounts_of_the_platform() {
     assert!(text(&not_bound_by_others["expression"]).ends_with(&format!("|| {is_by}")));
     let last_word = of_name("ValidatingAdmissionPolicy", names::GATED_POLICY);
     let validations = &last_word["spec"]["validations"];
-    assert!(text(&validations[0]["expression"]).contains(&format!("|| {is_by} ||")));
-    assert!(text(&validations[2]["expression"]).contains(&format!("&& !{is_by})")), "and it is stamped");
+    assert!(text(&validations[1]["expression"]).contains(&format!("|| {is_by} ||")));
+    assert!(text(&validations[3]["expression"]).contains(&format!("&& !{is_by})")), "and it is stamped");
     let validating = of_name("ValidatingWebhookConfiguration", names::VALIDATING_CONFIG);
     let mut webhooks = validating["webhooks"].as_array().expect("webhooks").iter();
     let bound = webhooks.find(|webhook| webhook["name"] == "bound.pod.validator").expect("it");

@@ -24,6 +24,6 @@ fn targets_are_let_in_by_what_gates_alone_and_where_they_need_no_gate() {
         assert_eq!(other.policy, of_policy(&InstallOptions::default(), other.name), "{}", other.name);
     }
     let last_word =
-        of_policy(&knowing, names::GATED_POLICY)["spec"]["validations"][1]["expression"].to_string();
+        of_policy(&knowing, names::GATED_POLICY)["spec"]["validations"][2]["expression"].to_string();
     assert!(last_word.contains("migrationJobUID") && last_word.contains("authorizer"), "{last_word}");
 }

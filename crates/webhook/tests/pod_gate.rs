@@ -254,6 +254,8 @@ fn across(kind: &str, when: &str, namespaces: Value) -> Value {
 #[case::away_from_pods_of_others(across("podAntiAffinity", "required", json!({ "namespaceSelector": {} })), false)]
 #[case::rather_away_from_pods_of_others(across("podAntiAffinity", "preferred", json!({ "namespaces": ["b"] })), false)]
 #[case::beside_its_machine_and_another(beside(&["other", "machine"]), true)]
+#[case::beside_as_many_as_are_looked_at(beside(&["machine"; names::MOST_ITEMS]), true)]
+#[case::beside_more_than_are_looked_at(beside(&["machine"; names::MOST_ITEMS + 1]), false)]
 #[case::of_some_zones(nodes("topology.kubernetes.io/zone", "NotIn"), true)]
 #[case::of_some_nodes(nodes("kubernetes.io/hostname", "In"), true)]
 #[case::received(nodes("kubernetes.io/hostname", "NotIn"), false)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Affinity;
+use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm};
 use serde::Deserialize;
 use sluice_api::names;
 
@@ -42,10 +42,15 @@ impl LauncherView {
     }
 }
 
+/// Of a longer list the policy, which cannot look into it, assumes the worst.
+fn any<T>(list: Option<&Vec<T>>, rule: impl FnMut(&T) -> bool) -> bool {
+    list.is_some_and(|list| list.len() > names::MOST_ITEMS || list.iter().any(rule))
+}
+
 fn is_beside(affinity: &Affinity, machine: &str) -> bool {
     let avoided = affinity.pod_anti_affinity.as_ref();
     let avoided = avoided.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    avoided.into_iter().flatten().any(|term| {
+    avoided.filter(|terms| terms.len() <= names::MOST_ITEMS).into_iter().flatten().any(|term| {
         let labels = term.label_selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
         labels.and_then(|labels| labels.get(names::CREATED_BY_LABEL)).is_some_and(|it| it == machine)
     })
@@ -54,13 +59,16 @@ fn is_beside(affinity: &Affinity, machine: &str) -> bool {
 fn excludes_a_node(affinity: &Affinity) -> bool {
     let nodes = affinity.node_affinity.as_ref();
     let nodes = nodes.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = nodes.into_iter().flat_map(|nodes| &nodes.node_selector_terms);
-    let mut requirements = terms.filter_map(|term| term.match_expressions.as_ref()).flatten();
-    requirements.any(|it| it.key == names::HOSTNAME_LABEL && it.operator == "NotIn")
+    any(nodes.map(|nodes| &nodes.node_selector_terms), |term| {
+        any(term.match_expressions.as_ref(), |it| it.key == names::HOSTNAME_LABEL && it.operator == "NotIn")
+    })
 }
 
 fn is_across_namespaces(affinity: &Affinity) -> bool {
     let (sought, avoided) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
+    let is_across = |term: &PodAffinityTerm| {
+        term.namespace_selector.is_some() || term.namespaces.as_ref().is_some_and(|names| !names.is_empty())
+    };
     let required = [
         sought.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref()),
         avoided.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref()),
@@ -69,9 +77,6 @@ fn is_across_namespaces(affinity: &Affinity) -> bool {
         sought.and_then(|it| it.preferred_during_scheduling_ignored_during_execution.as_ref()),
         avoided.and_then(|it| it.preferred_during_scheduling_ignored_during_execution.as_ref()),
     ];
-    let preferred = preferred.into_iter().flatten().flatten().map(|weighted| &weighted.pod_affinity_term);
-    let mut terms = required.into_iter().flatten().flatten().chain(preferred);
-    terms.any(|term| {
-        term.namespace_selector.is_some() || term.namespaces.as_ref().is_some_and(|names| !names.is_empty())
-    })
+    required.into_iter().any(|terms| any(terms, is_across))
+        || preferred.into_iter().any(|terms| any(terms, |it| is_across(&it.pod_affinity_term)))
 }

@@ -7,6 +7,7 @@ mod asleep;
 mod controllers;
 mod fallback;
 mod forms;
+mod long;
 mod others;
 mod platform;
 mod seen;

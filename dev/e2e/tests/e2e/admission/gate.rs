@@ -33,7 +33,7 @@ async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
     let path = pods_path(&team.namespace.name);
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let many: Vec<String> =
-        (0..names::MOST_GATES - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
+        (0..names::MOST_ITEMS - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
     let cases = [
         (vec![], owned(&[names::GATE])),
         (owned(&["b.example/x", "a.example/y"]), owned(&["b.example/x", "a.example/y", names::GATE])),

@@ -177,10 +177,10 @@ async fn a_node_name_is_refused_in_our_words_and_a_mirror_pod_is_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gates_are_bounded() {
     let team = Team::on(asleep().await, "many").await;
-    let many: Vec<String> = (0..names::MOST_GATES).map(|n| format!("example.com/g{n}")).collect();
+    let many: Vec<String> = (0..names::MOST_ITEMS).map(|n| format!("example.com/g{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let fits = team.create(&with_gates(pod("fits"), &many[1..])).await;
-    assert_eq!(gates(&fits.body).len(), names::MOST_GATES, "{fits:?}");
+    assert_eq!(gates(&fits.body).len(), names::MOST_ITEMS, "{fits:?}");
     assert_refused(
         &team.create(&with_gates(pod("more"), &many)).await,
         &[names::GATED_POLICY, "more than 64 items"],
