@@ -1,10 +1,10 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed ResourceQuotas
-//! and ClusterResourceQuotas. Of a pod it takes its gate away and nothing else (`sluice-guard`), of these it writes only those that
-//! are named and owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a
-//! quota's status, limits are above those of its specification only under a mark, which ends by itself, and usage stays as quota
-//! admission has counted it (`sluice-headroom-charge`).
+//! and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of these it writes only those
+//! that are named and owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a
+//! quota's status, limits are above those of its specification only for keys of pods and under a mark, which ends by itself, and
+//! usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
@@ -13,8 +13,9 @@ use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
 
-/// CEL: the gates of the pod are those it had, without ours.
+/// CEL: the gates of the pod are those it had, without ours, which was one of them.
 const GATE_TAKEN: &str = "oldObject.spec.?schedulingGates.orValue([]).size() <= MOST_ITEMS \
+    && object.spec.?schedulingGates != oldObject.spec.?schedulingGates \
     && object.spec.?schedulingGates.orValue([]) \
     == oldObject.spec.?schedulingGates.orValue([]).filter(g, g.name != 'GATE')";
 /// CEL: labels and annotations are what they were. Other admission plugins may add some at any update, but to a pod that has
@@ -38,11 +39,16 @@ const MUTABLE: [&str; 8] = [
     "nodeSelector",
     "affinity",
 ];
-/// CEL: each limit is that of the specification, or as it was, or higher under a mark.
+/// CEL: pods take nothing of the key `k` of a quota.
+const NOT_OF_PODS: &str = "((k.startsWith('count/') && k != 'count/pods') \
+    || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
+    'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
+    || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices'))";
+/// CEL: each limit is that of the specification, or as it was, or higher under a mark if pods take of it.
 const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS && object.status.?hard.orValue({}).all(k, k == 'MARK' \
     || (k in oldObject.status.?hard.orValue({}) && object.status.hard[k] == oldObject.status.hard[k]) \
     || (k in object.spec.hard && (object.status.hard[k] == object.spec.hard[k] \
-    || ('MARK' in object.status.hard \
+    || ('MARK' in object.status.hard && !NOT_OF_PODS \
     && quantity(string(object.status.hard[k])).compareTo(quantity(string(object.spec.hard[k]))) > 0))))";
 /// CEL: no limit is taken away.
 const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).size() <= MOST_KEYS \
@@ -63,18 +69,20 @@ const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject
 /// CEL: what is written is owned by the quota whose name it has, and limits no pods.
 const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
     && object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
-    && object.HARD.orValue({}).size() <= MOST_KEYS && object.HARD.orValue({}).all(k, (k.startsWith('count/') && k != 'count/pods') \
-    || k in ['configmaps', 'persistentvolumeclaims', 'replicationcontrollers', 'requests.storage', 'resourcequotas', \
-    'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
-    || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices')))";
+    && object.HARD.orValue({}).size() <= MOST_KEYS && object.HARD.orValue({}).all(k, NOT_OF_PODS))";
 /// CEL, for `unless` of [`validation`]: nothing that the controller makes is written.
 const UNLESS_MADE: &str = "request.operation == 'DELETE' || ";
-/// CEL: finalizers of others are left, and none is added.
-const FINALIZERS_KEPT: &str = "object.metadata.?finalizers.orValue([]) \
-    == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))";
+/// CEL: what others have put there is left, and nothing is added.
+const FIELD_KEPT: &str = "object.metadata.?FIELD.orValue([]) \
+    == (oldObject == null ? [] : oldObject.metadata.?FIELD.orValue([]))";
+/// What has no owner of those that Sluice's accounts write.
+const UNOWNED: [&str; 4] = ["events", "leases", names::HEADROOM_PROBES, names::GATE_PROBES];
 
 fn cel(text: &str) -> String {
-    let text = text.replace("MOST_LABELS", MOST_LABELS).replace("MOST_KEYS", MOST_KEYS);
+    let text = text
+        .replace("NOT_OF_PODS", NOT_OF_PODS)
+        .replace("MOST_LABELS", MOST_LABELS)
+        .replace("MOST_KEYS", MOST_KEYS);
     let text = text.replace("MOST_ITEMS", &MOST_ITEMS.to_string()).replace("LABEL", names::MANAGED_LABEL);
     text.replace("MARK", MARK).replace("NUDGE", NUDGE_KEY).replace("GATE", names::GATE)
 }
@@ -159,11 +167,26 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the controller may write of managed quotas, and of the objects that it makes itself: with a finalizer these would keep
-/// any namespace from being deleted.
+/// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would keep
+/// any namespace from being deleted. Probes ask and are never stored, whoever sends them.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
-    validations.push(validation(UNLESS_MADE, FINALIZERS_KEPT, "metadata.finalizers stay as they are"));
+    let kept = |field: &str| FIELD_KEPT.replace("FIELD", field);
+    let is_in = |resources: &[&str]| format!("request.resource.resource in {}", json!(resources));
+    let probes = [names::HEADROOM_PROBES, names::GATE_PROBES];
+    validations.extend([
+        validation(UNLESS_MADE, &kept("finalizers"), "metadata.finalizers stay as they are"),
+        validation(
+            &format!("!({}) || ", is_in(&UNOWNED)),
+            &kept("ownerReferences"),
+            "metadata.ownerReferences stay as they are",
+        ),
+        json!({
+            "expression": format!("!({}) || request.?dryRun.orValue(false)", is_in(&probes)),
+            "message": "a probe asks the API server and is never stored: create it as a dry run",
+            "reason": "Forbidden",
+        }),
+    ]);
     let rules = [
         rule("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas"], "Namespaced"),
         rule(
@@ -173,10 +196,18 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
             "Cluster",
         ),
         rule(names::GROUP, &["CREATE", "UPDATE"], &[names::AACRQS], "Namespaced"),
-        rule(names::OWN_GROUP, &["CREATE"], &[names::CLUSTER_QUOTA_CHARGES], "Namespaced"),
+        rule(
+            names::OWN_GROUP,
+            &["CREATE"],
+            &[names::CLUSTER_QUOTA_CHARGES, names::HEADROOM_PROBES],
+            "Namespaced",
+        ),
+        rule(names::OWN_GROUP, &["CREATE"], &[names::GATE_PROBES], "Cluster"),
+        rule("events.k8s.io", &["CREATE", "UPDATE"], &["events"], "Namespaced"),
+        rule("coordination.k8s.io", &["CREATE", "UPDATE"], &["leases"], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
-    judge(&mut policy, &[by_us(options)], validations);
+    judge(&mut policy, &[format!("{} || {}", by_us(options), is_in(&probes))], validations);
     let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
     AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
 }
@@ -196,7 +227,7 @@ pub(crate) fn by_us(options: &InstallOptions) -> String {
 /// is CEL, with `||` at its end, that holds for requests that do not update a pod and for requests of other users.
 pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
-    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates, and no other gate";
+    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod that has it, and no other gate";
     let mut validations = vec![
         validation(unless, GATE_TAKEN, of_the_gate),
         validation(unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),

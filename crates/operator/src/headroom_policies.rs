@@ -107,16 +107,18 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     };
     let end_of =
         |object: &str| format!("quantity(string({object}.status.hard['{MARK}'])).asInteger() / 1000");
+    let entries = "object.metadata.?managedFields.orValue([])";
     let variables = json!([
         { "name": "account", "expression": account },
         { "name": "ours", "expression": ours },
         { "name": "marked", "expression": has_mark("oldObject") },
-        // An update has no time of its own, but the API server enters the writer and its time before policies run.
+        // An update has no time of its own, but the API server enters the writer and its time before policies run. Where it does not
+        // any more, a mark is over, and takes nothing above the specification in.
         {
             "name": "over",
             "expression": format!(
-                "object.metadata.managedFields.size() <= {MOST_ITEMS} && \
-                 object.metadata.managedFields.exists(f, has(f.time) && timestamp(f.time) >= timestamp({}))",
+                "{entries}.size() == 0 || {entries}.size() > {MOST_ITEMS} || \
+                 {entries}.exists(f, has(f.time) && timestamp(f.time) >= timestamp({}))",
                 end_of("oldObject")
             ),
         },
@@ -125,7 +127,7 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     let mark_is_ours = format!(
         "!({marked}) || '{MARK}' in object.spec.hard \
          || (variables.marked && object.status.hard['{MARK}'] == oldObject.status.hard['{MARK}']) \
-         || (variables.ours && object.metadata.managedFields.size() <= {MOST_ITEMS} && object.metadata.managedFields.exists(f, has(f.time) \
+         || (variables.ours && {entries}.size() <= {MOST_ITEMS} && {entries}.exists(f, has(f.time) \
          && timestamp({end}) <= timestamp(f.time) + duration('{LONGEST_LOCK_SECONDS}s')))",
         marked = has_mark("object"),
         end = end_of("object"),
@@ -145,7 +147,9 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         }),
         json!({
             "expression": mark_is_ours,
-            "message": denied(&format!("only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s")),
+            "message": denied(&format!(
+                "only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s, and only one with metadata.managedFields"
+            )),
             "reason": "Forbidden",
         }),
     ];

@@ -63,6 +63,7 @@ async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_els
         json!([release, { "op": "add", "path": "/metadata/ownerReferences", "value": [
             { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }] }]),
         json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": "evil" }]),
+        json!([{ "op": "add", "path": "/metadata/labels/more", "value": "evil" }]),
     ];
     for patch in &wrong {
         let answer = tries(&thief, &victim, JSON_PATCH, patch).await;
@@ -74,6 +75,11 @@ async fn the_controllers_token_takes_our_gate_from_a_pod_and_changes_nothing_els
     }
     let answer = tries(&thief, &victim, JSON_PATCH, &json!([release])).await;
     assert!(answer.is_ok(), "{answer:?}");
+    // Nor does it change what has no gate to take.
+    let other = Team::with(bed, "ungated", &[]).await;
+    assert!(other.create(&pod("p")).await.is_ok());
+    let label = json!({ "metadata": { "labels": { "app": "evil" } } });
+    assert_denied(&tries(&thief, &other.path("pods/p"), MERGE, &label).await, &label);
     // No way around it.
     let merge = json!({ "spec": { "containers": [{ "name": "c", "image": "evil" }] } });
     let answer = tries(&thief, &victim, STRATEGIC, &merge).await;
@@ -123,16 +129,96 @@ async fn the_controllers_token_keeps_no_namespace_from_being_deleted() {
     assert!(call(&team.client, Method::PATCH, &one, MERGE, &without).await.unwrap().is_ok());
 }
 
+/// What RBAC lets both create in all namespaces, or in that of the installation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stolen_tokens_leave_nothing_behind_that_keeps_a_namespace() {
+    let bed = asleep().await;
+    let team = Team::with(bed, "left", &[]).await;
+    let (space, home) = (&team.namespace.name, names::INSTALL_NAMESPACE);
+    let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "blockOwnerDeletion": true });
+    let owned = format!("/apis/{}/{}", names::OWN_GROUP, names::OWN_VERSION);
+    let probe = |kind: &str, spec: Value| json!({ "apiVersion": "quota.sluice.dev/v1alpha1", "kind": kind, "spec": spec });
+    let event = json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "type": "Normal", "reason": "R", "action": "A",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "sluice", "reportingInstance": "x",
+        "regarding": { "apiVersion": "v1", "kind": "Pod", "name": "x", "namespace": space } });
+    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {} });
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{space}/events");
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{home}/leases");
+    let headroom = format!("{owned}/namespaces/{space}/{}", names::HEADROOM_PROBES);
+    let gate = format!("{owned}/{}", names::GATE_PROBES);
+    let (of_headroom, of_gate) =
+        (probe("HeadroomProbe", json!({ "mark": 0 })), probe("GateProbe", json!({})));
+    for (account, path, object) in [
+        (names::CONTROLLER, &events, &event),
+        (names::WEBHOOK, &events, &event),
+        (names::CONTROLLER, &leases, &lease),
+        (names::CONTROLLER, &headroom, &of_headroom),
+        (names::WEBHOOK, &headroom, &of_headroom),
+        (names::CONTROLLER, &gate, &of_gate),
+    ] {
+        let thief = thief(bed, account).await;
+        let with = |field: &str, value: Value| {
+            let mut object = object.clone();
+            object["metadata"] = json!({ "name": "left", field: value });
+            object
+        };
+        let dry = format!("{path}?dryRun=All");
+        for wrong in
+            [with("finalizers", json!(["example.com/stay"])), with("ownerReferences", json!([owner]))]
+        {
+            assert_denied(&post(&thief, &dry, &wrong).await.unwrap(), &wrong);
+        }
+        let right = with("labels", json!({ "a": "b" }));
+        let answer = post(&thief, &dry, &right).await.unwrap();
+        // Where no quota has a mark a probe of any is let in.
+        assert!(answer.is_ok(), "{account}: {answer:?}");
+        if path.starts_with(&owned) {
+            for client in [&thief, &team.client] {
+                let answer = post(client, path, &right).await.unwrap();
+                assert!(answer.code == 403 && answer.message().contains("dry run"), "{answer:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_whose_writers_are_not_recorded_is_not_raised() {
+    let bed = asleep().await;
+    let team = Team::with(bed, "untracked", &[]).await;
+    let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "rq" }, "spec": { "hard": { "pods": "3" } } });
+    assert!(post(&team.client, &team.path("resourcequotas"), &quota).await.unwrap().is_ok());
+    let quotas: Api<ResourceQuota> = Api::namespaced(team.client.clone(), &team.namespace.name);
+    let counted = |quota: Option<&ResourceQuota>| {
+        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| used.len() == 1)
+    };
+    wait::wait_for(&quotas, "rq", SOON, "the quota to be counted", counted).await.unwrap();
+    let forget = json!({ "metadata": { "managedFields": [{}] } });
+    let answer =
+        call(&team.client, Method::PATCH, &team.path("resourcequotas/rq"), MERGE, &forget).await.unwrap();
+    assert!(answer.is_ok() && answer.body["metadata"].get("managedFields").is_none(), "{answer:?}");
+    let end = ((jiff::Timestamp::now().as_second() + 8) * 1000 + 1).to_string();
+    let status = json!({ "status": { "hard": { "pods": "4", MARK: end }, "used": { MARK: end } } });
+    for account in [names::CONTROLLER, names::WEBHOOK] {
+        let thief = thief(bed, account).await;
+        let answer = tries(&thief, &team.path("resourcequotas/rq/status"), MERGE, &status).await;
+        let said = answer.message();
+        assert!(
+            answer.code == 403 && said.contains(names::CHARGE_DENIED) && said.contains("managedFields"),
+            "{answer:?}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stolen_tokens_raise_no_quota_for_longer_than_a_mark_and_forge_no_usage() {
     let bed = asleep().await;
     let team = Team::with(bed, "raised", &[]).await;
     let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "rq" },
-        "spec": { "hard": { "pods": "3", "requests.cpu": "2" } } });
+        "spec": { "hard": { "pods": "3", "requests.cpu": "2", "services": "1", "requests.storage": "1" } } });
     assert!(post(&team.client, &team.path("resourcequotas"), &quota).await.unwrap().is_ok());
     let quotas: Api<ResourceQuota> = Api::namespaced(team.client.clone(), &team.namespace.name);
     let counted = |quota: Option<&ResourceQuota>| {
-        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| used.len() == 2)
+        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| used.len() == 4)
     };
     wait::wait_for(&quotas, "rq", SOON, "the quota to be counted", counted).await.unwrap();
     let path = team.path("resourcequotas/rq/status");
@@ -154,6 +240,8 @@ async fn stolen_tokens_raise_no_quota_for_longer_than_a_mark_and_forge_no_usage(
             json!({ "status": { "used": { "pods": null } } }),
             marked(end, json!({ "pods": "1" })),
             marked(end, json!({ "secrets": "0" })),
+            marked(end, json!({ "services": "9" })),
+            marked(end, json!({ "pods": "4", "requests.storage": "9" })),
             json!({ "metadata": { "finalizers": ["example.com/stay"] } }),
             json!({ "metadata": { "ownerReferences": [
                 { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }] } }),
