@@ -58,6 +58,15 @@ pub(crate) fn stamp_kept() -> String {
     format!("({now} ? {before} && {} == {} : !{before})", stamp("object"), stamp("oldObject"))
 }
 
+/// The new pod names a virtual machine or another pod as its controller, or more owners than are looked at.
+pub(crate) fn says_whose() -> String {
+    let owners = owners("object");
+    format!("({owners}.size() > {MOST_ITEMS} || {owners}.exists(r, {CONTROLS}))")
+}
+
+/// The owner `r` of a pod is a virtual machine or another pod, and controls it.
+const CONTROLS: &str = "has(r.controller) && r.controller && r.kind in ['VirtualMachineInstance', 'Pod']";
+
 fn owners(object: &str) -> String {
     format!("{object}.metadata.?ownerReferences.orValue([])")
 }
@@ -67,7 +76,7 @@ pub(crate) fn controllers_kept() -> String {
     let (now, before) = (owners("object"), owners("oldObject"));
     let controllers = |owners: &str| {
         format!(
-            "{owners}.filter(r, has(r.controller) && r.controller && r.kind in ['VirtualMachineInstance', 'Pod'])\
+            "{owners}.filter(r, {CONTROLS})\
              .map(r, r.apiVersion + '/' + r.kind + '/' + r.uid)"
         )
     };

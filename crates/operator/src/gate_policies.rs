@@ -6,7 +6,8 @@
 //! refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
 //! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. Targets of local migrations need none
 //! where VMs are charged in place of their pods: their VM is charged already. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
-//! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object.
+//! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object, and stamps pods that claim to
+//! be a virtual machine's in every namespace.
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
@@ -16,7 +17,8 @@ use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, 
 use crate::expressions::{
     bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
     let_in_target, local_target, made_by_kubevirt, may_be_gated, mirror, not_bound_by_others, not_exempt,
-    removes_gates, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly, writes_migrations,
+    removes_gates, says_whose, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
+    writes_migrations,
 };
 use crate::options::InstallOptions;
 use crate::render::{set, set_in};
@@ -197,11 +199,14 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy { name: names::GUARD_POLICY, mutates: false, policy, binding }
 }
 
-/// A stamp that a new pod brings along, from a backup, becomes true; one that an update leaves out stays.
+/// A stamp that a new pod brings along, from a backup, becomes true; one that an update leaves out stays. A new pod that says of
+/// which virtual machine it is has a stamp in every namespace: only pods that are older than Sluice are believed without.
 pub(crate) fn stamp() -> AdmissionPolicy {
     let wrong = format!(
-        "request.operation == 'CREATE' ? {} : {} && !{}",
+        "request.operation == 'CREATE' ? {} || ({} && !{}) : {} && !{}",
         stamped_falsely(),
+        says_whose(),
+        has_stamp("object"),
         has_stamp("oldObject"),
         has_stamp("object")
     );

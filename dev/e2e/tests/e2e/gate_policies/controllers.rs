@@ -8,7 +8,7 @@ use sluice_testbed::kubevirt::CONTROLLER;
 use sluice_testbed::wait;
 
 use crate::context::SOON;
-use crate::gate_policies::world::{asleep, assert_refused, pod};
+use crate::gate_policies::world::{asleep, assert_refused, pod, stamp};
 use crate::team::Team;
 
 fn reference(kind: &str, uid: &str, controller: bool) -> Value {
@@ -63,6 +63,29 @@ async fn a_pod_of_a_virtual_machine_stays_one_of_it() {
     let collector = bed.client_as_user(collector, &["system:masters"]).unwrap();
     let answer = refer(&collector.client().unwrap(), &team, "launcher", &[]).await;
     assert!(answer.is_ok(), "{answer:?}");
+}
+
+/// A pod that is made to pass for a launcher before its namespace is targeted is no older than its stamp.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_claims_to_be_of_a_virtual_machine_is_stamped_in_every_namespace() {
+    let bed = asleep().await;
+    let team = Team::with(bed, "prepared", &[]).await;
+    let tenant = bed.tenant(&team.namespace).await.unwrap();
+    let many: Vec<Value> = (0..65).map(|n| reference("ConfigMap", &format!("c{n}"), false)).collect();
+    for (name, references, is_stamped) in [
+        ("launcher", vec![reference("VirtualMachineInstance", "a", true)], true),
+        ("attachment", vec![reference("Pod", "a", true)], true),
+        ("many", many, true),
+        ("owned", vec![reference("VirtualMachineInstance", "a", false)], false),
+        ("replica", vec![reference("ReplicaSet", "r", true)], false),
+        ("plain", vec![], false),
+    ] {
+        let mut pod = pod(name);
+        pod["metadata"]["ownerReferences"] = json!(references);
+        let answer = post(&tenant.client().unwrap(), &team.path("pods"), &pod).await.unwrap();
+        assert!(answer.is_ok(), "{name}: {answer:?}");
+        assert_eq!(stamp(&answer.body), is_stamped.then_some(tenant.user()), "{name}");
+    }
 }
 
 /// Gives a user `pods/resize` in the team's namespace, which `edit` does not have.
