@@ -5,7 +5,7 @@
 //! has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and stamp it is
 //! refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
 //! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. Targets of local migrations need none
-//! where VMs are charged in place of their pods: their VM is charged already. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
+//! where VMs are charged for their guests: their VM is charged already. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
 //! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object, and stamps pods that claim to
 //! be a virtual machine's in every namespace.
 

@@ -62,8 +62,8 @@ pub struct InstallOptions {
     pub gating: Gating,
     /// Accounts whose pods may name their node: those are let in without a gate.
     pub platform_accounts: PlatformAccounts,
-    /// Username of KubeVirt's controller, if the targets of local migrations need no gate: VMs are charged in place of their
-    /// pods, so a further pod of one that runs waits for nothing. `None`: targets are gated as all other pods.
+    /// Username of KubeVirt's controller, if the targets of local migrations need no gate: VMs are charged for their guests, so a
+    /// further pod of one that runs takes nothing, whatever its size. `None`: targets are gated as all other pods.
     pub lets_in_targets_of: Option<String>,
     /// Usernames that may take the gate from a pod, besides the controller's.
     pub further_gate_removers: Vec<String>,

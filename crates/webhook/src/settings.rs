@@ -51,12 +51,17 @@ impl Settings {
         }
     }
 
+    /// How virtual machines are counted, if by what their guests have, whatever their pods take.
+    #[must_use]
+    pub fn guests(&self) -> Option<Calculator> {
+        self.machines().filter(|calculator| calculator.counts_machines() && !calculator.is_of_pods())
+    }
+
     /// Whether the targets of local migrations that this user creates need no gate: the user is KubeVirt's controller, and VMs
-    /// are charged in place of their pods.
+    /// are charged for their guests, so that a target takes nothing, whatever its size.
     #[must_use]
     pub fn lets_in_targets_of(&self, username: &str) -> bool {
-        self.kubevirt_controller.as_deref() == Some(username)
-            && self.machines().is_some_and(Calculator::counts_machines)
+        self.kubevirt_controller.as_deref() == Some(username) && self.guests().is_some()
     }
 
     /// Settings of an installation in `install_namespace`, whose controller may remove gates, and so may

@@ -266,8 +266,9 @@ struct Counting {
 
 impl Counting {
     fn lets_in_targets_of(&self) -> Option<Option<String>> {
-        if !self.calculator?.counts_machines() {
-            // Whatever KubeVirt runs.
+        let calculator = self.calculator?;
+        // Where the pods count, a target may take more than its machine is charged, whatever KubeVirt runs.
+        if !calculator.counts_machines() || calculator.is_of_pods() {
             return Some(None);
         }
         self.controller.clone()
@@ -310,17 +311,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_need_no_gate_where_vms_are_charged_and_their_creator_is_known() {
+    fn targets_need_no_gate_where_guests_are_charged_and_their_creator_is_known() {
         let counting = |calculator: Option<Calculator>, controller: Option<Option<&str>>| {
             let controller = controller.map(|it| it.map(str::to_owned));
             let counting = Counting { calculator, controller, ..Counting::default() };
             counting.lets_in_targets_of()
         };
-        let (charged, ignored) = (Some(Calculator::default()), Some(Calculator::IgnoreVmiCalculator));
+        let charged = Some(Calculator::default());
         assert_eq!(counting(charged, Some(Some("kubevirt"))), Some(Some("kubevirt".to_owned())));
         assert_eq!(counting(charged, Some(None)), Some(None), "no KubeVirt runs");
         for controller in [Some(Some("kubevirt")), Some(None), None] {
-            assert_eq!(counting(ignored, controller), Some(None));
+            let of_pods = [Calculator::VmiPodUsage, Calculator::GuestEffectiveResources];
+            for calculator in of_pods.into_iter().chain([Calculator::IgnoreVmiCalculator]) {
+                assert_eq!(counting(Some(calculator), controller), Some(None), "{calculator:?}");
+            }
             assert_eq!(counting(None, controller), None);
         }
         assert_eq!(counting(charged, None), None);

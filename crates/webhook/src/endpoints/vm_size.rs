@@ -41,10 +41,8 @@ struct MachineSpec {
 
 /// Allows it, whatever it is, with a warning for each resource of which its pod takes more than quotas are charged.
 pub fn vm_size(review: &Review<'_>, settings: &Settings) -> Verdict {
-    let by_guest = |calculator: &Calculator| calculator.counts_machines() && !calculator.is_of_pods();
-    let calculator = settings.machines().filter(by_guest);
     Verdict {
-        warnings: calculator.and_then(|by| warnings(review, by)).unwrap_or_default(),
+        warnings: settings.guests().and_then(|by| warnings(review, by)).unwrap_or_default(),
         ..Verdict::allow("")
     }
 }

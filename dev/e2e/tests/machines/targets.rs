@@ -13,14 +13,11 @@ use crate::context::{Counting, VMI};
 #[rstest]
 #[case("DedicatedVirtualResources", false)]
 #[case("VirtualResources", false)]
-#[case("GuestEffectiveResources", false)]
-#[case("VmiPodUsage", false)]
+#[case("GuestEffectiveResources", true)]
+#[case("VmiPodUsage", true)]
 #[case("IgnoreVmiCalculator", true)]
 #[tokio::test(flavor = "multi_thread")]
-async fn targets_are_gated_where_each_pod_is_charged_for_itself(
-    #[case] calculator: &str,
-    #[case] gated: bool,
-) {
+async fn targets_are_gated_where_what_pods_take_is_charged(#[case] calculator: &str, #[case] gated: bool) {
     let counting = Counting::by(calculator).await;
     let team = counting.team("targets").await;
     let vm = team.tenant.vm("vm").await;
