@@ -37,6 +37,8 @@ listed! {
         Growth,
         /// Warns of VMs whose pods are larger than their guest.
         VmSize,
+        /// Refuses pods that pass for targets of live migrations.
+        Target,
         /// Makes room for the target pods of live migrations, and refuses machines a size for which there would be none.
         Headroom,
     }
@@ -67,6 +69,7 @@ impl Endpoint {
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
+            Self::Target => ("target", "/target", &[WebhookEntry::TARGET]),
             Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM, WebhookEntry::OUTGROWN]),
         }
     }
@@ -121,6 +124,10 @@ pub enum Condition {
     NotGatedAndStamped,
     /// The stored pod has no gate.
     NotGated,
+    /// The new pod has no gate.
+    Ungated,
+    /// The account has the name of KubeVirt's controller.
+    ByKubevirt,
     /// A user who may not remove the gate removes it, or the creator's stamp is false or changed.
     GateOrCreatorChanged,
     /// The update changes the specification.
@@ -257,12 +264,23 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
+    /// Targets of migrations that come without a gate, where pods are gated. Policies let in what looks like one; whether it is one is
+    /// asked beside head-room, at the same time, and like that it is nothing that a migration waits for long.
+    pub const TARGET: Self = Self {
+        name: "target.quota.sluice.dev",
+        conditions: &[Condition::NotExempt, Condition::ByKubevirt, Condition::Ungated],
+        selected_namespaces: true,
+        side_effects: "None",
+        ..Self::HEADROOM
+    };
+
     /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
     /// cannot be reached. Quotas are raised, and seen to be raised, before the answer. KubeVirt creates one target of the cluster at a
     /// time, so all others wait for a webhook that does not answer: it is given up after three seconds.
     pub const HEADROOM: Self = Self {
         name: "headroom.quota.sluice.dev",
         rules: &[NEW_PODS],
+        conditions: &[Condition::ByKubevirt],
         object_label: Some(names::MIGRATION_JOB_LABEL),
         failure_policy: "Ignore",
         side_effects: "NoneOnDryRun",

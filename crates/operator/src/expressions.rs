@@ -195,11 +195,21 @@ pub(crate) fn local_target() -> String {
     format!("({job}.hasValue() && {machine}.hasValue() && {beside} && !{received} && !({across}))")
 }
 
-/// The user of the request may write the status of migrations in its namespace: of those who create pods with the label of a
-/// migration, KubeVirt's controller. Tenants may create migrations, but not write their status.
-pub(crate) fn writes_migrations() -> &'static str {
-    "authorizer.group('kubevirt.io').resource('virtualmachineinstancemigrations').subresource('status')\
-     .namespace(request.namespace).check('update').allowed()"
+/// The request is of an account with the name of KubeVirt's controller, of some namespace.
+pub(crate) fn by_kubevirt() -> String {
+    let name = names::KUBEVIRT_CONTROLLER_ACCOUNT;
+    let username = "request.userInfo.username";
+    format!("{username}.startsWith('system:serviceaccount:') && {username}.endsWith(':{name}')")
+}
+
+/// KubeVirt's controller makes the request: an account of its name that may write the status of migrations in the namespace.
+/// Tenants may have such an account and create migrations, but not write their status.
+pub(crate) fn writes_migrations() -> String {
+    format!(
+        "({} && authorizer.group('kubevirt.io').resource('virtualmachineinstancemigrations').subresource('status')\
+         .namespace(request.namespace).check('update').allowed())",
+        by_kubevirt()
+    )
 }
 
 /// The update may change what the pod takes of a quota, or of which: a resize, other resources where the API server takes

@@ -6,9 +6,9 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::admission_policies::rule;
 use crate::expressions::{
-    bound, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror, new_or_resized,
-    not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely, stamped_truly,
-    states_resources,
+    bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror,
+    new_or_resized, not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely,
+    stamped_truly, states_resources,
 };
 use crate::options::{InstallOptions, WebhookClient};
 use crate::render::{labels, set, set_in};
@@ -88,6 +88,8 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
             ),
         ),
         Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
+        Condition::Ungated => ("ungated", format!("!{}", gated("object"))),
+        Condition::ByKubevirt => ("by-kubevirt", by_kubevirt()),
         Condition::GateOrCreatorChanged => (
             "gate-or-creator-changed",
             format!(

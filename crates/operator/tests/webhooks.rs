@@ -30,6 +30,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "growth.quota.sluice.dev",
             "growth.vmi.quota.sluice.dev",
             "size.vm.quota.sluice.dev",
+            "target.quota.sluice.dev",
             "headroom.quota.sluice.dev",
             "growth.headroom.quota.sluice.dev"
         ]
@@ -40,8 +41,9 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
             // Room for a migration is a service, and so is a warning; what is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
-            let services = ["size.vm.quota.sluice.dev", "growth.headroom.quota.sluice.dev"];
-            let service = headroom || services.iter().any(|name| webhook["name"] == *name);
+            let others =
+                ["size.vm.quota.sluice.dev", "target.quota.sluice.dev", "growth.headroom.quota.sluice.dev"];
+            let service = headroom || others.iter().any(|name| webhook["name"] == *name);
             assert_eq!(webhook["failurePolicy"], if service { "Ignore" } else { "Fail" });
             let growth = ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"];
             let takes = headroom || growth.iter().any(|name| webhook["name"] == *name);
@@ -111,6 +113,20 @@ fn the_headroom_webhook_sees_target_pods_of_migrations_and_no_others() {
     assert_eq!(headroom["namespaceSelector"], json!({}));
     assert_eq!(headroom["timeoutSeconds"], 3);
     assert_eq!(headroom["clientConfig"]["service"]["path"], "/headroom");
+    let conditions = |webhook: &Value| -> Vec<Value> {
+        let conditions = webhook["matchConditions"].as_array().expect("conditions").iter();
+        conditions.map(|condition| condition["name"].clone()).collect()
+    };
+    assert_eq!(conditions(headroom), ["by-kubevirt"]);
+    // Beside it, whether one that has no gate is one, where pods are gated.
+    let target = named(validating[0], "target.quota.sluice.dev");
+    for same in ["objectSelector", "rules", "timeoutSeconds", "failurePolicy"] {
+        assert_eq!(target[same], headroom[same], "{same}");
+    }
+    let gater = &of_kind(&objects, "MutatingWebhookConfiguration")[0]["webhooks"][0];
+    assert_eq!(target["namespaceSelector"], gater["namespaceSelector"]);
+    assert_eq!(conditions(target), ["not-exempt", "by-kubevirt", "ungated"]);
+    assert_eq!(target["clientConfig"]["service"]["path"], "/target");
 }
 
 #[test]

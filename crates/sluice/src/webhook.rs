@@ -26,6 +26,7 @@ use sluice_runtime::tls::{CertStore, server_config, watch_files};
 use sluice_webhook::endpoints::QuotaEndpoint;
 use sluice_webhook::endpoints::growth::GrowthRelay;
 use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
+use sluice_webhook::endpoints::target::TargetEndpoint;
 use sluice_webhook::{
     App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions, router,
 };
@@ -152,12 +153,14 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         "KubeVirt's controller",
         follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
     );
+    let target = TargetEndpoint::new(Arc::clone(&headroom));
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args.namespace, &cancel);
     let asking = AsyncEndpoints {
         quotas: Arc::new(QuotaEndpoint::new(beside)),
         growth: Arc::new(GrowthRelay::new(leader)),
+        target: Arc::new(target),
         headroom: Arc::new(endpoint),
     };
     let service = router(&app, decisions(&asking));

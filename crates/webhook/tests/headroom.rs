@@ -114,6 +114,45 @@ fn no_room_is_made_without_a_true_migration(#[case] field: &str, #[case] value: 
     assert_eq!(none, Err("there is no such migration in the namespace"));
 }
 
+const MACHINE: &str = "5b1f9f0a-1b1c-4b76-9a52-1f4ad5b2c001";
+const OTHER: &str = "5b1f9f0a-1b1c-4b76-9a52-1f4ad5b2c002";
+
+/// A target without a gate is let in as one of its own machine alone, by reference and by label.
+#[rstest]
+#[case::of_its_machine(MACHINE, MACHINE, json!({}), Ok(()))]
+#[case::of_another_machine(OTHER, OTHER, json!({}), Err("the migration is of another machine"))]
+#[case::labelled_for_another_machine(MACHINE, OTHER, json!({}), Err("the migration is of another machine"))]
+#[case::owned_by_another_machine(OTHER, MACHINE, json!({}), Err("the migration is of another machine"))]
+#[case::of_a_migration_that_is_over(MACHINE, MACHINE, json!({"status": {"phase": "Succeeded"}}), Err("the migration is over"))]
+#[case::of_another_machines_migration(MACHINE, MACHINE, json!({"spec": {"vmiName": "db"}}), Err("the migration is of another machine"))]
+#[case::of_another_namespaces_migration(
+    MACHINE, MACHINE, json!({"metadata": {"namespace": "other"}}), Err("there is no such migration in the namespace")
+)]
+#[case::from_elsewhere(
+    MACHINE, MACHINE, json!({"spec": {"receive": {}}}), Err("the machine comes from elsewhere: the quota judges it like any other")
+)]
+fn a_target_is_one_of_its_own_machine(
+    #[case] owner: &str,
+    #[case] label: &str,
+    #[case] changes: Value,
+    #[case] expected: Result<(), &'static str>,
+) {
+    let claim = claimed(|review| {
+        let metadata = review.pointer_mut("/request/object/metadata").unwrap();
+        metadata["labels"][names::CREATED_BY_LABEL] = json!(label);
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web", "uid": owner, "controller": true,
+        }]);
+    });
+    let migration = migration(|wire| json_patch::merge(wire, &changes));
+    let wire = json!({"metadata": {"name": "web", "namespace": "team", "uid": MACHINE}, "status": {"phase": "Running"}});
+    let machine = VmiRecord::read(&serde_json::from_value(wire).unwrap());
+    let claim = claim.unwrap();
+    assert_eq!(claim.check_owner(Some(&migration), Some(&machine)), expected);
+    assert_eq!(claim.check_owner(None, Some(&machine)), Err("there is no such migration in the namespace"));
+    assert!(claim.check_owner(Some(&migration), None).is_err());
+}
+
 #[test]
 fn an_amount_that_cannot_be_read_makes_no_room() {
     let claim = claimed(|review| {

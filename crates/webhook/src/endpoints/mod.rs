@@ -9,6 +9,7 @@ mod pod_gate;
 mod pod_guard;
 mod quota_rules;
 mod quota_validate;
+pub mod target;
 mod vm_size;
 
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct AsyncEndpoints {
     pub quotas: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Growth`].
     pub growth: Arc<dyn AsyncEndpoint>,
+    /// That of [`Endpoint::Target`].
+    pub target: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Headroom`].
     pub headroom: Arc<dyn AsyncEndpoint>,
 }
@@ -68,6 +71,7 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
             Endpoint::VmSize => Decision::Pure(vm_size),
+            Endpoint::Target => Decision::Async(Arc::clone(&asking.target)),
             Endpoint::Headroom => Decision::Async(Arc::clone(&asking.headroom)),
         };
         (*endpoint, decision)
@@ -86,6 +90,6 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
-        Endpoint::Growth | Endpoint::VmSize | Endpoint::Headroom => true,
+        Endpoint::Growth | Endpoint::VmSize | Endpoint::Target | Endpoint::Headroom => true,
     }
 }

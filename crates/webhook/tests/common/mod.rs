@@ -119,7 +119,8 @@ impl AsyncEndpoint for Alone {
 /// All endpoints, of which the asynchronous ones are [`Alone`].
 pub fn serving(app: &Arc<App>) -> axum::Router {
     let quotas = Arc::new(QuotaEndpoint::new(Observed::new(Vec::new(), false)));
-    router(app, decisions(&AsyncEndpoints { quotas, growth: Arc::new(Alone), headroom: Arc::new(Alone) }))
+    let [growth, target, headroom] = [(); 3].map(|()| -> Arc<dyn AsyncEndpoint> { Arc::new(Alone) });
+    router(app, decisions(&AsyncEndpoints { quotas, growth, target, headroom }))
 }
 
 pub fn service() -> axum::Router {

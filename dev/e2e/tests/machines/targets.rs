@@ -5,10 +5,12 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
 use sluice_e2e::call::post;
+use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, rule};
 use sluice_e2e::targets::{beside, expect, is_gated, migrate, receive, try_by_kubevirt, until_gated};
 use sluice_testbed::kubevirt::CONTROLLER;
+use sluice_testbed::wait;
 
-use crate::context::{Counting, VMI};
+use crate::context::{Counting, SOON, VMI};
 
 #[rstest]
 #[case("DedicatedVirtualResources", false)]
@@ -86,6 +88,57 @@ async fn a_target_is_let_in_that_kubevirt_keeps_away_from_its_source_and_no_othe
     let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", team.tenant.name());
     let answer = post(&team.tenant.client, &path, &target).await.unwrap();
     assert!(is_gated(&answer.body), "{answer:?}");
+}
+
+/// Who decides what other admission plugins make of KubeVirt's pods starts no machine above a quota by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_launcher_becomes_a_target_by_another_admission_plugin() {
+    let counting = Counting::by("DedicatedVirtualResources").await;
+    let team = counting.team("costume").await;
+    let [instances, ..] = VMI;
+    team.quota("vms", &[(instances, "1")]).await;
+    let vm = team.tenant.vm("vm").await;
+    let target = migrate(&vm).await;
+    until_gated(&team.tenant, &target, false).await;
+    let bed = counting.running.bed;
+    let kubevirt = bed.client_as_user(CONTROLLER, &["system:masters"]).unwrap().client().unwrap();
+    let pods = format!("/api/v1/namespaces/{}/pods", team.tenant.name());
+    let mut stranger = target.clone();
+    stranger["metadata"]["labels"][names::MIGRATION_JOB_LABEL] =
+        json!("0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a001");
+    for (pod, why) in
+        [(&target, "the migration is over"), (&stranger, "there is no such migration in the namespace")]
+    {
+        let answer = post(&kubevirt, &pods, pod).await.unwrap();
+        assert_eq!(answer.code, 403, "{answer:?}");
+        let said = answer.message();
+        assert!(said.contains("target.quota.sluice.dev") && said.contains(why), "{said}");
+    }
+
+    let (label, plain) = (names::MIGRATION_JOB_LABEL.replace('/', "~1"), target["spec"]["affinity"].clone());
+    let name = |path: &str| format!("/metadata/labels/{path}");
+    let mut options =
+        WebhookOptions::new("dresses.simulated.test", team.tenant.name(), vec![rule(&["CREATE"], &["pods"])]);
+    options.mutates = true;
+    let costume = json!([
+        { "op": "add", "path": name(&label), "value": stranger["metadata"]["labels"][names::MIGRATION_JOB_LABEL] },
+        { "op": "add", "path": name(&names::CREATED_BY_LABEL.replace('/', "~1")),
+          "value": target["metadata"]["labels"][names::CREATED_BY_LABEL] },
+        { "op": "add", "path": "/spec/affinity", "value": plain },
+        { "op": "remove", "path": "/spec/schedulingGates" },
+    ]);
+    let dressing =
+        SimulatedWebhook::start(bed, options, move |_| Verdict::patch(costume.clone())).await.unwrap();
+    let other = team.tenant.kubevirt.vm(team.tenant.name(), "other").create().await.unwrap();
+    let refused = || async {
+        let events = other.events("FailedCreate").await.ok()?;
+        events.iter().any(|event| format!("{event:?}").contains("target.quota.sluice.dev")).then_some(())
+    };
+    wait::eventually(SOON, refused, "the launcher to be refused").await.unwrap();
+    assert!(other.pods().await.unwrap().is_empty());
+    dressing.stop().await.unwrap();
+    let held = team.until_held("other").await;
+    assert!(team.until_told(&held).await.starts_with("exceeded quota: vms"));
 }
 
 /// A tenant may change the affinity of a machine that waits, and knows its uid by then.

@@ -249,7 +249,7 @@ fn an_edited_entry_is_put_back_with_its_bundle_and_namespaces() {
         assert_eq!((steps.len(), kind, operations.as_array().map(Vec::len)), (1, Kind::Validating, Some(2)));
         assert_eq!(
             (&operations[1]["op"], &operations[1]["path"]),
-            (&json!("replace"), &json!("/webhooks/8"))
+            (&json!("replace"), &json!("/webhooks/9"))
         );
         let typed = |entry: &Value| {
             through::<k8s_openapi::api::admissionregistration::v1::ValidatingWebhook>(entry.clone())
@@ -284,7 +284,7 @@ fn a_missing_entry_is_appended_and_a_missing_list_made() {
     entries(&mut world.validating).clear();
     let steps = planned(&world);
     let add = &operations(&steps[0]).1[1];
-    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(9)));
+    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(10)));
 }
 
 #[test]

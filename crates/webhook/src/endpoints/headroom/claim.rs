@@ -25,6 +25,8 @@ pub struct Claim {
     pub migration_uid: String,
     /// The name of the migration, if the pod tells.
     pub migration_name: Option<String>,
+    /// The uid of the machine, as the labels that it is found by have it.
+    pub machine_uid: Option<String>,
     /// What it asks for.
     pub wire: PodWire,
 }
@@ -73,6 +75,7 @@ fn read_claim(review: &Review<'_>, object: &RawValue) -> Option<Claim> {
         attaches: wire.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Pod"),
         migration_uid: metadata.labels.remove(names::MIGRATION_JOB_LABEL)?,
         migration_name: metadata.annotations.remove(names::MIGRATION_NAME_ANNOTATION),
+        machine_uid: metadata.labels.remove(names::CREATED_BY_LABEL),
         wire,
     })
 }
@@ -88,6 +91,33 @@ impl Claim {
         migration: Option<&VmimRecord>,
         machine: Option<&VmiRecord>,
     ) -> Result<(), &'static str> {
+        let migration = self.under_way(migration)?;
+        let machine = machine.filter(|machine| machine.name.as_ref() == &*migration.machine);
+        let runs = machine.is_some_and(|machine| machine.running && machine.node.is_some());
+        if runs { Ok(()) } else { Err("no machine that runs in the namespace is moved") }
+    }
+
+    /// Whether the pod is a launcher of the machine that its migration moves inside this namespace.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check_owner(
+        &self,
+        migration: Option<&VmimRecord>,
+        machine: Option<&VmiRecord>,
+    ) -> Result<(), &'static str> {
+        let migration = self.under_way(migration)?;
+        let moved = machine.filter(|machine| machine.name.as_ref() == &*migration.machine);
+        let owner = self.wire.metadata.owner_references.iter().flatten().next();
+        let is_of = |machine: &VmiRecord| {
+            [owner.map(|owner| &owner.uid), self.machine_uid.as_ref()]
+                .iter()
+                .all(|uid| uid.is_some_and(|uid| Uid::parse(uid) == machine.uid))
+        };
+        if moved.is_some_and(is_of) { Ok(()) } else { Err("the migration is of another machine") }
+    }
+
+    fn under_way<'m>(&self, migration: Option<&'m VmimRecord>) -> Result<&'m VmimRecord, &'static str> {
         let migration = migration.filter(|migration| {
             migration.uid == Uid::parse(&self.migration_uid) && *migration.namespace == *self.namespace
         });
@@ -98,9 +128,7 @@ impl Claim {
         if migration.receiving {
             return Err("the machine comes from elsewhere: the quota judges it like any other");
         }
-        let machine = machine.filter(|machine| machine.name.as_ref() == &*migration.machine);
-        let runs = machine.is_some_and(|machine| machine.running && machine.node.is_some());
-        if runs { Ok(()) } else { Err("no machine that runs in the namespace is moved") }
+        Ok(migration)
     }
 
     /// What the pod takes: for a while beside `source`, and for good what it takes more than that and what KubeVirt itself may add.

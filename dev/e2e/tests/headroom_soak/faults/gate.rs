@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
+use sluice_e2e::call::JSON;
 use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Webhook, objects};
 use sluice_operator::{InstallOptions, WebhookClient, render};
+use sluice_testbed::kubevirt::CONTROLLER;
 use sluice_testbed::proxy::FaultProxy;
 use sluice_testbed::{Bed, Identity, ports, wait};
 use tokio::net::{TcpListener, TcpStream};
@@ -92,14 +93,17 @@ impl Gate {
     }
 
     async fn until_asked(&self, server: &Client, namespace: &str) {
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(server.clone(), namespace);
+        let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
         let mut pod = objects::pod("probe", &[]);
         pod.metadata.labels = Some([(names::MIGRATION_JOB_LABEL.to_owned(), "none".to_owned())].into());
-        let dry = PostParams { dry_run: true, ..Default::default() };
+        let pod = serde_json::to_vec(&pod).unwrap();
         let before = self.asked().await;
         let asked = || async {
+            let request = http::Request::post(&path).header("Content-Type", JSON);
+            let request =
+                request.header("Impersonate-User", CONTROLLER).header("Impersonate-Group", "system:masters");
             // Quotas may refuse it; webhooks come before.
-            let _ = pods.create(&dry, &pod).await;
+            let _ = server.send(request.body(pod.clone().into()).unwrap()).await;
             (self.asked().await > before).then_some(())
         };
         wait::eventually(SOON, asked, "the API server to ask the webhook").await.unwrap();
