@@ -90,6 +90,10 @@ pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps claims out of the status of a new
 /// VirtualMachineInstance.
 pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps tenants from the names of exempt namespaces.
+pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
+/// Verb on `namespaces`: who has it may create one of an exempt name.
+pub const EXEMPT_VERB: &str = "exempt";
 /// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace, ours
 /// included: 30,000 double the time of a creation.
 pub const MOST_ITEMS: usize = 64;

@@ -5,7 +5,7 @@ use sluice_api::names;
 
 use crate::options::{Gating, InstallOptions};
 use crate::render::{cluster_metadata, set_in};
-use crate::{account_policy, gate_policies, headroom_policies, vmi_policy};
+use crate::{account_policy, exempt_policy, gate_policies, headroom_policies, vmi_policy};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
@@ -39,6 +39,7 @@ pub fn admission_policies(options: &InstallOptions) -> Vec<AdmissionPolicy> {
         headroom_policies::lock(),
         account_policy::accounts(options),
         vmi_policy::vmi_status(),
+        exempt_policy::exempt_names(options),
         gate_policies::guard(options),
         gate_policies::stamp(),
         gate_policies::gate(options),

@@ -287,17 +287,22 @@ pub(crate) fn removes_gates(options: &InstallOptions) -> String {
 /// The request is not about an exempt namespace, nor about that of the installation: what Sluice itself needs to run must not
 /// wait for it.
 pub(crate) fn not_exempt(options: &InstallOptions) -> String {
+    // A probe has no namespace.
+    format!("!has(request.namespace) || !{}", exempt(options, "request.namespace"))
+}
+
+/// `namespace` (CEL) is the name of an exempt namespace, or of that of the installation.
+pub(crate) fn exempt(options: &InstallOptions, namespace: &str) -> String {
     let (mut named, mut starts) = (vec![&*options.namespace], String::new());
     for pattern in &options.exempt_namespaces {
         match pattern {
             NamespacePattern::Named(name) => named.push(name),
             NamespacePattern::Starting(start) => {
-                starts.push_str(&format!(" || request.namespace.startsWith('{start}')"));
+                starts.push_str(&format!(" || {namespace}.startsWith('{start}')"));
             }
         }
     }
-    // A probe has no namespace.
-    format!("!has(request.namespace) || !(request.namespace in {}{starts})", serde_json::json!(named))
+    format!("({namespace} in {}{starts})", serde_json::json!(named))
 }
 
 #[cfg(test)]

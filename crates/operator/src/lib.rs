@@ -6,6 +6,7 @@
 mod account_policy;
 mod admission_policies;
 pub mod certificates;
+mod exempt_policy;
 mod expressions;
 mod flow;
 mod gate_policies;

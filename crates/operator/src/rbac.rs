@@ -183,12 +183,14 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicies", names::GATED_POLICY),
         ("validatingadmissionpolicies", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicies", names::VMI_STATUS_POLICY),
+        ("validatingadmissionpolicies", names::EXEMPT_NAMES_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
         ("validatingadmissionpolicybindings", names::GUARD_POLICY),
         ("validatingadmissionpolicybindings", names::GATED_POLICY),
         ("validatingadmissionpolicybindings", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicybindings", names::VMI_STATUS_POLICY),
+        ("validatingadmissionpolicybindings", names::EXEMPT_NAMES_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();

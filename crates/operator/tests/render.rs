@@ -35,6 +35,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-accounts",
         "Validating sluice-vmi-status",
         "ValidatingBinding sluice-vmi-status",
+        "Validating sluice-exempt-names",
+        "ValidatingBinding sluice-exempt-names",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",
@@ -151,7 +153,7 @@ fn own_requests_have_a_lane_of_their_own() {
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
     let policies = admission_policies(&InstallOptions::default());
-    assert_eq!(policies.len(), 8);
+    assert_eq!(policies.len(), 9);
     for AdmissionPolicy { name, mutates, policy, binding } in &policies {
         let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
         assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
@@ -216,6 +218,26 @@ fn new_machines_are_judged_in_every_namespace_whoever_creates_them() {
     }
 }
 
+/// The names that are never gated are those that tenants cannot create.
+#[test]
+fn names_of_exempt_namespaces_are_kept_for_administrators() {
+    let exempt_namespaces = ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec();
+    let options = InstallOptions { exempt_namespaces, ..InstallOptions::default() };
+    let policies = admission_policies(&options);
+    let expression = |name: &str, path: &str| {
+        let policy = &policies.iter().find(|each| each.name == name).expect("a policy").policy;
+        policy.pointer(path).and_then(Value::as_str).expect("an expression").to_owned()
+    };
+    let exempt = "(NAME in [\"sluice-system\",\"db\"] || NAME.startsWith('infra-'))";
+    let kept = expression(names::EXEMPT_NAMES_POLICY, "/spec/validations/0/expression");
+    assert!(
+        kept.starts_with(&format!("!{} || authorizer.", exempt.replace("NAME", "object.metadata.name"))),
+        "{kept}"
+    );
+    let gated = expression(names::GATE_POLICY, "/spec/matchConditions/0/expression");
+    assert!(gated.ends_with(&format!("|| !{}", exempt.replace("NAME", "request.namespace"))), "{gated}");
+}
+
 /// What gates and what refuses hold for the same pods: those of the namespaces that the webhook gates.
 #[test]
 fn policies_and_webhook_gate_the_same_namespaces() {
@@ -249,7 +271,7 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     let objects = render(&options);
     assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
     assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 6);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 7);
 }
 
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]

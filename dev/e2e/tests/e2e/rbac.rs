@@ -5,8 +5,8 @@ mod rights;
 
 use std::collections::BTreeSet;
 
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, MERGE, call, get, post};
@@ -281,6 +281,42 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
     let config = json!({"apiVersion": names::API_VERSION, "kind": "AAQJobQueueConfig", "metadata": {"name": "aaqjqc"}, "spec": {}});
     let answer = post(&client, &format!("{base}/aaqjobqueueconfigs"), &config).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
+}
+
+/// One whose pods are never gated would be a way past every quota.
+#[tokio::test]
+async fn who_may_create_namespaces_creates_none_that_is_exempt() {
+    let bed = shared().await.bed;
+    let maker = bed.client_as_user("maker", &["makers"]).unwrap().client().unwrap();
+    let admin = bed.admin().unwrap();
+    let rights = |name: &str, verb: &str, names: Value| {
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
+            "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": [verb], "resourceNames": names }] })
+    };
+    let bound = |name: &str| {
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "maker" }] })
+    };
+    bed.apply_objects([rights("makers", "create", json!([])), bound("makers")]).await.unwrap();
+    let tries = async |client: &Client, name: &str| {
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        post(client, "/api/v1/namespaces?dryRun=All", &namespace).await.unwrap()
+    };
+    let may = || async { tries(&maker, "mine").await.is_ok().then_some(()) };
+    sluice_testbed::wait::eventually(crate::context::SOON, may, "the maker's rights").await.unwrap();
+    for name in ["kube-mine", "openshift-mine", "trident", "rook-ceph"] {
+        let answer = tries(&maker, name).await;
+        assert!(answer.code == 403 && answer.message().contains(names::EXEMPT_NAMES_POLICY), "{answer:?}");
+        let answer = tries(&admin, name).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    bed.apply_objects([rights("exempters", "exempt", json!(["trident"])), bound("exempters")]).await.unwrap();
+    let may = || async { tries(&maker, "trident").await.is_ok().then_some(()) };
+    sluice_testbed::wait::eventually(crate::context::SOON, may, "the maker's right to exempt it")
+        .await
+        .unwrap();
+    assert_eq!(tries(&maker, "rook-ceph").await.code, 403);
 }
 
 #[tokio::test]
