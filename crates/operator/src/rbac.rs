@@ -76,6 +76,11 @@ fn subject(options: &InstallOptions, account: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
 }
 
+/// The accounts that make room for migrations.
+fn subjects(options: &InstallOptions) -> [Value; 2] {
+    [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account))
+}
+
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
@@ -267,32 +272,26 @@ fn api_servers(options: &InstallOptions) -> [Value; 4] {
 fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [Value; 2] {
     let metadata = json!({ "name": "sluice-api-servers", "namespace": namespace, "labels": labels(None) });
     let mut bound = binding(options, "Role", metadata.clone(), "sluice-api-servers");
-    let subjects = [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account));
-    set(&mut bound, "subjects", json!(subjects));
+    set(&mut bound, "subjects", json!(subjects(options)));
     [role("Role", metadata, json!([rule])), bound]
 }
 
 /// What is needed beside Rancher, whose webhook admits writes to a quota's status only from kube-controller-manager and the
 /// API server: to write it, and nothing else, as the quota controller's account (constrained impersonation, Kubernetes 1.36).
+/// Whether an account may be impersonated is asked in its own namespace.
 pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
-    let rules = json!([
-        {
-            "apiGroups": ["authentication.k8s.io"],
-            "resources": ["serviceaccounts"],
-            "resourceNames": [names::QUOTA_CONTROLLER_ACCOUNT],
-            "verbs": ["impersonate:serviceaccount"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["resourcequotas/status"],
-            "verbs": ["impersonate-on:serviceaccount:update"],
-        },
-    ]);
-    let metadata = cluster_metadata("sluice-rancher");
-    let mut bound = binding(options, "ClusterRole", metadata.clone(), "sluice-rancher");
-    let subjects = [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account));
-    set(&mut bound, "subjects", json!(subjects));
-    vec![role("ClusterRole", metadata, rules), bound]
+    const NAME: &str = "sluice-rancher";
+    let (account, home) = (names::QUOTA_CONTROLLER_ACCOUNT, "kube-system");
+    let as_whom = named("authentication.k8s.io", "serviceaccounts", account, &["impersonate:serviceaccount"]);
+    let to_do = rule("", &["resourcequotas/status"], &["impersonate-on:serviceaccount:update"]);
+    let local = json!({ "name": NAME, "namespace": home, "labels": labels(Some(NAME)) });
+    let granted = [("Role", local, as_whom), ("ClusterRole", cluster_metadata(NAME), to_do)];
+    let objects = granted.map(|(kind, metadata, rule)| {
+        let mut bound = binding(options, kind, metadata.clone(), NAME);
+        set(&mut bound, "subjects", json!(subjects(options)));
+        [role(kind, metadata, json!([rule])), bound]
+    });
+    objects.concat()
 }
 
 /// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there. `edit` and `admin` contain

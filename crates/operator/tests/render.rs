@@ -351,9 +351,17 @@ fn only_the_controller_and_who_is_named_remove_gates() {
 #[test]
 fn beside_rancher_one_write_as_one_account_is_added_and_nothing_else() {
     let objects = rancher_objects(&InstallOptions::default());
-    let rules = objects[0]["rules"].as_array().expect("rules");
-    let verbs: Vec<&Value> = rules.iter().map(|rule| &rule["verbs"][0]).collect();
-    assert_eq!(verbs, ["impersonate:serviceaccount", "impersonate-on:serviceaccount:update"]);
-    assert_eq!(rules[0]["resourceNames"], json!(["resourcequota-controller"]));
-    assert_eq!(rules[1]["resources"], json!(["resourcequotas/status"]));
+    let [local, cluster] = ["Role", "ClusterRole"].map(|kind| of_kind(&objects, kind)[0]);
+    let rules = [local, cluster].map(|role| role["rules"].as_array().expect("rules").as_slice());
+    let [[as_whom], [to_do]] = rules else { panic!("one rule each: {rules:?}") };
+    assert_eq!(as_whom["verbs"], json!(["impersonate:serviceaccount"]));
+    assert_eq!(as_whom["resourceNames"], json!(["resourcequota-controller"]));
+    assert_eq!(local["metadata"]["namespace"], "kube-system", "of no account of that name elsewhere");
+    assert_eq!(to_do["verbs"], json!(["impersonate-on:serviceaccount:update"]));
+    assert_eq!(to_do["resources"], json!(["resourcequotas/status"]));
+    for kind in ["RoleBinding", "ClusterRoleBinding"] {
+        let bound = of_kind(&objects, kind)[0];
+        assert_eq!(bound["roleRef"]["name"], local["metadata"]["name"]);
+        assert_eq!(bound["subjects"].as_array().expect("subjects").len(), 2);
+    }
 }
