@@ -132,7 +132,8 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         let unstamped = model.iter().filter(|(other_at, other)| {
             other_at.0 == at.0 && !is_stamped(other) && owner(other) == owner(known)
         });
-        let oldest = unstamped.map(|(other_at, other)| (i64::from(other_at.1 % 3), format!("uid{}", other.uid)));
+        let oldest =
+            unstamped.map(|(other_at, other)| (i64::from(other_at.1 % 3), format!("uid{}", other.uid)));
         let found = pods.oldest_unstamped(namespace, &Uid::parse(&owner(known)));
         let found = found.map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
         assert_eq!(found, oldest.min());
@@ -262,8 +263,10 @@ fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
 #[test]
 fn what_is_kept_of_a_pod_does_not_grow_with_the_resources_that_it_names() {
     let read = |names: usize| {
-        let requests: serde_json::Map<_, _> =
-            (0..names).map(|n| (format!("a.io/{n:05}"), json!("1"))).chain([("cpu".to_owned(), json!("2"))]).collect();
+        let requests: serde_json::Map<_, _> = (0..names)
+            .map(|n| (format!("a.io/{n:05}"), json!("1")))
+            .chain([("cpu".to_owned(), json!("2"))])
+            .collect();
         let wire: PodWire = serde_json::from_value(json!({
             "metadata": {"namespace": "ns", "name": "p", "uid": "u"},
             "spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]},

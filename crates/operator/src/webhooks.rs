@@ -81,7 +81,7 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
             "not-gated-and-stamped",
             format!(
                 "!(({} || {} || {}) && {})",
-                gated("object"),
+                may_be_gated("object"),
                 bound(),
                 let_in_target(options),
                 stamped_truly()

@@ -46,7 +46,7 @@ impl Parser {
             let word = |c: char| c.is_alphanumeric() || c == '_';
             let length = match first {
                 '\'' | '"' => rest[1..].find(first).expect("the end of a text") + 2,
-                _ if word(first) => rest.find(|c| !word(c)).unwrap_or(rest.len()),
+                _ if word(first) => rest.find(|c: char| !word(c)).unwrap_or(rest.len()),
                 _ if ["||", "&&", "==", "!=", "<=", ">=", ".?"].iter().any(|it| rest.starts_with(it)) => 2,
                 _ => 1,
             };

@@ -15,9 +15,8 @@ use sluice_index::{
     HeadroomPolicyWire, LauncherRecord, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimRecord,
     VmimWire, VmmrqWire,
 };
-use sluice_runtime::request::{Built, Reply, objects, send};
-
 use sluice_runtime::clock::ServerClock;
+use sluice_runtime::request::{Built, Reply, objects, send};
 
 /// Limit for one request.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);

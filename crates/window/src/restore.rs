@@ -105,10 +105,10 @@ mod tests {
     use serde_json::{Value, json};
     use sluice_engine::Uid;
     use sluice_engine::headroom::MARK;
+    use sluice_runtime::clock::ServerClock;
     use sluice_runtime::metrics::ApiWrites;
 
     use super::*;
-    use sluice_runtime::clock::ServerClock;
 
     const OWN: i64 = 1_795_294_869_123;
 

@@ -14,11 +14,11 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::client::with_deadline;
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::{Built, objects, send};
 
 use crate::requests::DEADLINE;
-use sluice_runtime::clock::ServerClock;
 
 const STATUS: &str = "resourcequotas/status";
 

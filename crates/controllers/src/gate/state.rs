@@ -95,6 +95,7 @@ impl State {
     /// A state that knows nothing yet.
     #[must_use]
     pub fn new(config: GateConfig, targeting: Targeting) -> Self {
+        let releases = Releases::new(config.concurrent_releases);
         Self {
             config,
             leading: false,
@@ -114,7 +115,7 @@ impl State {
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
             confirmations: Confirmations::default(),
-            releases: Releases::new(config.concurrent_releases),
+            releases,
             checks: QuotaChecks::default(),
             contests: Contests::default(),
             targets: HeldTargets::default(),
@@ -144,8 +145,10 @@ impl State {
         }
         let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
         self.releases.clear_queue();
-        for id in pods.iter().filter(|id| self.stages.may_be_released(**id)) {
-            self.enqueue_release(*id);
+        for id in &pods {
+            if self.stages.may_be_released(*id) {
+                self.enqueue_release(*id);
+            }
         }
         for id in pods {
             self.await_lists(id);

@@ -85,8 +85,7 @@ impl Account {
     /// The quotas that would not take what the machine grows by, whatever is raised for its target.
     #[must_use]
     pub fn outgrown(&self, need: &Need, quotas: &[NativeQuota]) -> Vec<Refusal> {
-        let about_it =
-            quotas.iter().filter(|quota| !quota.opted_out && quota.scopes.matches(&need.facts));
+        let about_it = quotas.iter().filter(|quota| !quota.opted_out && quota.scopes.matches(&need.facts));
         let each = about_it.filter_map(|quota| {
             let grown: Vec<Grown> =
                 quota.spec_hard.keys().filter_map(|key| self.grown(need, quota, key)).collect();

@@ -1,7 +1,9 @@
 //! A target may take more than its source only by what KubeVirt itself adds.
 
 use serde_json::{Value, json};
-use sluice_engine::headroom::{Account, AccountedPod, Allowance, Source, Stake, growth, growth_to, quota_words};
+use sluice_engine::headroom::{
+    Account, AccountedPod, Allowance, Source, Stake, growth, growth_to, quota_words,
+};
 use sluice_engine::pod::pod_charge;
 use sluice_engine::{Amount, Resource};
 
@@ -220,7 +222,7 @@ fn growth_to_a_size_is_that_of_the_pod_which_has_it() {
         let target = launcher(&containers, &[]);
         let by_size = growth_to(&pod_charge(&pods::pod(&target), RULES, 0), &of, allowed);
         assert_eq!(by_size, growth(&pods::pod(&target), &of, allowed, RULES), "{compute}");
-        grown.extend(by_size.get(&Resource::Memory).copied());
+        grown.extend(by_size.get(&Resource::Memory));
     }
     assert_eq!(grown.len(), 4, "{grown:?}");
 }
@@ -242,10 +244,8 @@ fn a_size_that_does_not_fit_is_refused_as_quota_admission_would() {
     assert_eq!(said("1624Mi", false), [""; 0]);
     assert_eq!(
         said("1623Mi", false),
-        [
-            "exceeded quota: rq, requested: requests.memory=1Gi, used: requests.memory=600Mi, \
-            limited: requests.memory=1623Mi"
-        ]
+        ["exceeded quota: rq, requested: requests.memory=1Gi, used: requests.memory=600Mi, \
+            limited: requests.memory=1623Mi"]
     );
     assert_eq!(said("1623Mi", true), [""; 0], "its quota is the tenant's affair");
 }

@@ -20,7 +20,7 @@ use sluice_testbed::{Bed, BedOptions, wait};
 use crate::context::SOON;
 
 /// How many webhooks we have; all but one in the validating configuration.
-const HOOKS: usize = 10;
+const HOOKS: usize = 12;
 
 fn secrets(client: &Client) -> Api<Secret> {
     Api::namespaced(client.clone(), names::INSTALL_NAMESPACE)

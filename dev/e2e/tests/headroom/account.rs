@@ -40,7 +40,12 @@ async fn decoy(vm: &Vm, name: &str, memory: &str) -> Pod {
     pod
 }
 
+/// Ends a pod that runs; the simulated node of one that does not run yet would start it afterwards.
 async fn complete(tenant: &Tenant<'_>, name: &str) {
+    let runs = |pod: Option<&Pod>| {
+        pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
+    };
+    wait::wait_for(&tenant.pods, name, SOON, "the pod to run", runs).await.unwrap();
     let ended = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
     tenant.pods.patch_status(name, &PatchParams::default(), &ended).await.unwrap();
 }

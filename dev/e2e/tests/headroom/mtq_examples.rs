@@ -18,7 +18,8 @@ async fn apply(tenant: &Tenant<'_>, name: &str, text: &str) {
     let file = tenant.bed.dir().join(format!("{}-{name}", tenant.name()));
     std::fs::write(&file, text).unwrap();
     let file = file.display().to_string();
-    let output = tenant.bed.kubectl(&["apply", "--namespace", tenant.name(), "--filename", &file]).await.unwrap();
+    let output =
+        tenant.bed.kubectl(&["apply", "--namespace", tenant.name(), "--filename", &file]).await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -115,7 +115,9 @@ async fn a_machine_that_grows_by_a_new_overhead_ratio_passes() {
         let above = conditions.into_iter().find(|condition| condition.type_ == "AboveQuotas")?;
         (above.status == "True" && above.message.contains(&format!(": {}. ", tenant.name()))).then_some(())
     };
-    wait::eventually(SOON, is_said, "the policy to say that the machine would not start again").await.unwrap();
+    wait::eventually(SOON, is_said, "the policy to say that the machine would not start again")
+        .await
+        .unwrap();
     // Above its quota already, it moves on.
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;

@@ -30,6 +30,7 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
                         "/webhooks/5/namespaceSelector",
                         "/webhooks/6/namespaceSelector",
                         "/webhooks/7/namespaceSelector",
+                        "/webhooks/8/namespaceSelector",
                     ],
                 ),
             ],

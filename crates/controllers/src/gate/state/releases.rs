@@ -43,7 +43,8 @@ impl State {
     }
 
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
-        let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace) else {
+        let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace)
+        else {
             return;
         };
         if let Answer::Done(_) | Answer::Unknown(_) = answer {

@@ -66,6 +66,10 @@ fn a_namespace_whose_releases_are_not_answered_keeps_no_other_waiting() {
         }
         asked
     };
+    for namespace in ["slow", "other"] {
+        let metadata = serde_json::json!({"name": namespace, "uid": namespace, "resourceVersion": "2"});
+        story.state.apply_namespace(&wire(serde_json::json!({ "metadata": metadata })), at(0));
+    }
     for n in 0..300 {
         story.state.apply_pod(&gated("slow", n), at(0));
     }

@@ -90,7 +90,10 @@ fn bounded(charge: Charge) -> (Charge, Option<Arc<str>>) {
         return (charge, None);
     }
     let rest = Charge::from_pairs(charge.iter().filter(|it| !is_named(it)).cloned());
-    (rest, Some(format!("spec.containers: {names} extended resources, at most {MOST_NAMES} are counted").into()))
+    (
+        rest,
+        Some(format!("spec.containers: {names} extended resources, at most {MOST_NAMES} are counted").into()),
+    )
 }
 
 /// The container of a guest.
