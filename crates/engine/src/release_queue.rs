@@ -24,6 +24,7 @@ pub use self::equivalence_class::{ClassId, EquivalenceClass, Reason};
 pub use self::exchange::{Exchange, Taken};
 use self::quota_entry::{QuotaEntry, Rest};
 pub use self::quota_set::{QuotaSet, ShareId};
+use self::reservation::Reservation;
 pub use self::shares::Shares;
 use self::sweep::Sweep;
 pub use self::wait_order::{Deadline, Patience, PodId, QuotaId, WaitKey};
@@ -69,8 +70,10 @@ pub struct ReleaseQueue {
     changed: BTreeSet<QuotaId>,
     /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
     reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
-    /// Quotas in which the search for the class that room is kept for is not at its end.
-    searched: BTreeSet<QuotaId>,
+    /// The classes that room is kept for: of each of their quotas, [`QuotaEntry::kept`] says whether it keeps it for them.
+    reservations: HashMap<ClassId, Reservation>,
+    /// The same ones, by the moment at which their turn may be over.
+    dues: BTreeSet<(u64, ClassId)>,
 }
 
 impl ReleaseQueue {
@@ -89,10 +92,8 @@ impl ReleaseQueue {
 
     /// Closes an entry. What is claimed of it is forgotten; pods that wait for it have to leave before.
     pub fn close(&mut self, quota: QuotaId) {
-        self.end_reservation(quota);
         self.entries.remove(&quota);
         self.changed.remove(&quota);
-        self.searched.remove(&quota);
         self.reviews.retain(|(other, _)| *other != quota);
         if self.sweeps.remove(&quota).is_some() {
             self.turns.retain(|other| *other != quota);
@@ -104,7 +105,6 @@ impl ReleaseQueue {
         if let Some(entry) = self.entries.get_mut(&quota) {
             entry.rest.paused = true;
         }
-        self.room_shrank(quota);
     }
 
     /// Ends [`Self::pause`]: the pods that wait are looked at.
@@ -205,10 +205,8 @@ impl ReleaseQueue {
         let old = class.front();
         class.add(key, pod, since_ms);
         let quotas = Arc::clone(&class.quotas);
-        let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| {
-            // A sweep may have passed this place already; or room may have to be kept for this pod.
-            new.head < old.head || new.eldest < old.eldest
-        });
+        // A sweep may have passed this place already.
+        let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| new.head < old.head);
         if is_first || class.reason.is_none() {
             self.fresh.insert(id);
         }
@@ -228,15 +226,11 @@ impl ReleaseQueue {
             return false;
         };
         let is_eldest = class.eldest().is_some_and(|(_, eldest)| eldest == *key);
-        let quotas = Arc::clone(&class.quotas);
         if self.take(id, key).is_none() {
             return false;
         }
-        for quota in quotas.iter().filter(|_| is_eldest) {
-            if self.is_reserving(*quota, id) {
-                self.end_reservation(*quota);
-                self.wake(*quota);
-            }
+        if is_eldest {
+            self.give_turn_up(id);
         }
         true
     }

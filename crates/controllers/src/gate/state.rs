@@ -225,6 +225,7 @@ impl State {
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
+            self.queue.next_due_ms().filter(|_| self.leading),
             self.pods.next_overdue().map(in_second),
             self.targets.next_due().map(in_second),
         ];

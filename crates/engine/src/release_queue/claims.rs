@@ -21,7 +21,6 @@ impl ReleaseQueue {
             entry.apply(claim, share, charge);
         }
         self.note_change(quota);
-        self.room_shrank(quota);
     }
 
     /// Takes a claim back, exactly as it was added; the pods that wait for these quotas are looked at again.
@@ -69,7 +68,6 @@ impl ReleaseQueue {
                 self.wake(*quota);
             }
             self.note_change(*quota);
-            self.room_shrank(*quota);
         }
     }
 
@@ -83,7 +81,6 @@ impl ReleaseQueue {
         let entry = self.entries.get_mut(&quota);
         let added = entry.is_some_and(|entry| entry.reserve_in_flight(recorded, unrecorded));
         self.note_change(quota);
-        self.room_shrank(quota);
         added
     }
 

@@ -73,7 +73,6 @@ impl ReleaseQueue {
         if !classes.is_empty() {
             self.reviews.push_back((quota, classes));
         }
-        self.room_shrank(quota);
     }
 
     /// Goes on with a review, for at most so many classes; then it is another quota's turn.
@@ -124,6 +123,9 @@ impl ReleaseQueue {
         }
         if let Some(class) = self.classes.get_mut(&id) {
             class.fits_when_empty = fits_when_empty;
+        }
+        if !fits_when_empty {
+            self.give_turn_up(id);
         }
     }
 

@@ -47,6 +47,10 @@ pub struct EquivalenceClass {
     /// Of all pods, if there are several.
     ages: BTreeSet<Age>,
     near: NearPods,
+    /// When room was kept for it in vain last; it is taken to have waited since then at most.
+    had_turn_ms: u64,
+    /// How often that was, since one of its pods went when room was kept for it.
+    pub(super) in_vain: u32,
     pub(super) reason: Option<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
     /// nor does it reserve any.
@@ -65,7 +69,8 @@ pub(super) struct Front {
 impl EquivalenceClass {
     pub(super) fn new(charge: Arc<Charge>, quotas: Arc<QuotaSet>, fits_when_empty: bool) -> Self {
         let (pods, ages, near) = (BTreeMap::new(), BTreeSet::new(), NearPods::default());
-        Self { charge, quotas, pods, ages, near, reason: None, fits_when_empty }
+        let (had_turn_ms, in_vain) = (0, 0);
+        Self { charge, quotas, pods, ages, near, had_turn_ms, in_vain, reason: None, fits_when_empty }
     }
 
     /// What each pod of the class takes.
@@ -145,7 +150,14 @@ impl EquivalenceClass {
 
     pub(super) fn eldest(&self) -> Option<Age> {
         let only = || self.pods.first_key_value().map(|(key, (_, since_ms))| (*since_ms, key.clone()));
-        self.ages.first().cloned().or_else(only)
+        let (since_ms, key) = self.ages.first().cloned().or_else(only)?;
+        Some((since_ms.max(self.had_turn_ms), key))
+    }
+
+    /// Room was kept for it in vain.
+    pub(super) fn had_turn(&mut self, now_ms: u64) {
+        self.had_turn_ms = now_ms;
+        self.in_vain = self.in_vain.saturating_add(1);
     }
 
     pub(super) fn pod(&self, key: &WaitKey) -> Option<PodId> {

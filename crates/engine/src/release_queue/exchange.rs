@@ -50,9 +50,6 @@ impl ReleaseQueue {
             self.wake(quota);
         }
         self.note_change(quota);
-        if !is.above(&was).is_empty() {
-            self.room_shrank(quota);
-        }
     }
 }
 

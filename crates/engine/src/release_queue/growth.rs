@@ -8,8 +8,8 @@ use crate::charge::Charge;
 use crate::ledger::Claim;
 
 impl ReleaseQueue {
-    /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Room is kept for pods that have
-    /// waited too long, as in [`ReleaseQueue::decide`].
+    /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Of what is kept for a pod
+    /// that has waited too long it takes nothing either, in the beginning of that pod's turn: as long as pods are to be patient.
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.
@@ -30,24 +30,23 @@ impl ReleaseQueue {
     ///
     /// # Errors
     /// As there.
-    pub fn can_grow(&mut self, more: &[(QuotaId, Charge)], patience: Patience) -> Result<(), Reason> {
-        for (quota, _) in more {
-            self.reserve(*quota, patience);
-        }
-        match more.iter().find_map(|(quota, charge)| self.lacks_room_to_grow(*quota, charge)) {
+    pub fn can_grow(&self, more: &[(QuotaId, Charge)], patience: Patience) -> Result<(), Reason> {
+        match more.iter().find_map(|(quota, charge)| self.lacks_room_to_grow(*quota, charge, patience)) {
             Some(reason) => Err(reason),
             None => Ok(()),
         }
     }
 
-    fn lacks_room_to_grow(&self, quota: QuotaId, charge: &Charge) -> Option<Reason> {
+    fn lacks_room_to_grow(&self, quota: QuotaId, charge: &Charge, patience: Patience) -> Option<Reason> {
         let entry = self.entries.get(&quota)?;
         let excess = entry.ledger().excess(charge, None);
         if !excess.is_empty() {
             return Some(Reason { quota, excess, behind: None });
         }
-        let (id, _) = entry.reserving.as_ref()?;
-        let ahead = self.classes.get(id)?;
+        // A turn may last for hours, and what runs cannot wait for its end.
+        let kept =
+            entry.kept.filter(|kept| patience.now_ms.saturating_sub(kept.since_ms) <= patience.limit_ms)?;
+        let ahead = self.classes.get(&kept.class)?;
         let excess = entry.ledger().excess(charge, Some(&ahead.charge));
         let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
         (!excess.is_empty()).then_some(Reason { quota, excess, behind })

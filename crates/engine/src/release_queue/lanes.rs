@@ -22,13 +22,13 @@ pub(super) struct Place {
 }
 
 /// Since when a pod is taken to have waited when room is to be kept for one: since it is seen waiting, but not since
-/// before its share was served that way last, if pods of several shares wait. So of a share with many such pods one comes in
+/// before its share had its turn last, if pods of several shares wait. So of a share with many such pods one comes in
 /// turn with those of others.
 pub(super) type Turn = (u64, Age);
 
 /// The shares of a quota that have waiting classes. In a quota that is not shared all classes are of one.
 ///
-/// Invariant: each lane has a class, and is in `places` and, if any of its classes is open, in `turns` as it says itself.
+/// Invariant: each lane has a class, and is in `places` and in `turns` as it says itself.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: HashMap<ShareId, Lane>,
@@ -42,9 +42,9 @@ pub(super) struct Lanes {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     heads: BTreeSet<Head>,
-    /// By the pod of each that has waited longest, without those of which was found that another quota is in their way.
-    open: BTreeSet<(Age, ClassId)>,
-    /// When room was kept for one of its pods that went, on the clock of ages, or since when one waited that went before others because
+    /// By the pod of each that has waited longest.
+    ages: BTreeSet<(Age, ClassId)>,
+    /// When a turn of one of its pods was over, on the clock of ages, or since when one waited that went before others because
     /// of its deadline; 0 if never since it has pods here.
     served_ms: u64,
     /// See [`Place`]; 0 until it is found.
@@ -58,22 +58,12 @@ impl Lane {
     pub(super) fn replace(&mut self, id: ClassId, old: Option<&Front>, new: Option<&Front>) {
         if let Some(old) = old {
             self.heads.remove(&(old.head.clone(), id));
-            self.open.remove(&(old.eldest.clone(), id));
+            self.ages.remove(&(old.eldest.clone(), id));
         }
         if let Some(new) = new {
             self.heads.insert((new.head.clone(), id));
-            self.open.insert((new.eldest.clone(), id));
+            self.ages.insert((new.eldest.clone(), id));
         }
-    }
-
-    /// Another quota is in the way of this class.
-    pub(super) fn pass_over(&mut self, id: ClassId, eldest: Age) {
-        self.open.remove(&(eldest, id));
-    }
-
-    /// No other quota is in the way of this class.
-    pub(super) fn reopen(&mut self, id: ClassId, eldest: Age) {
-        self.open.insert((eldest, id));
     }
 
     /// A pod of the share has gone.
@@ -128,7 +118,7 @@ impl Lanes {
         }
         let since = lane.since;
         let place = (!lane.heads.is_empty()).then_some(Place { dominant, since, share });
-        let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
+        let turn = lane.ages.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
         if lane.place != place {
             let old = std::mem::replace(&mut lane.place, place.clone());
             old.map(|old| self.places.remove(&old));
@@ -148,19 +138,6 @@ impl Lanes {
         self.lanes.get(&share)?.place.as_ref()
     }
 
-    /// See [`Turn`].
-    pub(super) fn turn_of(&self, share: ShareId, eldest: Age) -> Turn {
-        match self.lanes.get(&share).filter(|_| self.lanes.len() > 1) {
-            Some(lane) => lane.turn_of(eldest),
-            None => (eldest.0, eldest),
-        }
-    }
-
-    /// Whether [`Lane::pass_over`] was said of this class last.
-    pub(super) fn is_passed_over(&self, share: ShareId, id: ClassId, eldest: &Age) -> bool {
-        self.lanes.get(&share).is_some_and(|lane| !lane.open.contains(&(eldest.clone(), id)))
-    }
-
     /// The first head behind the cursor: of the share that comes first now, the first one.
     pub(super) fn next(&self, cursor: &Cursor) -> Option<&Head> {
         let from = cursor.place.as_ref().map_or(Bound::Unbounded, Bound::Included);
@@ -170,18 +147,36 @@ impl Lanes {
         })
     }
 
-    /// Of the open classes the one whose turn it is, if that has waited since this moment or before.
-    pub(super) fn first_open(&self, since_ms: Option<u64>) -> Option<ClassId> {
-        let (_, share) = self.turns.first()?;
-        let (eldest, id) = self.lanes.get(share)?.open.first()?;
-        (Some(self.turn_of(*share, eldest.clone()).0) <= since_ms).then_some(*id)
+    /// The next shares behind `searched`, in the order of turns: of each the first classes, if they have waited since this moment or
+    /// before.
+    pub(super) fn impatient(
+        &self,
+        since_ms: Option<u64>,
+        searched: &mut Option<(Turn, ShareId)>,
+        (shares, of_each): (usize, usize),
+    ) -> Vec<ClassId> {
+        let from = searched.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let is_alone = self.lanes.len() == 1;
+        let turns = self.turns.range((from, Bound::Unbounded));
+        let turns = turns.take_while(|(turn, _)| is_alone || Some(turn.0) <= since_ms).take(shares);
+        let (mut found, mut last) = (Vec::new(), None);
+        for turn in turns {
+            let lane = self.lanes.get(&turn.1);
+            let ages = lane.into_iter().flat_map(|lane| lane.ages.iter().take(of_each));
+            found.extend(ages.filter(|(age, _)| Some(age.0) <= since_ms).map(|(_, id)| *id));
+            last = Some(turn.clone());
+        }
+        if last.is_some() {
+            *searched = last;
+        }
+        found
     }
 
-    /// Whether the same classes wait in both; here some may be passed over, there none is.
+    /// Whether the same classes wait in both.
     pub(super) fn lists_the_same(&self, all: &Self) -> bool {
         let is_same = |(share, lane): (&ShareId, &Lane)| {
             let other = all.lanes.get(share);
-            other.is_some_and(|other| lane.heads == other.heads && lane.open.is_subset(&other.open))
+            other.is_some_and(|other| lane.heads == other.heads && lane.ages == other.ages)
         };
         self.lanes.len() == all.lanes.len() && self.lanes.iter().all(is_same)
     }
@@ -191,7 +186,7 @@ impl Lanes {
         let is_right = |(share, lane): (&ShareId, &Lane)| {
             let (since, share) = (lane.since, *share);
             let place = (!lane.heads.is_empty()).then(|| Place { dominant: dominant(share), since, share });
-            let turn = lane.open.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
+            let turn = lane.ages.first().map(|(eldest, _)| lane.turn_of(eldest.clone()));
             lane.place == place
                 && lane.turn == turn
                 && place.is_some_and(|place| self.places.contains(&place))

@@ -75,7 +75,7 @@ impl LongQueue {
         })
     }
 
-    /// Whether the same classes wait in both, of which none is passed over in the other.
+    /// Whether the same classes wait in both.
     pub(super) fn lists_the_same(&self, all: &Self) -> bool {
         self.needs == all.needs && self.lanes.lists_the_same(&all.lanes)
     }

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::Arc;
 
 use super::dominant_share::DominantShare;
 use super::equivalence_class::{ClassId, EquivalenceClass, Front};
 use super::lanes::{Cursor, Head, Lane, Turn};
 use super::long_queue::LongQueue;
-use super::quota_set::{QuotaSet, ShareId};
+use super::quota_set::ShareId;
+use super::reservation::{Account, Kept};
 use super::shares::Shares;
-use super::wait_order::{Age, QuotaId};
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
 use crate::resource::Resource;
@@ -28,10 +27,8 @@ pub(super) struct QuotaEntry {
     /// Classes that could not fit even if the quotas were empty.
     pub(super) never_fits: BTreeSet<ClassId>,
     pub(super) held: usize,
-    /// The class that room is kept for, with its quotas.
-    pub(super) reserving: Option<(ClassId, Arc<QuotaSet>)>,
-    /// Other quotas in which room is kept for a class that also takes from this one.
-    pub(super) reserving_elsewhere: BTreeSet<(QuotaId, ClassId)>,
+    pub(super) kept: Option<Kept>,
+    pub(super) account: Account,
     /// What ends makes no room, see [`ReleaseQueue::freeze`](super::ReleaseQueue::freeze).
     pub(super) frozen: bool,
     pub(super) rest: Rest,
@@ -57,6 +54,9 @@ impl Rest {
 /// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many; that of a shared quota always has
 /// one. Most quotas have few waiting pods, and 10,000 quotas must not take more than a few megabytes.
 const LONG: usize = 16;
+
+/// Classes that one search for a head looks at.
+const SEARCHED: usize = 32;
 
 impl QuotaEntry {
     pub(super) fn new(ledger: Ledger, shares: Option<Shares>) -> Self {
@@ -235,52 +235,34 @@ impl QuotaEntry {
         self.long.as_ref().is_some_and(|long| long.lanes.place(lane) < long.lanes.place(other_lane))
     }
 
-    /// Since when this class of this share is taken to have waited.
-    pub(super) fn turn_of(&self, share: ShareId, eldest: Age) -> Turn {
-        match &self.long {
-            Some(long) => long.lanes.turn_of(self.lane_of(share), eldest),
-            None => (eldest.0, eldest),
-        }
+    /// Whether a turn may begin: room is kept for none, and may be.
+    pub(super) fn may_keep(&self, now_ms: u64) -> bool {
+        self.kept.is_none() && self.account.has_some(now_ms)
     }
 
-    /// Of a queue that has no [`LongQueue`]: the classes that have waited since this moment or before, in the order of age.
-    pub(super) fn few_impatient(
+    pub(super) fn keeps_for(&self, id: ClassId) -> bool {
+        self.kept.is_some_and(|kept| kept.class == id)
+    }
+
+    /// The next classes behind `searched` that have waited since this moment or before, longest first; of a shared quota the first
+    /// one of each share, in the order of their turns.
+    pub(super) fn impatient(
         &self,
         since_ms: Option<u64>,
+        searched: &mut Option<(Turn, ShareId)>,
         classes: &HashMap<ClassId, EquivalenceClass>,
-    ) -> Option<Vec<ClassId>> {
-        if self.long.is_some() {
-            return None;
+    ) -> Vec<ClassId> {
+        if let Some(long) = &self.long {
+            let many = if self.shares.is_some() { (SEARCHED, 1) } else { (1, SEARCHED) };
+            return long.lanes.impatient(since_ms, searched, many);
         }
         let eldest = self.heads.iter().filter_map(|(_, id)| Some((classes.get(id)?.eldest()?, *id)));
         let mut eldest: Vec<_> = eldest.filter(|(age, _)| Some(age.0) <= since_ms).collect();
         eldest.sort_unstable();
-        Some(eldest.into_iter().map(|(_, id)| id).collect())
+        eldest.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Of a queue that has a [`LongQueue`]: the class whose turn it is, of those that are not passed over and have waited
-    /// since this moment or before.
-    pub(super) fn first_impatient(&self, since_ms: Option<u64>) -> Option<ClassId> {
-        self.long.as_ref()?.lanes.first_open(since_ms)
-    }
-
-    /// No other quota is in the way of this class. Returns whether that is news.
-    pub(super) fn reopen(&mut self, id: ClassId, share: ShareId, eldest: Age) -> bool {
-        let lane = self.lane_of(share);
-        let was_passed_over =
-            self.long.as_ref().is_some_and(|long| long.lanes.is_passed_over(lane, id, &eldest));
-        if was_passed_over {
-            self.update_lane(share, |lane| lane.reopen(id, eldest));
-        }
-        was_passed_over
-    }
-
-    /// Whether there is room for this and pods are released.
-    pub(super) fn lets_in(&self, charge: &Charge) -> bool {
-        self.rest.is_over() && self.ledger.excess(charge, None).is_empty()
-    }
-
-    /// Whether the same classes wait in both, of which none is passed over in the other.
+    /// Whether the same classes wait in both.
     pub(super) fn lists_the_same(&self, all: &Self) -> bool {
         let longs = self.long.as_ref().zip(all.long.as_ref());
         self.heads == all.heads

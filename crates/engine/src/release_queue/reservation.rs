@@ -1,190 +1,224 @@
 //! Keeping room for a pod that has waited long.
 //!
-//! In a quota room is kept for the pod that has waited longest, once it has waited longer than is reasonable, and only
-//! if each other quota has room for it, does not rest and does not keep that room for a pod that has waited longer: room that
-//! is kept while the pod cannot go anyway would help none. Quotas may be about the pods of many tenants, so it would hold up
-//! those that have nothing to do with what is in that pod's way.
+//! Room is kept for one class in a quota, that of the pod whose turn it is: the one that has waited longest, once it has waited
+//! longer than is reasonable. It is kept in all quotas of the pod together. Nobody knows whether it will ever be enough: what runs
+//! may run for ever. So a turn is over when for some time nothing was freed of what the pod lacks: as long as pods are patient,
+//! and more in a turn that has lasted for long, because the fewer pods are left, the rarer they end. A quota keeps room in
+//! vain for a small part of the time only ([`Account`]), however many such pods there are. A turn begins when a quota has got
+//! room, so that the room of pods that end together is kept for a pod that had its turn before in vain.
 //!
-//! In a shared quota a pod's wait counts from when its share was served this way last, if that is later
-//! ([`Turn`](super::lanes::Turn)). So a share with a long queue gets in one such pod in that time, each other share has its turn
-//! before the second, and for the rest the order of shares holds.
-//!
-//! A class that another quota is in the way of is passed over, once. When that quota gets room for it, it is looked at, and
-//! held by this one alone: then it is open again. So a search costs nothing for those that cannot go, however many and of
-//! however many shares.
+//! A shared quota keeps room for pods only that their own quotas have room for, which keep it until then: otherwise a tenant whose own
+//! quota is full would hold up those that have nothing to do with it. In a shared quota a pod's wait counts from when its share had its
+//! turn last, if that is later ([`Turn`](super::lanes::Turn)). So a share with a long queue gets in one such pod in that
+//! time, each other share has its turn before the second, and for the rest the order of shares holds.
 
 use std::sync::Arc;
 
 use super::ReleaseQueue;
-use super::equivalence_class::{ClassId, EquivalenceClass};
-use super::lanes::Turn;
+use super::equivalence_class::ClassId;
 use super::quota_entry::QuotaEntry;
-use super::quota_set::ShareId;
+use super::quota_set::QuotaSet;
 use super::wait_order::{Patience, QuotaId};
+use crate::charge::Charge;
+use crate::ledger::Ledger;
 
-/// Classes that one search looks at. If it finds none among them, it goes on in the next step of a decision.
-const SEARCHED: usize = 32;
+/// How often the time may double in which something has to be freed.
+const DOUBLED: u32 = 6;
+
+/// Room that is kept for a class.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    quotas: Arc<QuotaSet>,
+    charge: Arc<Charge>,
+    began_ms: u64,
+    /// If the class lacks no less after this moment than it lacked then, its turn is over.
+    due_ms: u64,
+    /// The least that it lacked so far.
+    lack: i128,
+}
+
+/// For which class a quota keeps room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) class: ClassId,
+    pub(super) since_ms: u64,
+}
+
+/// How much room a quota has kept in vain: of all its room one part in [`Account::PARTS`] of the time, of which some is saved.
+#[derive(Debug)]
+pub(super) struct Account {
+    /// Before this moment it keeps none.
+    keeps_from_ms: i64,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self { keeps_from_ms: i64::MIN }
+    }
+}
+
+impl Account {
+    const PARTS: i64 = 16;
+    /// So many times the patience is saved at most.
+    const SAVED: i64 = 16;
+
+    pub(super) fn has_some(&self, now_ms: u64) -> bool {
+        self.keeps_from_ms <= signed(now_ms)
+    }
+
+    /// Since that moment so much was kept, in thousandths of the room.
+    fn spend(&mut self, since_ms: u64, kept: i64, patience: Patience) {
+        let saved = signed(patience.limit_ms).saturating_mul(Self::SAVED * Self::PARTS);
+        let from = self.keeps_from_ms.max(signed(patience.now_ms).saturating_sub(saved));
+        let spent = signed(patience.now_ms.saturating_sub(since_ms)).saturating_mul(Self::PARTS);
+        self.keeps_from_ms = from.saturating_add(spent.saturating_mul(kept) / 1_000);
+    }
+}
+
+/// How much of a quota is kept for this charge, in thousandths: in a turn that becomes only more.
+fn kept_of(ledger: &Ledger, charge: &Charge) -> i64 {
+    let parts = ledger.lines().iter().filter_map(|line| {
+        let free = line.hard.saturating_sub(line.used()).min(charge.get(&line.resource)?);
+        free.nanos().saturating_mul(1_000).checked_div(line.hard.nanos())
+    });
+    parts.max().and_then(|part| i64::try_from(part).ok()).unwrap_or(0).clamp(0, 1_000)
+}
+
+fn signed(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
 
 impl ReleaseQueue {
-    /// Finds the class that room of the quota is kept for.
-    pub(super) fn reserve(&mut self, quota: QuotaId, patience: Patience) -> Option<ClassId> {
-        let found = self.first_only_blocked_by(quota, patience);
-        if !found.is_some_and(|id| self.is_reserving(quota, id)) {
-            let still_waits = |id| self.classes.contains_key(&id);
-            if self.reserving(quota).is_some_and(still_waits) {
-                // Room was kept from others for the sake of a class that it is not kept for any more.
-                self.wake(quota);
-            }
-            self.end_reservation(quota);
-            if let Some(id) = found {
-                self.begin_reservation(quota, id);
-            }
-        }
-        found
+    /// When the next turn may be over: [`ReleaseQueue::decide`] is to be asked then.
+    #[must_use]
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.dues.first().map(|(due_ms, _)| due_ms.saturating_add(1))
     }
 
-    fn first_only_blocked_by(&mut self, quota: QuotaId, patience: Patience) -> Option<ClassId> {
-        let since_ms = patience.ended_ms();
-        self.searched.remove(&quota);
-        if let Some(few) = self.entries.get(&quota)?.few_impatient(since_ms, &self.classes) {
-            return few.into_iter().find(|id| self.is_only_blocked_by(quota, *id));
-        }
-        for _ in 0..SEARCHED {
-            let id = self.entries.get(&quota)?.first_impatient(since_ms)?;
-            if self.is_only_blocked_by(quota, id) {
-                return Some(id);
-            }
-            let (share, eldest) =
-                self.classes.get(&id).and_then(|it| Some((it.quotas.share(), it.eldest()?)))?;
-            self.entries.get_mut(&quota)?.update_lane(share, |lane| lane.pass_over(id, eldest));
-        }
-        self.searched.insert(quota);
-        self.reserving(quota).filter(|id| self.is_only_blocked_by(quota, *id))
-    }
-
-    /// Goes on with a search that was not at its end. Returns for which quota.
-    pub(super) fn go_on_searching(&mut self, patience: Patience) -> Option<QuotaId> {
-        let quota = self.searched.pop_first()?;
-        self.reserve(quota, patience);
-        Some(quota)
-    }
-
-    fn reserving(&self, quota: QuotaId) -> Option<ClassId> {
-        self.entries.get(&quota)?.reserving.as_ref().map(|(id, _)| *id)
-    }
-
-    /// A pod of this class, for which room of the quota was kept, has gone: the turn is another share's.
-    pub(super) fn serve(&mut self, quota: QuotaId, id: ClassId, share: ShareId, patience: Patience) {
-        if let Some(entry) = self.entries.get_mut(&quota) {
-            entry.update_lane(share, |lane| lane.serve(patience.now_ms));
-        }
-        // Another pod of the class has waited less, and may have to give way to one that gave way to this.
-        if self.classes.contains_key(&id) && self.is_reserving(quota, id) {
-            self.end_reservation(quota);
-            self.wake(quota);
-        }
-    }
-
-    pub(super) fn is_reserving(&self, quota: QuotaId, id: ClassId) -> bool {
-        self.reserving(quota) == Some(id)
-    }
-
-    fn begin_reservation(&mut self, quota: QuotaId, id: ClassId) {
-        let Some(quotas) = self.classes.get(&id).map(|class| Arc::clone(&class.quotas)) else { return };
-        for other in quotas.iter().filter(|other| **other != quota) {
-            if let Some(entry) = self.entries.get_mut(other) {
-                entry.reserving_elsewhere.insert((quota, id));
-            }
-        }
-        if let Some(entry) = self.entries.get_mut(&quota) {
-            entry.reserving = Some((id, quotas));
-        }
-        self.room_shrank(quota);
-    }
-
-    pub(super) fn end_reservation(&mut self, quota: QuotaId) {
-        let Some((id, quotas)) = self.entries.get_mut(&quota).and_then(|entry| entry.reserving.take()) else {
+    /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is one that its
+    /// own quotas let in, in another one it is not: that one is not in its way.
+    pub(super) fn reserve(&mut self, quota: QuotaId, patience: Patience) {
+        let Some(entry) = self.entries.get(&quota).filter(|entry| entry.may_keep(patience.now_ms)) else {
             return;
         };
-        for other in quotas.iter() {
-            if let Some(entry) = self.entries.get_mut(other) {
-                entry.reserving_elsewhere.remove(&(quota, id));
+        let is_shared = entry.shares().is_some();
+        let Some(sweep) = self.sweeps.get_mut(&quota) else { return };
+        let mut searched = sweep.searched.take();
+        let classes = entry.impatient(patience.ended_ms(), &mut searched, &self.classes);
+        if let Some(id) = classes.into_iter().find(|id| self.is_let_in_by_its_own(*id) == is_shared) {
+            self.begin_turn(id, is_shared, patience);
+        } else if let Some(sweep) = self.sweeps.get_mut(&quota) {
+            sweep.searched = searched;
+        }
+    }
+
+    /// Whether no quota that is the share's alone is in the way of the class.
+    fn is_let_in_by_its_own(&self, id: ClassId) -> bool {
+        let Some(class) = self.classes.get(&id) else { return false };
+        let entries = class.quotas.iter().filter_map(|quota| self.entries.get(quota));
+        entries.filter(|entry| entry.shares().is_none()).all(|entry| {
+            let ahead = entry.kept.filter(|kept| kept.class != id);
+            let ahead = ahead.and_then(|kept| self.classes.get(&kept.class));
+            let beside = ahead.map(|ahead| &*ahead.charge);
+            entry.rest.is_over() && entry.ledger().excess(&class.charge, beside).is_empty()
+        })
+    }
+
+    /// Room is kept in all quotas of the class, or in those that are the share's alone; unless one of these keeps it for another
+    /// class, which this one waits for.
+    fn begin_turn(&mut self, id: ClassId, with_shared: bool, patience: Patience) {
+        let Some(class) = self.classes.get(&id) else { return };
+        let quotas = Arc::clone(&class.quotas);
+        let is_free = |entry: &QuotaEntry| entry.may_keep(patience.now_ms);
+        let is_in_the_way = |quota: &QuotaId| {
+            let entry = self.entries.get(quota).filter(|entry| entry.shares().is_some() == with_shared);
+            entry.is_some_and(|entry| !is_free(entry) && !entry.keeps_for(id))
+        };
+        if quotas.iter().any(is_in_the_way) {
+            return;
+        }
+        for quota in quotas.iter() {
+            let entry = self.entries.get_mut(quota).filter(|entry| is_free(entry));
+            if let Some(entry) = entry.filter(|entry| with_shared || entry.shares().is_none()) {
+                entry.kept = Some(Kept { class: id, since_ms: patience.now_ms });
+            }
+        }
+        let began_ms = self.reservations.get(&id).map_or(patience.now_ms, |turn| turn.began_ms);
+        self.go_on(id, quotas, began_ms, patience);
+    }
+
+    /// From now on something has to be freed for the class: in twice the time that its turn has lasted.
+    fn go_on(&mut self, id: ClassId, quotas: Arc<QuotaSet>, began_ms: u64, patience: Patience) {
+        let Some(class) = self.classes.get(&id) else { return };
+        let (charge, in_vain) = (Arc::clone(&class.charge), class.in_vain.min(DOUBLED));
+        let [least_ms, most_ms] =
+            [in_vain, DOUBLED].map(|times| patience.limit_ms.saturating_mul(1 << times));
+        let lasts_ms = patience.now_ms.saturating_sub(began_ms).saturating_mul(2).clamp(least_ms, most_ms);
+        let due_ms = patience.now_ms.saturating_add(lasts_ms);
+        let new = Reservation { quotas, charge, began_ms, due_ms, lack: self.lack(id) };
+        if let Some(old) = self.reservations.insert(id, new) {
+            self.dues.remove(&(old.due_ms, id));
+        }
+        self.dues.insert((due_ms, id));
+    }
+
+    /// How much more its quotas would have to have free, summed up over all of them and all resources: what matters is
+    /// whether it becomes less.
+    fn lack(&self, id: ClassId) -> i128 {
+        let Some(class) = self.classes.get(&id) else { return 0 };
+        let entries = class.quotas.iter().filter_map(|quota| self.entries.get(quota));
+        let excess = entries.flat_map(|entry| entry.ledger().excess(&class.charge, None));
+        let missing = excess.map(|it| it.used.saturating_add(it.requested).saturating_sub(it.hard).nanos());
+        missing.fold(0, i128::saturating_add)
+    }
+
+    /// Ends the turns that nothing was freed for in time, and goes on with the others.
+    pub(super) fn end_turns(&mut self, patience: Patience, looks: &mut usize) {
+        while *looks > 0
+            && let Some((due_ms, id)) = self.dues.first().copied()
+            && due_ms < patience.now_ms
+        {
+            *looks -= 1;
+            let lack = self.lack(id);
+            let turn = self.reservations.get(&id).filter(|turn| lack < turn.lack);
+            if let Some((quotas, began_ms)) = turn.map(|turn| (Arc::clone(&turn.quotas), turn.began_ms)) {
+                self.go_on(id, quotas, began_ms, patience);
+                continue;
+            }
+            self.end_turn(id, patience, false);
+            if let Some(class) = self.classes.get_mut(&id) {
+                let old = class.front();
+                class.had_turn(patience.now_ms);
+                self.move_front(id, old.as_ref());
             }
         }
     }
 
-    /// Less is free in this quota for some, or it rests. Where room is kept for a pod that this quota is in the way of now, it is no longer
-    /// kept.
-    pub(super) fn room_shrank(&mut self, quota: QuotaId) {
-        let Some(entry) = self.entries.get(&quota) else { return };
-        let blocked = entry.reserving_elsewhere.iter().filter(|(elsewhere, id)| {
-            let class = self.classes.get(id).zip(self.turn_in(*elsewhere, *id));
-            class.is_none_or(|(class, turn)| !self.lets_in(entry, *id, class, &turn))
-        });
-        let ended: Vec<QuotaId> = blocked.map(|(elsewhere, _)| *elsewhere).collect();
-        for elsewhere in ended {
-            self.end_reservation(elsewhere);
-            self.wake(elsewhere);
-        }
-    }
-
-    /// The class was looked at and is held: where room could be kept for it that was not known, and where it is kept for a
-    /// class that has not waited as long, that is to be asked again. Returns these quotas.
-    pub(super) fn contest(&mut self, id: ClassId, patience: Patience) -> Vec<QuotaId> {
-        let own = self.classes.get(&id).filter(|class| class.fits_when_empty);
-        let Some((class, eldest)) = own.and_then(|class| Some((class, class.eldest()?))) else {
-            return Vec::new();
-        };
-        let waits_long = |quota: &&QuotaId| {
-            self.turn_in(**quota, id).is_some_and(|turn| Some(turn.0) <= patience.ended_ms())
-        };
-        let candidates = class.quotas.iter().filter(waits_long).copied();
-        let candidates: Vec<QuotaId> =
-            candidates.filter(|quota| self.is_only_blocked_by(*quota, id)).collect();
-        let share = class.quotas.share();
-        let mut news = Vec::new();
-        for quota in candidates {
-            let entry = self.entries.get_mut(&quota);
-            let is_open_again = entry.is_some_and(|entry| entry.reopen(id, share, eldest.clone()));
-            let is_younger =
-                |other| self.turn_in(quota, other).is_none_or(|other| self.turn_in(quota, id) < Some(other));
-            if self.reserving(quota).is_some_and(is_younger) {
-                self.end_reservation(quota);
-                self.wake(quota);
-                news.push(quota);
-            } else if is_open_again {
-                news.push(quota);
+    /// The class's turn is over. Unless a pod of it went, that was in vain.
+    pub(super) fn end_turn(&mut self, id: ClassId, patience: Patience, went: bool) {
+        let Some(turn) = self.reservations.remove(&id) else { return };
+        self.dues.remove(&(turn.due_ms, id));
+        for quota in turn.quotas.iter() {
+            let Some(entry) = self.entries.get_mut(quota) else { continue };
+            let Some(kept) = entry.kept.take_if(|kept| kept.class == id) else { continue };
+            if !went {
+                let part = kept_of(entry.ledger(), &turn.charge);
+                entry.account.spend(kept.since_ms, part, patience);
             }
+            entry.update_lane(turn.quotas.share(), |lane| lane.serve(patience.now_ms));
+            self.wake(*quota);
         }
-        news
     }
 
-    fn turn_in(&self, quota: QuotaId, id: ClassId) -> Option<Turn> {
-        let class = self.classes.get(&id)?;
-        Some(self.entries.get(&quota)?.turn_of(class.quotas.share(), class.eldest()?))
-    }
-
-    /// Whether the class could go now if there were room in this quota.
-    fn is_only_blocked_by(&self, quota: QuotaId, id: ClassId) -> bool {
-        let class = self.classes.get(&id).zip(self.turn_in(quota, id));
-        let Some((class, turn)) = class else { return false };
-        let others = class.quotas.iter().filter(|other| **other != quota);
-        let mut entries = others.filter_map(|other| self.entries.get(other));
-        entries.all(|entry| self.lets_in(entry, id, class, &turn))
-    }
-
-    /// Whether the quota has room for the class, whose turn in another quota is this, beside one that it keeps room for. One whose turn
-    /// comes later does not matter: when the class could go, it [contests](Self::contest) that. So of two quotas that keep room for
-    /// each other's pods, the one whose turn is first goes on. Turns of all quotas are one order: with another one beside it, such as
-    /// that of ages, three quotas could put each other off for ever.
-    fn lets_in(&self, entry: &QuotaEntry, id: ClassId, class: &EquivalenceClass, turn: &Turn) -> bool {
-        let ahead = entry.reserving.as_ref().filter(|(ahead, _)| *ahead != id);
-        let ahead = ahead.and_then(|(ahead, _)| self.classes.get(ahead));
-        let is_first = |ahead: &&EquivalenceClass| {
-            ahead.eldest().is_some_and(|eldest| entry.turn_of(ahead.quotas.share(), eldest) < *turn)
-        };
-        let is_beside =
-            |ahead: &EquivalenceClass| entry.ledger().excess(&class.charge, Some(&ahead.charge)).is_empty();
-        entry.lets_in(&class.charge) && ahead.filter(is_first).is_none_or(is_beside)
+    /// The pod whose turn it is waits no more, or could not fit any more: the next decision ends its turn.
+    pub(super) fn give_turn_up(&mut self, id: ClassId) {
+        let Some(turn) = self.reservations.get_mut(&id) else { return };
+        self.dues.remove(&(turn.due_ms, id));
+        (turn.due_ms, turn.lack) = (0, i128::MIN);
+        self.dues.insert((0, id));
+        let quotas = Arc::clone(&turn.quotas);
+        for quota in quotas.iter() {
+            self.wake(*quota);
+        }
     }
 }

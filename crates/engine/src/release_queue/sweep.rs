@@ -4,13 +4,12 @@
 //! one decision, quotas in turn. So a tenant with many different waiting pods does not delay the pods of other quotas.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
-use super::lanes::{Cursor, Head};
+use super::lanes::{Cursor, Head, Turn};
 use super::quota_set::{QuotaSet, ShareId};
 use super::wait_order::{Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
@@ -28,10 +27,9 @@ pub(super) struct Sweep {
     again: bool,
     /// Classes that came meanwhile, further behind.
     pub(super) postponed: Vec<ClassId>,
+    /// How far the shares were searched for one that room is to be kept for, if none was found.
+    pub(super) searched: Option<(Turn, ShareId)>,
 }
-
-/// For which class room is kept, as far as it was asked since something was released.
-type Reservations = HashMap<QuotaId, Option<ClassId>>;
 
 impl ReleaseQueue {
     /// Whether there is anything to decide.
@@ -41,7 +39,6 @@ impl ReleaseQueue {
             || !self.fresh.is_empty()
             || !self.reviews.is_empty()
             || !self.rested.is_empty()
-            || !self.searched.is_empty()
     }
 
     /// Looks again at those that wait for this quota, at the next decision.
@@ -59,15 +56,15 @@ impl ReleaseQueue {
     /// shares follows what goes.
     ///
     /// Looks only at the classes of quotas that may have got room and at newly arrived pods, and at no more than
-    /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide.
+    /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide, and again [when that is due](Self::next_due_ms).
     pub fn decide(&mut self, patience: Patience, mut looks: usize) -> Vec<Decision> {
-        let mut decision = Deciding { queue: self, patience, kept: HashMap::new(), made: Vec::new() };
-        while looks > 0 && decision.queue.has_news() {
-            looks -= decision.queue.go_on_reviewing(TURN.min(looks));
-            if let Some(quota) = decision.queue.go_on_searching(patience) {
-                decision.kept.remove(&quota);
-                looks = looks.saturating_sub(TURN);
+        let mut decision = Deciding { queue: self, patience, made: Vec::new() };
+        loop {
+            decision.queue.end_turns(patience, &mut looks);
+            if looks == 0 || !decision.queue.has_news() {
+                break;
             }
+            looks -= decision.queue.go_on_reviewing(TURN.min(looks));
             decision.look_at_fresh(&mut looks);
             if let Some(quota) = decision.queue.turns.pop_front() {
                 decision.sweep(quota, &mut looks);
@@ -160,7 +157,6 @@ impl ReleaseQueue {
 pub(super) struct Deciding<'q> {
     pub(super) queue: &'q mut ReleaseQueue,
     patience: Patience,
-    kept: Reservations,
     made: Vec<Decision>,
 }
 
@@ -173,6 +169,7 @@ impl Deciding<'_> {
             *looks = looks.saturating_sub(1);
             return;
         }
+        self.queue.reserve(quota, self.patience);
         for _ in 0..TURN {
             *looks = looks.saturating_sub(1);
             let Some(head) = self.queue.first_head(quota) else {
@@ -211,9 +208,6 @@ impl Deciding<'_> {
                 let Some(class) = self.queue.classes.get_mut(&id) else { return false };
                 let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
                 class.reason = Some(reason);
-                for quota in self.queue.contest(id, self.patience) {
-                    self.kept.remove(&quota);
-                }
                 if !told {
                     self.made.push(Decision::Held(id));
                 }
@@ -225,14 +219,12 @@ impl Deciding<'_> {
     fn release(&mut self, id: ClassId) -> bool {
         let Some(class) = self.queue.classes.get(&id) else { return false };
         let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
-        let kept = quotas.iter().copied().filter(|quota| self.kept.get(quota) == Some(&Some(id)));
-        let kept: SmallVec<[QuotaId; 4]> = kept.collect();
-        let first = if kept.is_empty() { class.head().map(|(_, key)| key) } else { class.claimant() };
+        let has_turn = self.queue.reservations.contains_key(&id);
+        let first = if has_turn { class.claimant() } else { class.head().map(|(_, key)| key) };
         let Some(key) = first else { return false };
         let near_since_ms = class.near_since_ms(&key);
         let overtaken = self.overtaken(id, &quotas);
         let Some(pod) = self.queue.take(id, &key) else { return false };
-        self.kept.clear();
         self.queue.apply(Claim::Assumed, &quotas, &charge);
         for quota in quotas.iter() {
             if let Some(entry) = self.queue.entries.get_mut(quota) {
@@ -243,56 +235,47 @@ impl Deciding<'_> {
                 });
             }
         }
-        for (quota, kept) in kept.into_iter().map(|quota| (quota, id)).chain(overtaken) {
-            self.queue.serve(quota, kept, quotas.share(), self.patience);
+        if let Some(class) = self.queue.classes.get_mut(&id).filter(|_| has_turn) {
+            class.in_vain = 0;
+        }
+        self.queue.end_turn(id, self.patience, true);
+        for overtaken in overtaken {
+            self.queue.end_turn(overtaken, self.patience, false);
         }
         self.made.push(Decision::Release { pod, charge, quotas });
         true
     }
 
-    /// The classes of its share that room is kept for and that this one goes before, with their quotas: it has their turn.
-    fn overtaken(&self, id: ClassId, quotas: &QuotaSet) -> SmallVec<[(QuotaId, ClassId); 4]> {
+    /// The classes of its share that room is kept for and that this one goes before: it has their turn.
+    fn overtaken(&self, id: ClassId, quotas: &QuotaSet) -> SmallVec<[ClassId; 4]> {
         let Some(class) = self.queue.classes.get(&id) else { return SmallVec::new() };
-        let kept = quotas.iter().filter_map(|quota| Some((*quota, (*self.kept.get(quota)?)?)));
-        let is_overtaken = |kept: &ClassId| {
-            *kept != id && self.queue.classes.get(kept).is_some_and(|kept| class.hurries_before(kept))
-        };
-        kept.filter(|(_, kept)| is_overtaken(kept)).collect()
+        let ahead = quotas.iter().filter_map(|quota| self.ahead(*quota, id));
+        ahead.filter(|(_, ahead)| class.hurries_before(ahead)).map(|(id, _)| id).collect()
     }
 
-    /// The class that room of the quota is kept for.
-    fn keeper(&mut self, quota: QuotaId) -> Option<ClassId> {
-        // It may have ended because another quota keeps room since.
-        let is_kept = |kept: &Option<ClassId>| kept.is_none_or(|id| self.queue.is_reserving(quota, id));
-        if let Some(kept) = self.kept.get(&quota).copied().filter(is_kept) {
-            return kept;
-        }
-        let found = self.queue.reserve(quota, self.patience);
-        self.kept.insert(quota, found);
-        found
+    /// Another class that the quota keeps room for.
+    fn ahead(&self, quota: QuotaId, id: ClassId) -> Option<(ClassId, &EquivalenceClass)> {
+        let kept = self.queue.entries.get(&quota)?.kept.filter(|kept| kept.class != id)?;
+        Some((kept.class, self.queue.classes.get(&kept.class)?))
     }
 
-    fn reason_to_hold(&mut self, id: ClassId) -> Option<Reason> {
+    fn reason_to_hold(&self, id: ClassId) -> Option<Reason> {
         let class = self.queue.classes.get(&id)?;
-        let (charge, quotas) = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
+        let (charge, quotas) = (&class.charge, &class.quotas);
         for quota in quotas.iter() {
             let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger().excess(&charge, None);
+            let excess = entry.ledger().excess(charge, None);
             if !excess.is_empty() {
                 return Some(Reason { quota: *quota, excess, behind: None });
             }
         }
         for quota in quotas.iter() {
-            let keeper = self.keeper(*quota);
-            let Some(ahead) = keeper.filter(|ahead| *ahead != id).and_then(|id| self.queue.classes.get(&id))
-            else {
-                continue;
-            };
-            if self.queue.classes.get(&id).is_some_and(|class| class.hurries_before(ahead)) {
+            let Some((_, ahead)) = self.ahead(*quota, id) else { continue };
+            if class.hurries_before(ahead) {
                 continue;
             }
             let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger().excess(&charge, Some(&ahead.charge));
+            let excess = entry.ledger().excess(charge, Some(&ahead.charge));
             if !excess.is_empty() {
                 let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
                 return Some(Reason { quota: *quota, excess, behind });

@@ -10,6 +10,7 @@
 mod deadlines;
 mod fairness;
 mod scenes;
+mod turns;
 mod world;
 
 use std::cmp::Reverse;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sluice_engine::{
-    Amount, Charge, Claim, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, ShareId,
+    Amount, Charge, Claim, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
+    ShareId,
 };
 
 use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
@@ -59,13 +60,13 @@ fn among_equals_too_room_is_kept_for_the_pod_that_has_waited_long() {
     assert_eq!(released(queue.decide(since(1), ALL)), [1]);
 }
 
-/// It could not go anyway; and when it can, room is kept for it again.
+/// Its namespace's own quota may be in the way of a pod for ever: others would wait for what is none of theirs.
 #[test]
-fn a_pod_that_another_quota_is_in_the_way_of_keeps_nothing() {
+fn a_shared_quota_keeps_room_for_pods_only_that_their_own_let_in() {
     let mut queue = ReleaseQueue::default();
-    let (own, shared, both) = (quotas([0]), quotas([1]), quotas([0, 1]));
+    let (own, both, shared) = (share_of(1, [0]), share_of(1, [0, 1]), share_of(2, [1]));
     queue.open(QuotaId(0), ledger(4, 100));
-    queue.open(QuotaId(1), ledger(10, 100));
+    queue.open_shared(QuotaId(1), ledger(10, 100));
     queue.apply(Claim::Counted, &own, &charge(4, 0));
     queue.apply(Claim::Counted, &shared, &charge(9, 0));
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(2, 0)), Arc::clone(&both));
@@ -73,15 +74,56 @@ fn a_pod_that_another_quota_is_in_the_way_of_keeps_nothing() {
     assert_eq!(released(queue.decide(IMPATIENT, ALL)), [2], "both are in the way of the first");
     queue.end(Claim::Counted, &own, &charge(2, 0));
     queue.end(Claim::Assumed, &shared, &charge(1, 0));
-    queue.wait(PodId(3), key(3, 0, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
-    assert_eq!(
-        released(queue.decide(IMPATIENT, ALL)),
-        [],
-        "only the shared one is in its way, which keeps its room"
-    );
-    queue.apply(Claim::Counted, &own, &charge(1, 0));
-    assert!(queue.has_news(), "its own is in its way again");
-    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [3]);
+    queue.wait(PodId(3), key(3, 9, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
+    queue.wait(PodId(4), key(4, 9, 4), 4, Arc::new(charge(1, 0)), Arc::clone(&own));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "now both keep room for it");
+    queue.end(Claim::Counted, &shared, &charge(1, 0));
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [1]);
+}
+
+/// What runs may run for ever, and then no room is ever enough.
+#[test]
+fn a_turn_in_which_nothing_is_freed_is_over_and_the_next_one_begins() {
+    let (mut queue, quotas) = used(7);
+    let at = |now_ms| Patience { now_ms, limit_ms: 100 };
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(10, 0)), Arc::clone(&quotas));
+    let second = queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(9, 0)), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(at(200), ALL)), []);
+    queue.wait(PodId(3), key(3, 9, 3), 200, Arc::new(charge(1, 0)), Arc::clone(&quotas));
+    let behind = |queue: &mut ReleaseQueue, now_ms| {
+        assert_eq!(released(queue.decide(at(now_ms), ALL)), []);
+        let class = queue.wait(PodId(4), key(4, 9, 4), 200, Arc::new(charge(2, 0)), Arc::clone(&quotas));
+        assert_eq!(released(queue.decide(at(now_ms), ALL)), []);
+        let behind = queue.class(class).and_then(|class| class.reason()?.behind);
+        assert!(queue.leave(class, &key(4, 9, 4)));
+        behind
+    };
+    assert_eq!(behind(&mut queue, 200), Some(PodId(1)));
+    queue.end(Claim::Counted, &quotas, &charge(1, 0));
+    assert_eq!(queue.next_due_ms(), Some(301));
+    assert_eq!(behind(&mut queue, 301), Some(PodId(1)), "one was freed for it");
+    assert_eq!(queue.next_due_ms(), Some(504), "in twice the time since it began there is to be more");
+    assert_eq!(behind(&mut queue, 504), Some(PodId(2)), "the next one's turn");
+    assert!(queue.leave(second, &key(2, 0, 2)));
+    assert_eq!(released(queue.decide(at(505), ALL)), [3], "the first one had its turn");
+    queue.end(Claim::Assumed, &quotas, &charge(1, 0));
+    assert_eq!(behind(&mut queue, 604), Some(PodId(1)), "when room is freed, the first has another one");
+    assert_eq!(queue.next_due_ms(), Some(805), "twice as long without anything freed");
+}
+
+/// What runs cannot wait for its end.
+#[test]
+fn growth_is_refused_only_in_the_beginning_of_a_turn() {
+    let (mut queue, quotas) = used(7);
+    let at = |now_ms| Patience { now_ms, limit_ms: 100 };
+    queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(at(200), ALL)), []);
+    queue.end(Claim::Counted, &quotas, &charge(1, 0));
+    assert_eq!(released(queue.decide(at(301), ALL)), [], "its turn goes on");
+    let more = [(QuotaId(0), charge(1, 0))];
+    let behind = queue.can_grow(&more, at(300)).map_err(|reason| reason.behind);
+    assert_eq!(behind, Err(Some(PodId(1))));
+    assert_eq!(queue.grow(ShareId(0), &more, at(301)), Ok(()));
 }
 
 /// As many different pods as a tenant likes: each decision looks at so many, and the pods of others are not behind them.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_engine::{
-    Amount, Charge, Claim, ClassId, Deadline, Decision, Ledger, PodId, QuotaId, QuotaSet, ReleaseQueue,
-    Resource, ShareId, WaitKey,
+    Amount, Charge, Claim, ClassId, Deadline, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet,
+    ReleaseQueue, Resource, ShareId, WaitKey,
 };
 
-use crate::{ALL, QUOTAS, charge, key, ledger, share_of, since, units};
+use crate::{ALL, QUOTAS, charge, key, ledger, share_of, units};
 
 /// Each of them may take from each quota.
 const SHARES: u32 = 3;
+
+/// So long pods are patient.
+const LIMIT: u64 = 4;
 
 /// Whatever there is to decide is decided in fewer looks.
 const ENOUGH: usize = 10_000;
@@ -201,7 +204,7 @@ impl World {
                 self.decide(*looks);
             }
             Step::DecideSome { looks } => {
-                let decisions = self.queue.decide(since(self.impatient_since), *looks);
+                let decisions = self.queue.decide(self.patience(), *looks);
                 self.heed(&decisions);
                 self.decided.extend(decisions);
             }
@@ -221,15 +224,20 @@ impl World {
     pub fn decide(&mut self, looks: usize) {
         for turn in 0.. {
             assert!(turn * looks < ENOUGH, "there is always more to decide");
-            let decisions = self.queue.decide(since(self.impatient_since), looks);
+            let decisions = self.queue.decide(self.patience(), looks);
             self.heed(&decisions);
             self.decided.extend(decisions);
-            if !self.queue.has_news() {
+            let now_ms = self.patience().now_ms;
+            if !self.queue.has_news() && self.queue.next_due_ms().is_none_or(|due| due > now_ms) {
                 break;
             }
         }
         self.check_all_was_decided();
-        assert_eq!(self.queue.decide(since(self.impatient_since), ALL), [], "deciding again changes nothing");
+        assert_eq!(self.queue.decide(self.patience(), ALL), [], "deciding again changes nothing");
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { now_ms: self.impatient_since + LIMIT, limit_ms: LIMIT }
     }
 
     fn heed(&mut self, decisions: &[Decision]) {
@@ -258,45 +266,29 @@ impl World {
         self.queue.ledger(quota).unwrap().excess(&pod.charge, None).is_empty()
     }
 
-    fn lets_in(&self, pod: &Waiting, quota: QuotaId) -> bool {
-        !self.paused.contains(&quota) && self.fits(pod, quota)
+    /// Whether the first pod may have room kept in this quota that the other one would take.
+    fn is_kept_for(&self, first: &Waiting, held: &Waiting, quota: QuotaId) -> bool {
+        let ledger = |quota| self.queue.ledger(quota).unwrap();
+        let could_fit = |quota: &QuotaId| ledger(*quota).could_fit(&first.charge);
+        first.class != held.class
+            && first.since <= self.impatient_since
+            && first.quotas.contains(&quota)
+            && first.quotas.iter().all(could_fit)
+            && !ledger(quota).excess(&held.charge, Some(&first.charge)).is_empty()
     }
 
-    /// For whom room of a quota may be kept: of those that are impatient and that no other quota is in the way of, the one
-    /// that has waited longest, or the next one where another quota keeps its room for an elder pod. In a shared quota any of
-    /// them, whose turn it is.
-    fn kept_for(&self, quota: QuotaId) -> Vec<&Waiting> {
-        let waiting = self.waiting.values().filter(|pod| pod.quotas.contains(&quota));
-        let could = |pod: &&Waiting| {
-            pod.quotas.iter().all(|quota| self.queue.ledger(*quota).unwrap().could_fit(&pod.charge))
-                && pod.quotas.iter().all(|other| *other == quota || self.lets_in(pod, *other))
-        };
-        let impatient = waiting.filter(|pod| pod.since <= self.impatient_since).filter(could);
-        let mut impatient: Vec<_> = impatient.collect();
-        impatient.sort_by_key(|pod| (pod.since, pod.key.clone()));
-        let certain = impatient.iter().position(|pod| pod.quotas.len() == 1);
-        if let Some(certain) = certain.filter(|_| !self.shared.contains(&quota)) {
-            impatient.truncate(certain + 1);
-        }
-        impatient
-    }
-
-    /// A pod that fits is held only where room is kept for another one.
+    /// A pod that fits is held only where room is kept for another one, and that one is told.
     fn check_all_was_decided(&self) {
         for held in self.waiting.values() {
             if held.quotas.iter().any(|quota| self.paused.contains(quota)) {
                 continue;
             }
-            let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
-            let is_kept = held.quotas.iter().any(|quota| {
-                self.kept_for(*quota).into_iter().filter(|first| first.class != held.class).any(|first| {
-                    let sums = self.queue.ledger(*quota).unwrap();
-                    !sums.excess(&held.charge, Some(&first.charge)).is_empty()
-                })
-            });
             let reason = self.queue.class(held.class).unwrap().reason();
+            let reason = reason.unwrap_or_else(|| panic!("{held:?} was not looked at"));
+            let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
+            let first = reason.behind.and_then(|pod| self.waiting.get(&pod));
+            let is_kept = first.is_some_and(|first| self.is_kept_for(first, held, reason.quota));
             assert!(!fits || is_kept, "{held:?} fits and is held: {reason:?}");
-            assert!(reason.is_some(), "{held:?} was not looked at");
         }
     }
 
