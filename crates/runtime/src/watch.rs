@@ -98,8 +98,11 @@ impl WatchOptions {
 async fn next<E>(
     events: &mut BoxStream<'_, kube::Result<WatchEvent<E>>>,
     health: &WatchHealth,
+    started: Instant,
 ) -> kube::Result<Option<WatchEvent<E>>> {
-    match tokio::time::timeout(SILENT.saturating_sub(health.staleness()), events.next()).await {
+    // What was not heard before the watch began says nothing of it.
+    let silent = health.staleness().min(started.elapsed());
+    match tokio::time::timeout(SILENT.saturating_sub(silent), events.next()).await {
         Ok(event) => event.transpose(),
         Err(_) => Err(expired("the watch went silent")),
     }
@@ -319,8 +322,8 @@ where
     };
     let from = version.clone().unwrap_or_default();
     let stream = with_deadline(options.request_timeout, api.watch(&params, &from)).await?;
-    let mut events = stream.into_stream().boxed();
-    while let Some(event) = next(&mut events, health).await? {
+    let (mut events, started) = (stream.into_stream().boxed(), Instant::now());
+    while let Some(event) = next(&mut events, health, started).await? {
         let event = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 keep_version(version, object.meta().resource_version.as_deref())?;

@@ -80,7 +80,7 @@ pub struct ControllerArgs {
     #[command(flatten)]
     metrics: MetricsArgs,
     /// How long others may pass a waiting pod, smaller ones or of higher priority, before room is kept for it, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     queue_patience: u32,
     /// How long usage that a predecessor recorded and that is not found is taken to be on its way, in seconds; at least
     /// 50: the duration of the lease, and 34 in which an API server may commit a resize that it admitted last

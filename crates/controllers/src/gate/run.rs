@@ -100,8 +100,9 @@ impl Gate {
                         }
                         Action::ListTargets => {
                             let watches = &gate.watches;
-                            let both =
-                                join_all([&watches.namespaces, &watches.aaqs].map(WatchHealth::list_again));
+                            // Where the kind is gone, as while Sluice is removed, what was selected last holds.
+                            let aaqs = timeout(OTHERS_CATCH_UP, watches.aaqs.list_again());
+                            let both = async { tokio::join!(watches.namespaces.list_again(), aaqs) };
                             cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
                         }
                         action => apply.execute(action).await,

@@ -37,6 +37,9 @@ pub(super) struct Reservation {
     lack: i128,
 }
 
+/// In place of what a class lacks: its turn is over.
+const GIVEN_UP: i128 = i128::MIN;
+
 /// For which class a quota keeps room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
@@ -105,9 +108,12 @@ impl ReleaseQueue {
         let Some(sweep) = self.sweeps.get_mut(&quota) else { return };
         let mut searched = sweep.searched.take();
         let classes = entry.impatient(patience.ended_ms(), &mut searched, &self.classes);
-        if let Some(id) = classes.into_iter().find(|id| self.is_let_in_by_its_own(*id) == is_shared) {
-            self.begin_turn(id, is_shared, patience);
-        } else if let Some(sweep) = self.sweeps.get_mut(&quota) {
+        for id in classes {
+            if self.is_let_in_by_its_own(id) == is_shared && self.begin_turn(id, is_shared, patience) {
+                return;
+            }
+        }
+        if let Some(sweep) = self.sweeps.get_mut(&quota) {
             sweep.searched = searched;
         }
     }
@@ -125,9 +131,9 @@ impl ReleaseQueue {
     }
 
     /// Room is kept in all quotas of the class, or in those that are the share's alone; unless one of these keeps it for another
-    /// class, which this one waits for.
-    fn begin_turn(&mut self, id: ClassId, with_shared: bool, patience: Patience) {
-        let Some(class) = self.classes.get(&id) else { return };
+    /// class, or keeps none at the moment. Returns whether it is.
+    fn begin_turn(&mut self, id: ClassId, with_shared: bool, patience: Patience) -> bool {
+        let Some(class) = self.classes.get(&id) else { return false };
         let quotas = Arc::clone(&class.quotas);
         let is_free = |entry: &QuotaEntry| entry.may_keep(patience.now_ms);
         let is_in_the_way = |quota: &QuotaId| {
@@ -135,7 +141,7 @@ impl ReleaseQueue {
             entry.is_some_and(|entry| !is_free(entry) && !entry.keeps_for(id))
         };
         if quotas.iter().any(is_in_the_way) {
-            return;
+            return false;
         }
         for quota in quotas.iter() {
             let entry = self.entries.get_mut(quota).filter(|entry| is_free(entry));
@@ -145,6 +151,7 @@ impl ReleaseQueue {
         }
         let began_ms = self.reservations.get(&id).map_or(patience.now_ms, |turn| turn.began_ms);
         self.go_on(id, quotas, began_ms, patience);
+        true
     }
 
     /// From now on something has to be freed for the class: in twice the time that its turn has lasted.
@@ -180,13 +187,15 @@ impl ReleaseQueue {
         {
             *looks -= 1;
             let lack = self.lack(id);
+            let is_given_up = self.reservations.get(&id).is_some_and(|turn| turn.lack == GIVEN_UP);
             let turn = self.reservations.get(&id).filter(|turn| lack < turn.lack);
             if let Some((quotas, began_ms)) = turn.map(|turn| (Arc::clone(&turn.quotas), turn.began_ms)) {
                 self.go_on(id, quotas, began_ms, patience);
                 continue;
             }
             self.end_turn(id, patience, false);
-            if let Some(class) = self.classes.get_mut(&id) {
+            // Those that wait beside the one that left have not had theirs.
+            if let Some(class) = self.classes.get_mut(&id).filter(|_| !is_given_up) {
                 let old = class.front();
                 class.had_turn(patience.now_ms);
                 self.move_front(id, old.as_ref());
@@ -214,7 +223,7 @@ impl ReleaseQueue {
     pub(super) fn give_turn_up(&mut self, id: ClassId) {
         let Some(turn) = self.reservations.get_mut(&id) else { return };
         self.dues.remove(&(turn.due_ms, id));
-        (turn.due_ms, turn.lack) = (0, i128::MIN);
+        (turn.due_ms, turn.lack) = (0, GIVEN_UP);
         self.dues.insert((0, id));
         let quotas = Arc::clone(&turn.quotas);
         for quota in quotas.iter() {

@@ -4,6 +4,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Resource};
+use tokio::time::Instant;
 
 use super::{WatchHealth, WatchOptions, next};
 use crate::client::with_deadline;
@@ -28,7 +29,8 @@ where
         // What is there already comes as the first event, from the server's cache.
         let start = definitions.watch_metadata(&params, "0");
         let mut events = with_deadline(options.request_timeout, start).await?.into_stream().boxed();
-        while let Some(event) = next(&mut events, health).await? {
+        let started = Instant::now();
+        while let Some(event) = next(&mut events, health, started).await? {
             match event {
                 WatchEvent::Bookmark(_) => health.delivered(),
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status.boxed())),

@@ -222,8 +222,9 @@ async fn upstreams_examples_apply_unchanged() {
         let get = ["get", kind, "example-resource-quota", "--namespace", &namespace.name, "--output=json"];
         let kept: Value = serde_json::from_str(&kubectl(bed, &get).await).unwrap();
         let written: Value = serde_saphyr::from_str(text).unwrap();
-        let amounts =
-            |object: &Value| object.pointer("/spec/quota/hard").or(object.pointer("/spec/hard")).cloned();
+        let amounts = |object: &Value| {
+            object.pointer("/spec/quota/hard").or_else(|| object.pointer("/spec/hard")).cloned()
+        };
         assert!(amounts(&written).is_some());
         assert_eq!(amounts(&kept), amounts(&written), "{kind}");
     }

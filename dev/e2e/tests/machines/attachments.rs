@@ -72,7 +72,7 @@ async fn only_what_kubevirt_attaches_to_a_vm_that_is_charged_passes_a_full_quota
     let larger: Value = json!({ "spec": { "containers": [{ "name": "hotplug-disk", "resources": { "requests": { "cpu": "50m" } } }] } });
     let answer = call(&team.tenant.client, Method::PATCH, &path, STRATEGIC, &larger).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
-    assert!(answer.message().contains("--platform-pods"), "{answer:?}");
+    assert!(answer.message().contains("are changed by KubeVirt alone"), "{answer:?}");
 
     // Charged as what it is once VMs are not.
     pods.delete("hp-volume-forged", &kube::api::DeleteParams::default()).await.unwrap();

@@ -21,6 +21,9 @@ pub enum Listed {
     Targets,
 }
 
+/// Who may create pods may ask for a list of all namespaces by each of them: it is made so often at most (milliseconds).
+const TARGETS_SPACING_MS: u64 = 1_000;
+
 #[derive(Debug, Default)]
 struct Check {
     /// Decisions that need a list from now on.
@@ -72,6 +75,10 @@ impl QuotaChecks {
             }
             check.in_flight = Some(std::mem::take(&mut check.waiting));
             begun.push(listed);
+            if listed == Listed::Targets {
+                check.not_before_ms = now.mono_ms + TARGETS_SPACING_MS;
+                self.later.insert((check.not_before_ms, listed));
+            }
             if listed == Listed::Cluster {
                 self.gone.clear();
             }

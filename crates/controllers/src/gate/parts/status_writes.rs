@@ -55,8 +55,9 @@ pub struct StatusWrites {
     dirty_again: BTreeSet<QuotaId>,
     /// Quotas with a write in flight whose last write failed.
     repeated: HashSet<QuotaId>,
-    /// The last of them that was looked at.
+    /// The last of each that was looked at.
     looked_at: QuotaId,
+    repeated_last: QuotaId,
     /// Requests that were not answered yet, those of quotas that are gone included.
     requests: usize,
     /// Quotas to look at again at a moment (milliseconds).
@@ -73,6 +74,7 @@ impl StatusWrites {
             dirty_again: BTreeSet::new(),
             repeated: HashSet::new(),
             looked_at: QuotaId(0),
+            repeated_last: QuotaId(0),
             requests: 0,
             later: BTreeSet::new(),
             stamp,
@@ -96,15 +98,11 @@ impl StatusWrites {
             return None;
         }
         if self.repeated.len() < REPEATED
-            && let Some(id) = self.dirty_again.pop_first()
+            && let Some(id) = pop_after(&mut self.dirty_again, &mut self.repeated_last)
         {
             return Some(id);
         }
-        let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
-        let id = self.dirty.range(after).next().or_else(|| self.dirty.first()).copied()?;
-        self.looked_at = id;
-        self.dirty.remove(&id);
-        Some(id)
+        pop_after(&mut self.dirty, &mut self.looked_at)
     }
 
     /// Whether [`Self::next`] has one.
@@ -276,4 +274,13 @@ impl StatusWrites {
     pub fn made(&self, charges: i64) -> bool {
         self.stamp.made(charges)
     }
+}
+
+/// The first one after the last, in turn.
+fn pop_after(ids: &mut BTreeSet<QuotaId>, last: &mut QuotaId) -> Option<QuotaId> {
+    let after = (Bound::Excluded(*last), Bound::Unbounded);
+    let id = ids.range(after).next().or_else(|| ids.first()).copied()?;
+    *last = id;
+    ids.remove(&id);
+    Some(id)
 }

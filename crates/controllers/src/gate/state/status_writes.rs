@@ -110,7 +110,7 @@ impl State {
                     }
                 };
                 self.on_charges_confirmed(confirmed);
-                if let Some(asked) = asked.filter(|asked| !self.is_as_written(asked)) {
+                if let Some(asked) = asked.filter(|asked| !may_be_gone && !self.is_as_written(asked)) {
                     self.on_status_not_kept(asked.quota, now);
                 }
                 self.writes.mark(id);

@@ -37,6 +37,8 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
         story.state.on_outcome(Outcome::Released(release.pod, release.uid, answer), at(1));
     }
     story.run(at(1));
+    // The others wait for the next list.
+    story.run(at(1_001));
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 

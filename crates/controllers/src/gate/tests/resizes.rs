@@ -195,11 +195,13 @@ fn less_and_nothing_of_a_quota_is_allowed_at_once() {
 
 #[test]
 fn room_that_is_kept_for_a_pod_that_waits_is_not_taken_by_a_resize() {
-    let mut story = Story::with(&[("a", 700)]);
+    let mut story = Story::with(&[("a", 600), ("ends", 100)]);
     story.server.create_pod("waits", 500, 0);
     story.run(at(100));
     assert_eq!(story.gated(), ["waits"]);
-    let later = 100 + 60_000;
+    let later = 200 + 60_000;
+    story.server.delete_pod("ends");
+    story.run(at(later));
     assert!(
         matches!(story.judge("a", 1000, later), Judgement::Refused(why) if why.contains("is kept for pod waits"))
     );

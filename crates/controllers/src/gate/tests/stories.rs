@@ -182,6 +182,8 @@ fn a_smaller_pod_passes_until_the_head_has_waited_long() {
     story.server.create_pod("small", 100, 0);
     story.run(at(2000));
     assert_eq!(story.gated(), ["head"]);
+    story.server.delete_pod("small");
+    story.run(at(89_000));
     story.server.now_s = 90;
     story.server.create_pod("late", 100, 0);
     story.run(at(90_000));

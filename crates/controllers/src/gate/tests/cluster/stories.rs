@@ -308,9 +308,12 @@ fn no_room_is_kept_for_a_pod_that_its_own_quota_keeps_waiting() {
 fn a_pod_that_waits_behind_one_of_another_namespace_is_told_amounts() {
     let mut world = world();
     create(&mut world, 0, 0, 2500);
+    create(&mut world, 0, 3, 100);
     run(&mut world, 2);
     create(&mut world, 1, 1, 1000);
     run(&mut world, 62);
+    world.server.finish_pod(&pod(0, 3));
+    run(&mut world, 2);
     create(&mut world, 0, 2, 100);
     run(&mut world, 2);
     assert_eq!(gated(&world), ["blue-p2", "green-p1"]);
