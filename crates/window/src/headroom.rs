@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sluice_engine::Uid;
 use sluice_engine::headroom::{self as engine, Account, NUDGE_KEY, sentence};
+use sluice_engine::{Amount, Charge, Resource, Uid};
 use sluice_index::{LauncherRecord, ResourceQuotaRecord, VmiRecord};
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
@@ -317,10 +317,10 @@ impl Headroom {
         self.requests.clock.now().unwrap_or_else(Timestamp::now).as_millisecond()
     }
 
-    /// Why no target of this machine, by the size that it is to have, would be let in: it grows, and that does not fit a quota that may
-    /// be raised. In the words of quota admission; `None` where there is room, or where that is not known.
+    /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than before, and
+    /// that does not fit a quota. In the words of quota admission; `None` where there is room, or where that is not known.
     #[must_use]
-    pub fn outgrown(&self, machine: &VmiRecord) -> Option<String> {
+    pub fn outgrown(&self, before: &VmiRecord, machine: &VmiRecord) -> Option<String> {
         if !self.observed.is_synced() {
             return None;
         }
@@ -331,9 +331,15 @@ impl Headroom {
             return None;
         }
         let now = snapshot.now_ms.div_euclid(1000);
-        let (need, account) = self
-            .observed
-            .read(|index| Some((index.next_need(machine, now)?, index.account(namespace, None, now))))?;
+        let (mut need, known, account) = self.observed.read(|index| {
+            let known = index.next_need(before, now).map(|need| need.growth).unwrap_or_default();
+            Some((index.next_need(machine, now)?, known, index.account(namespace, None, now)))
+        })?;
+        // An update that takes growth back, or is about another resource, stands in no one's way.
+        let is_more = |(resource, amount): &&(Resource, Amount)| {
+            known.get(resource).is_none_or(|known| *amount > known)
+        };
+        need.growth = Charge::from_pairs(need.growth.iter().filter(is_more).cloned());
         let refusals = account.outgrown(&need, &snapshot.quotas);
         let words: Vec<String> = refusals.iter().filter_map(engine::quota_words).collect();
         (!words.is_empty()).then(|| words.join("; "))

@@ -296,13 +296,18 @@ async fn who_may_create_namespaces_creates_none_that_is_exempt() {
     let bound = |name: &str| {
         json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
-            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "maker" }] })
+            "subjects": [
+                { "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "maker" },
+                { "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name },
+            ] })
     };
     bed.apply_objects([rights("makers", "create", json!([])), bound("makers")]).await.unwrap();
-    let tries = async |client: &Client, name: &str| {
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    let tries_with = async |client: &Client, name: &str, annotations: Value| {
+        let metadata = json!({ "name": name, "annotations": annotations });
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
         post(client, "/api/v1/namespaces?dryRun=All", &namespace).await.unwrap()
     };
+    let tries = async |client: &Client, name: &str| tries_with(client, name, json!({})).await;
     let may = || async { tries(&maker, "mine").await.is_ok().then_some(()) };
     sluice_testbed::wait::eventually(crate::context::SOON, may, "the maker's rights").await.unwrap();
     for name in ["kube-mine", "openshift-mine", "trident", "rook-ceph"] {
@@ -317,6 +322,16 @@ async fn who_may_create_namespaces_creates_none_that_is_exempt() {
         .await
         .unwrap();
     assert_eq!(tries(&maker, "rook-ceph").await.code, 403);
+    // Operators that live in such a namespace create others with no right but that; a tenant's account is none of them.
+    for (namespace, is_let) in [("tigera-operator", true), ("team", false)] {
+        let account = bed.client_as_user(&format!("system:serviceaccount:{namespace}:operator"), &["makers"]);
+        let account = account.unwrap().client().unwrap();
+        assert_eq!(tries(&account, "calico-system").await.is_ok(), is_let, "{namespace}");
+    }
+    // OpenShift creates what a tenant requests as an administrator.
+    let requested = json!({ "openshift.io/requester": "jane" });
+    assert_eq!(tries_with(&admin, "cilium", requested).await.code, 403);
+    assert!(tries_with(&admin, "mine", json!({ "openshift.io/requester": "jane" })).await.is_ok());
 }
 
 #[tokio::test]

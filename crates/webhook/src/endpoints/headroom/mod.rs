@@ -45,11 +45,16 @@ impl HeadroomEndpoint {
 
     /// Whether a machine may have another size. Growth that a quota cannot take would leave the machine unable to migrate.
     fn judge(&self, review: &Review<'_>) -> Verdict {
-        let wire: VmiWire = match review.read_object("a VirtualMachineInstance") {
-            Ok(wire) => wire,
-            Err(malformed) => return malformed,
+        let read = |wire: Result<VmiWire, Verdict>| wire.map(|wire| VmiRecord::read(&wire));
+        let both = (
+            read(review.read_old_object("a VirtualMachineInstance")),
+            read(review.read_object("a VirtualMachineInstance")),
+        );
+        let (before, after) = match both {
+            (Ok(before), Ok(after)) => (before, after),
+            (Err(malformed), _) | (_, Err(malformed)) => return malformed,
         };
-        let outgrown = self.headroom.outgrown(&VmiRecord::read(&wire));
+        let outgrown = self.headroom.outgrown(&before, &after);
         outgrown.map_or_else(|| Verdict::allow(""), Verdict::deny)
     }
 
