@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::names;
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -58,100 +56,7 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     println!(
         "  policy: no process of Sluice runs; webhook: the controller stands still, so that no release is measured too"
     );
-    say("admission: a label of pods with long lists");
-    let long = long_lists(run.either(3, 15)).await?;
-    let columns = [
-        ("pod with", "pod"),
-        ("with our policies, p50 ms", "with_ms"),
-        ("without", "without_ms"),
-        ("ratio", "ratio"),
-        ("goal", "goal"),
-        ("", "goal_met"),
-    ];
-    rows("admission: a patch of one label of a pod with long lists", &columns, &long)?;
-    extend(&mut file, json!({ "long_lists": long }));
     run.write("admission", file)
-}
-
-/// Of a label's patch, at most so many times as long with our policies as without.
-const GOAL_LONG: f64 = 1.1;
-
-/// Pods with as many owners, labels and gates as fit etcd, in a namespace that is not targeted: what a patch of a label takes with our
-/// policies, and without, by turns.
-async fn long_lists(count: usize) -> anyhow::Result<Vec<Value>> {
-    let bed = bed().await?;
-    let Running { installation, controller, webhook, .. } = Running::on(&bed, Setup::default()).await?;
-    for program in [&webhook.program, &controller.program, installation.operator()?] {
-        program.kill();
-    }
-    let client = bed.admin()?;
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &bed.namespace("long", &[]).await?.name);
-    let owner = |n: usize| json!({ "apiVersion": "v1", "kind": "A", "name": "a", "uid": format!("{n:x}") });
-    let labels = (0..32_000).map(|n| (format!("k{n:x}"), json!(""))).collect::<serde_json::Map<_, _>>();
-    let gates = (0..16_000).map(|n| json!({ "name": format!("{n:x}") })).collect::<Value>();
-    let lists = [
-        (
-            "owners",
-            "32,000 owners",
-            json!({ "metadata": { "ownerReferences": (0..32_000).map(owner).collect::<Value>() } }),
-        ),
-        ("labels", "32,000 labels", json!({ "metadata": { "labels": labels } })),
-        ("gates", "16,000 gates", json!({ "spec": { "schedulingGates": gates } })),
-    ];
-    for (name, _, list) in &lists {
-        let mut pod = serde_json::to_value(objects::pod(name, &[]))?;
-        json_patch::merge(&mut pod, list);
-        pods.create(&PostParams::default(), &serde_json::from_value(pod)?)
-            .await
-            .context("creating a long pod")?;
-    }
-    let mut times = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    for (side, bound) in [true, false].into_iter().enumerate() {
-        if !bound {
-            unbind(&client).await?;
-        }
-        for round in 0..=count {
-            for ((name, ..), times) in lists.iter().zip(&mut times) {
-                let label =
-                    Patch::Merge(json!({ "metadata": { "labels": { "r": format!("{side}-{round}") } } }));
-                let started = Instant::now();
-                pods.patch(name, &PatchParams::default(), &label).await.context("patching a long pod")?;
-                if round > 0
-                    && let Some(times) = times.get_mut(side)
-                {
-                    times.push(ms(started.elapsed()));
-                }
-            }
-        }
-    }
-    let figures = lists.iter().zip(times).map(|((_, what, _), [mut with, mut without])| {
-        let (with, without) = (median(&mut with), median(&mut without));
-        json!({
-            "pod": what, "with_ms": with, "without_ms": without, "ratio": with / without, "goal": GOAL_LONG,
-            "goal_met": with <= without * GOAL_LONG,
-        })
-    });
-    Ok(figures.collect())
-}
-
-/// Takes all bindings of our policies away, and waits until no policy holds.
-async fn unbind(client: &Client) -> anyhow::Result<()> {
-    for kind in ["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"] {
-        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let bindings: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-        let removed = bindings.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
-        removed.context("removing bindings of policies")?;
-    }
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let mut stamped = objects::pod("stamped", &[]);
-    stamped.metadata.annotations = Some([(names::CREATED_BY_ANNOTATION.to_owned(), "x".to_owned())].into());
-    let is_free = || async {
-        let created = pods.create(&dry, &stamped).await.ok()?;
-        let kept = created.metadata.annotations?;
-        (kept.get(names::CREATED_BY_ANNOTATION).map(String::as_str) == Some("x")).then_some(())
-    };
-    wait::eventually(RELEASED, is_free, "policies to be gone").await
 }
 
 /// Milliseconds of each request: where pods are not targeted, and where they are.

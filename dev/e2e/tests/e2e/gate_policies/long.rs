@@ -1,5 +1,4 @@
-//! Pods of which a tenant has made a list or a map as long as etcd takes: those who have to write them still can. What that costs,
-//! `make bench` measures.
+//! Pods of which a tenant has made a list or a map as long as etcd takes: those who have to write them still can.
 
 use http::Method;
 use kube::Client;
