@@ -168,7 +168,7 @@ fn unless_about(resource: &str) -> String {
 }
 
 /// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would keep
-/// any namespace from being deleted. Probes ask and are never stored, whoever sends them.
+/// any namespace from being deleted. Probes are dry runs for every user and are never stored.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
     let kept = |field: &str| FIELD_KEPT.replace("FIELD", field);

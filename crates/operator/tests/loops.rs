@@ -1,4 +1,4 @@
-//! No expression that an API server evaluates for us loops over what somebody else may make as long as they like.
+//! No CEL expression that Sluice ships loops over a list or map whose length a tenant decides.
 
 #![allow(
     clippy::expect_used,

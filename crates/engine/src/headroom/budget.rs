@@ -86,7 +86,7 @@ impl Grant {
         }
     }
 
-    /// What other namespaces have taken of it, by quota key; `None` where nobody else takes of it.
+    /// What other namespaces have taken of it, by quota key; `None` for a grant that is not shared.
     #[must_use]
     pub const fn taken_elsewhere(&self) -> Option<&Amounts> {
         match self {

@@ -41,7 +41,7 @@ async fn a_pod_with_too_many_owners_is_still_written_by_those_who_have_to() {
     let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
     let answer = patch(&team.client, &format!("{path}/status"), STRATEGIC, &ready).await;
     assert!(answer.is_ok(), "{}", answer.message());
-    // Among so many nobody looks for a virtual machine.
+    // The guard does not search a list of this length for a virtual machine.
     let answer = patch(&team.client, &path, JSON_PATCH, &first).await;
     assert_refused(&answer, &[names::GUARD_POLICY, "metadata.ownerReferences"]);
     let collector = "system:serviceaccount:kube-system:generic-garbage-collector";

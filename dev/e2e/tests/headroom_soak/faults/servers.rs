@@ -113,7 +113,7 @@ async fn an_api_server_that_stands_still_holds_no_namespace_with_room_up() {
     eprintln!("{count} targets: {undisturbed:?} with both API servers, {disturbed:?} while one stands still");
     for scene in &full {
         let migrations = scene.vm.migrations().await.unwrap();
-        migrations[0].abort().await.unwrap();
+        scene.settled_when_woken(&migrations[0]).await;
     }
 }
 
