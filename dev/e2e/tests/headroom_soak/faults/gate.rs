@@ -57,12 +57,15 @@ impl Gate {
         Self { proxy, webhook: Arc::new(webhook), port }
     }
 
-    /// Targets of all namespaces are shown to it, but of those with a webhook of their own.
-    pub async fn serve_all(&self, bed: &Bed) {
+    /// Targets of all namespaces but those with a webhook of their own are shown to it; returns when each of `servers`
+    /// does that.
+    pub async fn serve_all(&self, bed: &Bed, servers: &[Client]) {
         let not = json!({ "matchExpressions": [{ "key": OWN_WEBHOOK, "operator": "DoesNotExist" }] });
         register(bed, self.port, "headroom-shared", not).await;
         let namespace = bed.namespace("asked", &[]).await.unwrap();
-        self.until_asked(&bed.admin().unwrap(), &namespace.name).await;
+        for server in servers {
+            self.until_asked(server, &namespace.name).await;
+        }
     }
 
     /// Targets of one namespace are shown to it; returns when each of `servers` does that.

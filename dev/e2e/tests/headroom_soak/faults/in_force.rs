@@ -59,7 +59,7 @@ async fn a_raise_without_policies_lets_no_target_in_and_one_goes_when_they_are_b
         Gate::start(&world, &account(bed, names::WEBHOOK).await, &servers.each_ref().map(String::as_str))
             .await;
     let scene = Scene::unlimited(bed, "deleted").await;
-    gate.serve_all(bed).await;
+    gate.serve_all(bed, &[bed.admin().unwrap(), at_second(bed)]).await;
     delete_policies(&world).await;
     until_missing(&[bed.admin().unwrap(), at_second(bed)], scene.tenant.name()).await;
     let migration = scene.vm.migrate().await.unwrap();

@@ -98,7 +98,7 @@ async fn an_api_server_that_stands_still_holds_no_namespace_with_room_up() {
     let vms: Vec<String> = (0..12).map(|number| format!("vm-{number}")).collect();
     join_all(vms.iter().map(|name| roomy.vm(name))).await;
     let gate = gate(&world, &full[0]).await;
-    gate.serve_all(world.bed).await;
+    gate.serve_all(world.bed, &[world.bed.admin().unwrap(), at_second(world.bed)]).await;
     let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
     let (before, during) = vms.split_at(vms.len() / 2);
     let undisturbed = until_targets(&second, roomy.name(), before, before.len()).await;

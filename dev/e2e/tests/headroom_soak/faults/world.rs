@@ -64,7 +64,7 @@ pub async fn shared() -> &'static Shared {
             RUNTIME.block_on(async {
                 let world = equip(Bed::shared_with_kubevirt().await.unwrap(), &[]).await;
                 let gate = Gate::start(&world, &account(world.bed, names::WEBHOOK).await, &[]).await;
-                gate.serve_all(world.bed).await;
+                gate.serve_all(world.bed, &[world.bed.admin().unwrap()]).await;
                 Shared { world, gate }
             })
         };
