@@ -208,7 +208,8 @@ async fn peers_that_do_not_know_the_secret_path_keep_no_place_from_one_that_does
     }
     // Each other peer holds one connection, less than the one that asks for more.
     for more in 1..8 {
-        let mut stream = server.connect(API_SERVER).await.unwrap_or_else(|error| panic!("{more} more: {error}"));
+        let mut stream =
+            server.connect(API_SERVER).await.unwrap_or_else(|error| panic!("{more} more: {error}"));
         assert_eq!(ask(&mut stream, &path, 0).await.unwrap(), OK, "{more} more");
         all.push(stream);
     }
