@@ -124,11 +124,11 @@ pub const EVENT_COMPONENT: &str = "sluice-controller";
 /// Field manager of server-side applies.
 pub const FIELD_MANAGER: &str = "sluice";
 
-/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`], [`SECRET_PATH`] (what the webhook
-/// configurations name) and [`SECRET_PATH_SINCE`].
+/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`], [`SECRET_PATH`] (what the
+/// webhook configurations name) and [`SECRET_PATH_SINCE`].
 pub const CA_SECRET: &str = "sluice-ca";
-/// Secret with the serving certificate of webhooks and metrics: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`], [`SECRET_PATH`] and
-/// [`SECRET_PATH_BEFORE`], both of which are answered.
+/// Secret with the serving certificate of webhooks and metrics: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`],
+/// [`SECRET_PATH`] and [`SECRET_PATH_BEFORE`], both of which are answered.
 pub const SERVING_SECRET: &str = "sluice-webhook-cert";
 /// Secret key of a PEM certificate.
 pub const TLS_CERT: &str = "tls.crt";

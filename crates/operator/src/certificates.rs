@@ -5,8 +5,8 @@
 //! authority stays in the bundle until it expires.
 //!
 //! Each renewed serving certificate brings a new segment. The webhook answers both at once; [`SETTLE`] later the webhook
-//! configurations name the new one; once more [`SETTLE`] later the webhook forgets the old one. So no API server asks for a segment
-//! that a webhook does not know.
+//! configurations name the new one; once more [`SETTLE`] later the webhook forgets the old one. So no API server asks for
+//! a segment that a webhook does not know.
 
 mod inspect;
 mod issue;
@@ -29,7 +29,8 @@ pub const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
 pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How far certificates are dated back, for servers whose clock is behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// How long API servers and webhooks get to learn of a new authority or segment. A broken watch is noticed and begun anew in less.
+/// How long API servers and webhooks get to learn of a new authority or segment. A broken watch is noticed and begun anew
+/// in less.
 pub const SETTLE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The authority as its Secret holds it.

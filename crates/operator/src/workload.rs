@@ -123,8 +123,8 @@ fn webhook(options: &InstallOptions) -> Component {
     }
 }
 
-/// What it keeps is in force without it, but certificates end: the second replica takes over where a node is lost. It is as ready as the
-/// first, which alone holds the Lease and writes.
+/// What it keeps is in force without it, but certificates end: the second replica takes over where a node is lost. It is
+/// as ready as the first, which alone holds the Lease and writes.
 fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,

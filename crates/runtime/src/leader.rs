@@ -1,8 +1,8 @@
 //! Reaching the process that holds a lease, from other processes of the same installation.
 //!
-//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is not
-//! trusted: the process that answers there must have a certificate of the installation's own authority, and the one that asks shows
-//! its own.
+//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is
+//! not trusted: the process that answers there must have a certificate of the installation's own authority, and the one
+//! that asks shows its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,8 @@ impl LeaderLink {
         Arc::new(Self { name, known: Mutex::default(), link: ArcSwapOption::empty() })
     }
 
-    /// The leader's certificate has to be of one of the authorities in `bundle`; this process shows `certificate` with `key`. All PEM.
+    /// The leader's certificate has to be of one of the authorities in `bundle`; this process shows `certificate` with
+    /// `key`. All PEM.
     pub fn set_identity(&self, bundle: &[u8], certificate: &[u8], key: &[u8]) {
         let authorities = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
         let authorities = authorities.map(|authority| authority.to_vec()).collect();

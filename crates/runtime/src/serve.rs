@@ -1,4 +1,5 @@
-//! The accept loop, over TLS or for probes without: limits on everything a client controls, certificates that change, a bounded drain.
+//! The accept loop, over TLS or for probes without: limits on everything a client controls, certificates that change, a
+//! bounded drain.
 //!
 //! The API server calls webhooks over HTTP/1.1 alone (`k8s.io/apiserver/pkg/util/webhook/client.go`), many connections at
 //! a time, and keeps idle ones for 90 s; so idle connections live longer than that here, while one that has begun a request

@@ -45,8 +45,8 @@ pub(super) fn new_path() -> Result<String, CertError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A serving certificate for `names`, valid from `now` and not longer than its authority, with the segment that the configurations
-/// name. Clients of the installation show it too.
+/// A serving certificate for `names`, valid from `now` and not longer than its authority, with the segment that the
+/// configurations name. Clients of the installation show it too.
 ///
 /// # Errors
 /// When the authority cannot be read or the cryptography library refuses.

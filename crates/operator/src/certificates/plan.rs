@@ -140,7 +140,8 @@ fn usable(
     (trusted && validity.contains(now) && answered).then_some(validity)
 }
 
-/// A serving certificate in place of one that is of no use, or of none. Segments that API servers may still ask for are answered on.
+/// A serving certificate in place of one that is of no use, or of none. Segments that API servers may still ask for are
+/// answered on.
 fn issue_again(path: Option<&str>, serving: Option<&ServingPair>) -> CertStep {
     let answered =
         serving.into_iter().flat_map(|serving| [Some(&serving.path), serving.path_before.as_ref()]);

@@ -45,8 +45,8 @@ impl SecretPath {
     }
 }
 
-/// `inner` behind the segment. Without the segment there is nothing, upstream's `/healthz` included: a successful answer makes a
-/// client's connections worth more than others, so that only those who know the segment may have one.
+/// `inner` behind the segment. Without the segment there is nothing, upstream's `/healthz` included: a successful answer
+/// makes a client's connections worth more than others, so that only those who know the segment may have one.
 pub fn behind(secret: Arc<SecretPath>, inner: Router) -> Router {
     let pass = move |request: Request| {
         let (secret, inner) = (Arc::clone(&secret), inner.clone());

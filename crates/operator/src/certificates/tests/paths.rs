@@ -40,8 +40,8 @@ fn a_renewed_certificate_brings_a_path_that_is_answered_before_it_is_named_and_f
     assert_eq!((&world.serving().path, &world.serving().path_before), (&new, &None));
 }
 
-/// Each API server asks for a segment that the webhook answers: it knows what was named up to [`SETTLE`] ago, and the webhook what
-/// was stored up to [`SETTLE`] ago.
+/// Each API server asks for a segment that the webhook answers: it knows what was named up to [`SETTLE`] ago, and the
+/// webhook what was stored up to [`SETTLE`] ago.
 #[test]
 fn no_api_server_ever_asks_for_a_path_that_is_not_answered() {
     let late = SETTLE - SignedDuration::from_secs(1);
