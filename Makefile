@@ -59,6 +59,10 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 lint: ## check format, clippy, generated files, dependencies
 	@$(XTASK) lint
 
+.PHONY: advisories
+advisories: ## fetch the advisories of RustSec and look for those about our dependencies, as CI does each night
+	@$(XTASK) advisories
+
 .PHONY: bench
 bench: ## measure, print tables, write target/bench/*.json
 	@$(CARGO) build --locked --release --package sluice --package sluice-bench

@@ -124,9 +124,11 @@ pub const EVENT_COMPONENT: &str = "sluice-controller";
 /// Field manager of server-side applies.
 pub const FIELD_MANAGER: &str = "sluice";
 
-/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`] and [`SECRET_PATH`].
+/// Secret with the own certificate authority: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`], [`SECRET_PATH`] (what the
+/// webhook configurations name) and [`SECRET_PATH_SINCE`].
 pub const CA_SECRET: &str = "sluice-ca";
-/// Secret with the serving certificate of webhooks and metrics: keys as in [`CA_SECRET`].
+/// Secret with the serving certificate of webhooks and metrics: keys [`TLS_CERT`], [`TLS_KEY`], [`CA_BUNDLE`],
+/// [`SECRET_PATH`] and [`SECRET_PATH_BEFORE`], both of which are answered.
 pub const SERVING_SECRET: &str = "sluice-webhook-cert";
 /// Secret key of a PEM certificate.
 pub const TLS_CERT: &str = "tls.crt";
@@ -136,6 +138,10 @@ pub const TLS_KEY: &str = "tls.key";
 pub const CA_BUNDLE: &str = "ca.crt";
 /// Secret key of the segment before every path of the webhook. Who does not know it is answered with 404.
 pub const SECRET_PATH: &str = "webhook-path";
+/// Secret key of the segment that API servers may use still, while they learn of [`SECRET_PATH`]. Absent otherwise.
+pub const SECRET_PATH_BEFORE: &str = "webhook-path-before";
+/// Secret key of the time since when the webhook configurations are to name [`SECRET_PATH`].
+pub const SECRET_PATH_SINCE: &str = "webhook-path-since";
 
 /// Port the webhook listens on in its container.
 pub const WEBHOOK_PORT: u16 = 8443;

@@ -1,29 +1,36 @@
-//! The own certificate authority and the webhook's serving certificate.
+//! The own certificate authority, the webhook's serving certificate, and the secret segment before the webhook's paths.
 //!
 //! Order of a rotation: the new authority is published beside the old one, and only [`SETTLE`] later a serving
 //! certificate is issued from it, so no API server meets a certificate that it does not trust yet. An old
 //! authority stays in the bundle until it expires.
+//!
+//! Each renewed serving certificate brings a new segment. The webhook answers both at once; [`SETTLE`] later the webhook
+//! configurations name the new one; once more [`SETTLE`] later the webhook forgets the old one. So no API server asks for
+//! a segment that a webhook does not know.
 
 mod inspect;
 mod issue;
 mod plan;
+mod step;
 #[cfg(test)]
 mod tests;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-pub use issue::{issue_serving, new_authority, new_path};
+pub use issue::{issue_serving, new_authority};
 pub use plan::{CertPlan, CertStep, plan};
+pub use step::{Made, make};
 
 /// Lifetime of the authority.
 pub const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Age at which the authority is renewed.
+/// Age at which the authority is renewed. A serving certificate that was issued last before lives to its end.
 pub const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
-/// Lifetime of the serving certificate; it is renewed at half of it.
-pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+/// Lifetime of the serving certificate. It is renewed at a third of it: without an operator all works for four days more.
+pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How far certificates are dated back, for servers whose clock is behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// How long a new authority is published before a working serving certificate is replaced by one of its own.
+/// How long API servers and webhooks get to learn of a new authority or segment. A broken watch is noticed and begun anew
+/// in less.
 pub const SETTLE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The authority as its Secret holds it.
@@ -35,8 +42,10 @@ pub struct CaPair {
     pub key: String,
     /// PEM of all authorities that are trusted, its own first.
     pub bundle: String,
-    /// The segment before every path of the webhook (see [`is_path`]). It stays the same when the authority is renewed.
+    /// The segment that the webhook configurations name (see [`is_path`]).
     pub path: String,
+    /// Since when, or since some later time.
+    pub path_since: Option<Timestamp>,
 }
 
 /// The serving certificate as its Secret holds it.
@@ -46,8 +55,12 @@ pub struct ServingPair {
     pub certificate: String,
     /// PEM of its private key.
     pub key: String,
-    /// As in [`CaPair`].
+    /// As in [`CaPair`]: by these the processes of the installation trust each other.
+    pub bundle: String,
+    /// The segment that is answered: the configurations name it or are about to.
     pub path: String,
+    /// Another one that is answered too.
+    pub path_before: Option<String>,
 }
 
 /// Why a certificate could not be made.

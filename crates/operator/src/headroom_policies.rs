@@ -148,7 +148,8 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         json!({
             "expression": mark_is_ours,
             "message": denied(&format!(
-                "only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s, and only one with metadata.managedFields"
+                "only Sluice marks a quota, for at most {LONGEST_LOCK_SECONDS} s, and only one with metadata.managedFields, \
+                 which kubectl apply --server-side brings back"
             )),
             "reason": "Forbidden",
         }),

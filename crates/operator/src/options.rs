@@ -44,7 +44,7 @@ pub struct InstallOptions {
     pub namespace: String,
     /// Image of all Deployments.
     pub image: String,
-    /// Replicas of controller and webhook.
+    /// Replicas of each Deployment.
     pub replicas: u32,
     /// How the API server reaches the webhook.
     pub webhook_client: WebhookClient,

@@ -15,7 +15,6 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// What differs between the Deployments. What all components have comes on top.
 struct Component {
     name: &'static str,
-    replicas: u32,
     arguments: Vec<String>,
     ports: Vec<(&'static str, u16)>,
     cpu: &'static str,
@@ -27,7 +26,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(critical_pods(options));
     for component in [controller(options), webhook(options), operator(options)] {
         objects.push(deployment(options, &component));
-        objects.extend(disruption_budget(options, &component));
+        objects.extend(disruption_budget(options, component.name));
     }
     objects.push(service(options));
     objects.push(metrics_service(options));
@@ -35,15 +34,15 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
 }
 
 /// One replica stays while nodes are drained, where there are several.
-fn disruption_budget(options: &InstallOptions, component: &Component) -> Option<Value> {
-    (component.replicas > 1).then(|| {
+fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value> {
+    (options.replicas > 1).then(|| {
         json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": metadata(options, component.name),
+            "metadata": metadata(options, component),
             "spec": {
                 "minAvailable": 1,
-                "selector": { "matchLabels": labels(Some(component.name)) },
+                "selector": { "matchLabels": labels(Some(component)) },
                 // Replicas that crash must not keep a node from being drained.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
@@ -102,7 +101,6 @@ fn controller(options: &InstallOptions) -> Component {
     let further = platform(options).into_iter().chain([serving]).collect();
     Component {
         name: names::CONTROLLER,
-        replicas: options.replicas,
         arguments: [own("controller"), gating(options), further].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
         cpu: "100m",
@@ -118,7 +116,6 @@ fn webhook(options: &InstallOptions) -> Component {
     let platform = platform(options).into_iter().collect();
     Component {
         name: names::WEBHOOK,
-        replicas: options.replicas,
         arguments: [own("webhook"), serving, platform].concat(),
         ports: vec![("webhook", names::WEBHOOK_PORT)],
         cpu: "50m",
@@ -126,11 +123,11 @@ fn webhook(options: &InstallOptions) -> Component {
     }
 }
 
-/// One replica: nothing waits for it, and what it keeps is in force without it.
+/// What it keeps is in force without it, but certificates end: the second replica takes over where a node is lost. It is
+/// as ready as the first, which alone holds the Lease and writes.
 fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
-        replicas: 1,
         arguments: [own("operator"), gating(options), admission(options)].concat(),
         ports: vec![],
         cpu: "20m",
@@ -145,7 +142,7 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
         "kind": "Deployment",
         "metadata": metadata(options, component.name),
         "spec": {
-            "replicas": component.replicas,
+            "replicas": options.replicas,
             "selector": { "matchLabels": labels },
             "strategy": {
                 "type": "RollingUpdate",
@@ -301,7 +298,7 @@ fn metrics_service(options: &InstallOptions) -> Value {
 fn critical_pods(options: &InstallOptions) -> Option<Value> {
     let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
     // Each Deployment has one pod more while it is rolled; and as much again for what is ending.
-    let pods = options.replicas.saturating_mul(2).saturating_add(1 + 3).saturating_mul(2);
+    let pods = options.replicas.saturating_add(1).saturating_mul(3).saturating_mul(2);
     Some(json!({
         "apiVersion": "v1",
         "kind": "ResourceQuota",

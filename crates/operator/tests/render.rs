@@ -129,8 +129,36 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
             assert_eq!(&pod[key], value);
         }
     }
-    for budget in of_kind(&objects, "PodDisruptionBudget") {
+}
+
+#[test]
+fn each_process_has_a_second_replica_and_one_of_them_may_be_evicted() {
+    let objects = render(&InstallOptions::default());
+    let (deployments, budgets) = (of_kind(&objects, "Deployment"), of_kind(&objects, "PodDisruptionBudget"));
+    assert_eq!((deployments.len(), budgets.len()), (3, 3));
+    for (deployment, budget) in deployments.iter().zip(&budgets) {
+        assert_eq!(deployment["spec"]["replicas"], 2);
+        assert_eq!(budget["spec"]["selector"], deployment["spec"]["selector"]);
+        assert_eq!(budget["spec"]["minAvailable"], 1);
         assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
+        // A standby that is not ready would keep the budget from letting the leader's node be drained.
+        let probe = &deployment["spec"]["template"]["spec"]["containers"][0]["readinessProbe"];
+        assert_eq!(probe["httpGet"]["path"], names::PATH_READYZ);
+    }
+    let quota = of_kind(&objects, "ResourceQuota");
+    let critical =
+        quota.iter().find(|quota| quota["metadata"]["name"] == "sluice-critical-pods").expect("one");
+    assert_eq!(
+        critical["spec"]["hard"]["pods"], "18",
+        "two and one more while it is rolled, and as many that end"
+    );
+    for component in [names::CONTROLLER, names::OPERATOR] {
+        let role = of_kind(&objects, "Role").into_iter().find(|role| role["metadata"]["name"] == component);
+        let rules = role.expect("a Role")["rules"].as_array().expect("rules").clone();
+        let lease = rules.iter().find(|rule| {
+            list(&rule["resources"]) == ["leases"] && rule["resourceNames"] == json!([component])
+        });
+        assert!(list(&lease.expect("a lease")["verbs"]).contains(&"update"), "{component} elects a leader");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, served over plain HTTP on an admin port.
+//! `/healthz` and `/readyz`, for an admin port.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +9,6 @@ use axum::extract::State;
 use axum::routing::get;
 use http::StatusCode;
 use parking_lot::RwLock;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 /// What a check says: `Err` holds what is missing, in words for a human.
 pub type CheckResult = Result<(), String>;
@@ -78,18 +76,6 @@ pub fn router(admin: Admin) -> Router {
         .route("/healthz", get(|State(admin): State<Admin>| async move { admin.live.respond() }))
         .route("/readyz", get(|State(admin): State<Admin>| async move { admin.ready.respond() }))
         .with_state(admin)
-}
-
-/// Serves `app` (see [`router`]) over plain HTTP until `cancel`.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve_admin(
-    listener: TcpListener,
-    app: Router,
-    cancel: CancellationToken,
-) -> std::io::Result<()> {
-    axum::serve(listener, app).with_graceful_shutdown(async move { cancel.cancelled().await }).await
 }
 
 #[cfg(test)]

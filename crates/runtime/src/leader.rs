@@ -1,7 +1,8 @@
 //! Reaching the process that holds a lease, from other processes of the same installation.
 //!
-//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is not
-//! trusted: the process that answers there must have a certificate of the installation's own authority.
+//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is
+//! not trusted: the process that answers there must have a certificate of the installation's own authority, and the one
+//! that asks shows its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,14 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::client::Body;
 use kube::{Api, Client, Config};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ClientOptions, client_from};
@@ -35,20 +38,16 @@ pub enum LeaderError {
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Known {
     address: Option<String>,
-    authority: Option<CertificateDer<'static>>,
-    prefix: String,
-}
-
-struct Link {
-    client: Client,
-    prefix: String,
+    authorities: Vec<Vec<u8>>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// The way to the leader; it changes when another one leads, and with the certificates.
 pub struct LeaderLink {
     name: String,
     known: Mutex<Known>,
-    link: ArcSwapOption<Link>,
+    link: ArcSwapOption<Client>,
 }
 
 impl std::fmt::Debug for LeaderLink {
@@ -64,12 +63,15 @@ impl LeaderLink {
         Arc::new(Self { name, known: Mutex::default(), link: ArcSwapOption::empty() })
     }
 
-    /// The authority is the last certificate of `chain` (PEM); the leader's paths begin with `/` and `segment`.
-    pub fn set_authority(&self, chain: &[u8], segment: &str) {
-        let authority = CertificateDer::pem_slice_iter(chain).filter_map(Result::ok).last();
+    /// The leader's certificate has to be of one of the authorities in `bundle`; this process shows `certificate` with
+    /// `key`. All PEM.
+    pub fn set_identity(&self, bundle: &[u8], certificate: &[u8], key: &[u8]) {
+        let authorities = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
+        let authorities = authorities.map(|authority| authority.to_vec()).collect();
         self.change(|known| {
-            known.authority = authority;
-            known.prefix = format!("/{segment}");
+            known.authorities = authorities;
+            known.certificate = certificate.to_vec();
+            known.key = key.to_vec();
         });
     }
 
@@ -93,15 +95,21 @@ impl LeaderLink {
         self.link.store(link.map(Arc::new));
     }
 
-    fn build(&self, known: &Known) -> Option<Link> {
+    fn build(&self, known: &Known) -> Option<Client> {
         let url = format!("https://{}", known.address.as_ref()?).parse().ok()?;
+        if known.authorities.is_empty() {
+            return None;
+        }
         let mut config = Config::new(url);
-        config.root_cert = Some(vec![known.authority.as_ref()?.to_vec()]);
+        config.root_cert = Some(known.authorities.clone());
         config.tls_server_name = Some(self.name.clone());
+        let identity = json!({
+            "client-certificate-data": ByteString(known.certificate.clone()),
+            "client-key-data": ByteString(known.key.clone()),
+        });
+        config.auth_info = serde_json::from_value(identity).ok()?;
         let options = ClientOptions { connect_timeout: Duration::from_secs(1), ..ClientOptions::default() };
-        let client =
-            client_from(config, &options).map_err(|error| tracing::warn!(%error, "no way to the leader"));
-        Some(Link { client: client.ok()?, prefix: known.prefix.clone() })
+        client_from(config, &options).map_err(|error| tracing::warn!(%error, "no way to the leader")).ok()
     }
 
     /// Keeps the address as the annotation of the lease says, until `cancel`.
@@ -131,13 +139,16 @@ impl LeaderLink {
     pub async fn post(&self, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), LeaderError> {
         let link = self.link.load_full().ok_or(LeaderError::Unknown)?;
         let failed = |error: &dyn std::fmt::Display| LeaderError::Failed(error.to_string());
-        let request = Request::post(format!("{}{path}", link.prefix))
+        let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| failed(&error))?;
-        let response = link.client.send(request).await.map_err(|error| failed(&error))?;
+        let response = link.send(request).await.map_err(|error| failed(&error))?;
         let status = response.status();
         let body = response.into_body().collect().await.map_err(|error| failed(&error))?;
         Ok((status, body.to_bytes()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! The HTTPS accept loop: limits on everything a client controls, certificates that change, a bounded drain.
+//! The accept loop, over TLS or for probes without: limits on everything a client controls, certificates that change, a
+//! bounded drain.
 //!
 //! The API server calls webhooks over HTTP/1.1 alone (`k8s.io/apiserver/pkg/util/webhook/client.go`), many connections at
 //! a time, and keeps idle ones for 90 s; so idle connections live longer than that here, while one that has begun a request
@@ -12,6 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -37,7 +39,7 @@ use stall_timeout::StallTimeout;
 /// The first and the longest wait after a failed accept.
 const ACCEPT_RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Limits of [`serve`].
+/// Limits of [`serve`] and [`serve_plain`].
 #[derive(Debug, Clone)]
 pub struct ServeLimits {
     /// Open connections. For one more another is closed: one that never had a successful answer or that is idle, of the
@@ -72,9 +74,26 @@ impl Default for ServeLimits {
     }
 }
 
+impl ServeLimits {
+    /// For probes: few and small. No connection stays for more than 5 s without a request or an answer.
+    #[must_use]
+    pub fn probes() -> Self {
+        let time = Duration::from_secs(5);
+        Self {
+            max_connections: 16,
+            header_timeout: time,
+            request_timeout: time,
+            idle_timeout: time,
+            drain_timeout: time,
+            ..Self::default()
+        }
+    }
+}
+
 /// State that all connections share.
 struct Shared {
-    acceptor: TlsAcceptor,
+    /// `None`: without TLS.
+    acceptor: Option<TlsAcceptor>,
     front: Front,
     limits: ServeLimits,
     metrics: ServeMetrics,
@@ -98,9 +117,32 @@ pub async fn serve(
     metrics: ServeMetrics,
     cancel: CancellationToken,
 ) {
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    accept(listener, Some(acceptor), app, limits, metrics, cancel).await;
+}
+
+/// As [`serve`], without TLS.
+pub async fn serve_plain(
+    listener: TcpListener,
+    app: Router,
+    limits: ServeLimits,
+    metrics: ServeMetrics,
+    cancel: CancellationToken,
+) {
+    accept(listener, None, app, limits, metrics, cancel).await;
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    app: Router,
+    limits: ServeLimits,
+    metrics: ServeMetrics,
+    cancel: CancellationToken,
+) {
     let slots = Slots::new(limits.max_connections, metrics.clone());
     let shared = Arc::new(Shared {
-        acceptor: TlsAcceptor::from(Arc::new(tls)),
+        acceptor,
         front: Front::new(app, &limits, metrics.clone()),
         metrics,
         drain: cancel.clone(),
@@ -145,8 +187,14 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
     let open = shared.metrics.opened();
     let work = async {
         let _ = stream.set_nodelay(true);
-        if let Some(tls) = handshake(&shared, stream).await {
-            http(&shared, tls, peer, slot.state.clone()).await;
+        let state = slot.state.clone();
+        match &shared.acceptor {
+            None => http(&shared, stream, peer, state).await,
+            Some(acceptor) => {
+                if let Some(tls) = handshake(&shared, acceptor, stream).await {
+                    http(&shared, tls, peer, state).await;
+                }
+            }
         }
     };
     tokio::select! {
@@ -157,8 +205,12 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
     drop((open, slot));
 }
 
-async fn handshake(shared: &Shared, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-    let shake = tokio::time::timeout(shared.limits.handshake_timeout, shared.acceptor.accept(stream));
+async fn handshake(
+    shared: &Shared,
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> Option<TlsStream<TcpStream>> {
+    let shake = tokio::time::timeout(shared.limits.handshake_timeout, acceptor.accept(stream));
     let outcome = tokio::select! {
         outcome = shake => outcome,
         // Nothing was promised to a client that is not through its handshake.
@@ -173,9 +225,12 @@ async fn handshake(shared: &Shared, stream: TcpStream) -> Option<TlsStream<TcpSt
     None
 }
 
-async fn http(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr, state: ConnectionState) {
+async fn http<S>(shared: &Shared, stream: S, peer: SocketAddr, state: ConnectionState)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = &shared.limits;
-    let io = TokioIo::new(StallTimeout::new(tls, state.clone(), limits));
+    let io = TokioIo::new(StallTimeout::new(stream, state.clone(), limits));
     let front = &shared.front;
     let service = service_fn(|request| {
         let (front, state, working) = (front.clone(), state.clone(), state.begin());

@@ -14,9 +14,11 @@ use rustls::sign::CertifiedKey;
 
 use crate::health::CheckResult;
 
+mod clients;
 mod files;
 mod secret;
 
+pub use clients::ClientAuthority;
 pub use files::watch_files;
 pub use secret::{secret_entry, watch_secret};
 
@@ -138,12 +140,30 @@ pub fn server_config(
     store: Arc<CertStore>,
     client_ca: Option<&[u8]>,
 ) -> Result<rustls::ServerConfig, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let clients = client_ca.map(|pem| verifier(pem, Arc::new(aws_lc_rs::default_provider())));
+    config_of(store, clients.transpose()?)
+}
+
+/// As [`server_config`], for the clients that `clients` lets in.
+///
+/// # Errors
+/// When the library refuses the configuration.
+pub fn mutual_config(
+    store: Arc<CertStore>,
+    clients: Arc<ClientAuthority>,
+) -> Result<rustls::ServerConfig, TlsError> {
+    config_of(store, Some(clients))
+}
+
+fn config_of(
+    store: Arc<CertStore>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<rustls::ServerConfig, TlsError> {
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Config)?;
-    let builder = match client_ca {
-        Some(pem) => builder.with_client_cert_verifier(verifier(pem, provider)?),
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(store);

@@ -32,7 +32,7 @@ use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::CertStore;
-use sluice_webhook::{SecretPath, WebhookMetrics};
+use sluice_webhook::WebhookMetrics;
 use sluice_window::{Observed, Servers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -195,8 +195,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.spawn("status of the AAQ", fallible(telling));
     let admin = admin(&watches, Arc::clone(&gating));
     let certs = Arc::new(CertStore::empty());
-    let path = Arc::new(SecretPath::default());
-    let served = (Arc::clone(&certs), Arc::clone(&path));
+    let clients = growth::asking(&args.namespace);
+    let served = (Arc::clone(&certs), Arc::clone(&clients));
     let judge = growth::judge(gate.clone(), token.clone());
     args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel).await?;
     let seen_by = (Arc::clone(&certs), client.clone());
@@ -219,7 +219,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     );
 
     let load = move |secret: &Secret| {
-        path.set(growth::segment(secret));
+        growth::trust_clients(&clients, secret);
         certs.load_secret(secret);
     };
     let mut secrets = SecretWatches::default();

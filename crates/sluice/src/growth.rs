@@ -13,9 +13,9 @@ use sluice_runtime::leader::LeaderLink;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, secret_entry, server_config};
+use sluice_runtime::tls::{CertStore, ClientAuthority, mutual_config, secret_entry};
 use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge, Update};
-use sluice_webhook::{App, BodyLimits, Decision, SecretPath, Settings, WebhookMetrics, behind, router};
+use sluice_webhook::{App, BodyLimits, Decision, Settings, WebhookMetrics, router};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::bind;
@@ -39,7 +39,7 @@ impl GrowthArgs {
         Some(SocketAddr::new(address, self.growth_listen.port()))
     }
 
-    /// Serves the webhook's questions, behind the segment that is set in `path`.
+    /// Serves the questions of webhooks that have a certificate of the installation.
     ///
     /// # Errors
     /// When the address cannot be listened on.
@@ -47,15 +47,15 @@ impl GrowthArgs {
         &self,
         tasks: &mut Tasks,
         judge: Judge,
-        (certs, path): (Arc<CertStore>, Arc<SecretPath>),
+        (certs, clients): (Arc<CertStore>, Arc<ClientAuthority>),
         metrics: WebhookMetrics,
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
         let listener = bind(self.growth_listen).await?;
-        let tls = server_config(certs, None)?;
+        let tls = mutual_config(certs, clients)?;
         let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), BodyLimits::default(), metrics);
         let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
-        let service = behind(path, router(&app, [growth]));
+        let service = router(&app, [growth]);
         let limits = ServeLimits::default();
         let serving = serve(listener, tls, service, limits, ServeMetrics::default(), cancel.clone());
         tasks.spawn("growth", async move {
@@ -63,6 +63,19 @@ impl GrowthArgs {
             Ok::<_, Infallible>(())
         });
         Ok(())
+    }
+}
+
+/// Who may ask the leader: the webhook, by the name of its Service in its certificate.
+pub fn asking(namespace: &str) -> Arc<ClientAuthority> {
+    ClientAuthority::new(service_names(names::WEBHOOK, namespace).swap_remove(0))
+}
+
+/// What the leader needs of the Secret with the serving certificate to know who asks.
+pub fn trust_clients(clients: &ClientAuthority, secret: &Secret) {
+    let bundle = secret_entry(secret, names::CA_BUNDLE).unwrap_or_default();
+    if let Err(error) = clients.set_pem(bundle) {
+        tracing::warn!(secret = names::SERVING_SECRET, %error, "authorities of the webhook not replaced");
     }
 }
 
@@ -89,10 +102,12 @@ pub fn judge(gate: Gate, token: WriteToken) -> Judge {
     })
 }
 
-/// The segment before the paths that a Secret with the serving certificate names.
-pub fn segment(secret: &Secret) -> Option<&str> {
-    let bytes = secret_entry(secret, names::SECRET_PATH)?;
-    std::str::from_utf8(bytes).ok().filter(|text| is_path(text))
+/// The segments before the paths that a Secret with the serving certificate names.
+pub fn segments(secret: &Secret) -> impl Iterator<Item = &str> {
+    [names::SECRET_PATH, names::SECRET_PATH_BEFORE]
+        .into_iter()
+        .filter_map(|key| std::str::from_utf8(secret_entry(secret, key)?).ok())
+        .filter(|text| is_path(text))
 }
 
 /// A link to the controller that leads.
@@ -102,8 +117,11 @@ pub fn leader_link(namespace: &str) -> Arc<LeaderLink> {
 }
 
 /// What the link needs of the Secret with the serving certificate.
-pub fn trust(link: &LeaderLink, secret: &Secret) {
-    if let (Some(chain), Some(segment)) = (secret_entry(secret, names::TLS_CERT), segment(secret)) {
-        link.set_authority(chain, segment);
+pub fn identify(link: &LeaderLink, secret: &Secret) {
+    let entry = |key| secret_entry(secret, key);
+    if let (Some(bundle), Some(certificate), Some(key)) =
+        (entry(names::CA_BUNDLE), entry(names::TLS_CERT), entry(names::TLS_KEY))
+    {
+        link.set_identity(bundle, certificate, key);
     }
 }

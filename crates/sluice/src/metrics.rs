@@ -14,7 +14,7 @@ use sluice_api::names;
 use sluice_runtime::access::Access;
 use sluice_runtime::health::{self, Admin};
 use sluice_runtime::scrape::{self, Snapshot};
-use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
+use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve, serve_plain};
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::{CertStore, server_config};
 use tokio::net::TcpListener;
@@ -64,7 +64,12 @@ impl MetricsArgs {
             self.serve_metrics(tasks, app, certs, cancel).await?;
         }
         let listener = bind(self.admin_listen).await?;
-        tasks.spawn("admin", health::serve_admin(listener, probes, cancel.clone()));
+        let (limits, metrics) = (ServeLimits::probes(), ServeMetrics::default());
+        let serving = serve_plain(listener, probes, limits, metrics, cancel.clone());
+        tasks.spawn("admin", async move {
+            serving.await;
+            Ok::<_, Infallible>(())
+        });
         Ok(())
     }
 

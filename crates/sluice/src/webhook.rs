@@ -184,8 +184,8 @@ fn follow_leader(
     cancel: &CancellationToken,
 ) -> Arc<LeaderLink> {
     let link = growth::leader_link(namespace);
-    let trusting = Arc::clone(&link);
-    secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::trust(&trusting, secret));
+    let identified = Arc::clone(&link);
+    secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::identify(&identified, secret));
     let lease = (namespace.to_owned(), names::LEASE);
     let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
     tasks.spawn("leader", following);
@@ -256,7 +256,7 @@ async fn serve_reviews(
         _ => {
             let (store, path) = (Arc::clone(&certs), Arc::clone(&secret));
             secrets.load(&args.tls_secret, move |found: &Secret| {
-                path.set(growth::segment(found));
+                path.set(growth::segments(found));
                 store.load_secret(found);
             });
         }

@@ -1,5 +1,5 @@
 //! Senders that stall, over real TLS: others are answered all the while.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;
 
@@ -192,4 +192,26 @@ async fn behind_one_address_who_knows_the_secret_path_keeps_its_connections_and_
         assert_eq!(ask(&mut known, &path, 0).await.unwrap(), OK, "round {round}");
         assert_eq!(ask(&mut known, &path, 4 << 20).await.unwrap(), OK, "round {round}: large");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_that_do_not_know_the_secret_path_keep_no_place_from_one_that_does() {
+    let server = Server::start(Some(SECRET)).await;
+    let path = format!("/{SECRET}{SERVE}");
+    let mut all = vec![server.keeps_asking(API_SERVER, &path).await];
+    for last in 1..CONNECTIONS {
+        let mut stream = server.connect([127, 0, 1, u8::try_from(last).unwrap()]).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream.flush().await.unwrap();
+        stream.read_u8().await.expect("an answer");
+        all.push(stream);
+    }
+    // Each other peer holds one connection, less than the one that asks for more.
+    for more in 1..8 {
+        let mut stream =
+            server.connect(API_SERVER).await.unwrap_or_else(|error| panic!("{more} more: {error}"));
+        assert_eq!(ask(&mut stream, &path, 0).await.unwrap(), OK, "{more} more");
+        all.push(stream);
+    }
+    assert_eq!(ask(&mut all[0], &path, 0).await.unwrap(), OK, "what was proven stays");
 }

@@ -31,6 +31,8 @@ enum Command {
     /// Check which crate uses which, licences, duplicate versions, where packages come from, and that the tests that
     /// `docs/conformance.md` names exist.
     Check,
+    /// Fetch the advisories of RustSec and look for those about our dependencies.
+    Advisories,
     /// Format check, clippy, generated files, and `check`.
     Lint,
     /// Build the test bed's programs and run every test; the last line is the sum.
@@ -61,6 +63,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Gen { check } => generate::run(check),
         Command::Check => check::run(),
+        Command::Advisories => check::advisories(),
         Command::Lint => lint::run_all(),
         Command::Test { arguments } => test::run(&arguments),
         Command::Image => image::run(),

@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use sluice_api::names;
-use sluice_operator::certificates::{CaPair, CertError, CertStep, issue_serving, new_authority, new_path};
+use sluice_operator::certificates::{CaPair, CertError, CertStep, Made, ServingPair, make};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
-use super::plan::ca_pair;
+use super::plan::{ca_pair, serving_pair};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -56,56 +56,59 @@ pub(super) async fn apply(
     let mut ca = ca.map(|secret| *secret);
     let mut serving = serving.map(|secret| *secret);
     for step in steps {
-        let pair = ca.as_ref().map(ca_pair);
-        match step {
-            CertStep::NewAuthority { keep, path } => {
-                let mut pair = new_authority(now, &keep)?;
-                pair.path = path.unwrap_or(pair.path);
+        let done = told(&step);
+        match make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), names)? {
+            Some(Made::Authority(pair)) => {
                 ca = Some(write(api, names::CA_SECRET, ca.take(), ca_data(pair)).await?);
-                tracing::info!(secret = names::CA_SECRET, "certificate authority renewed");
+                tracing::info!(secret = names::CA_SECRET, "{done}");
             }
-            CertStep::NewPath => {
-                let Some(pair) = pair else { continue };
-                let data = ca_data(CaPair { path: new_path()?, ..pair });
-                ca = Some(write(api, names::CA_SECRET, ca.take(), data).await?);
-                tracing::info!(secret = names::CA_SECRET, "the webhook has a new path");
+            Some(Made::Serving(pair)) => {
+                serving = Some(write(api, names::SERVING_SECRET, serving.take(), serving_data(pair)).await?);
+                tracing::info!(secret = names::SERVING_SECRET, "{done}");
             }
-            CertStep::StoreBundle { bundle } => {
-                let Some(pair) = pair else { continue };
-                let data = ca_data(CaPair { bundle, ..pair });
-                ca = Some(write(api, names::CA_SECRET, ca.take(), data).await?);
-                tracing::info!(secret = names::CA_SECRET, "bundle of authorities updated");
-            }
-            CertStep::IssueServing => {
-                let Some(pair) = pair else { continue };
-                let issued = issue_serving(now, &pair, names)?;
-                let data = data([
-                    (names::TLS_CERT, issued.certificate),
-                    (names::TLS_KEY, issued.key),
-                    (names::CA_BUNDLE, pair.bundle),
-                    (names::SECRET_PATH, issued.path),
-                ]);
-                serving = Some(write(api, names::SERVING_SECRET, serving.take(), data).await?);
-                tracing::info!(secret = names::SERVING_SECRET, "serving certificate renewed");
-            }
+            None => {}
         }
     }
     Ok(())
 }
 
+/// What is logged when the step is done.
+const fn told(step: &CertStep) -> &'static str {
+    match step {
+        CertStep::NewAuthority { .. } => "certificate authority renewed",
+        CertStep::StoreBundle { .. } => "bundle of authorities updated",
+        CertStep::NamePath { .. } => "webhook configurations are to name another path",
+        CertStep::IssueServing { .. } => "serving certificate renewed",
+        CertStep::StoreServing { .. } => "bundle and paths of the serving certificate updated",
+    }
+}
+
 type Data = BTreeMap<String, ByteString>;
 
 fn ca_data(pair: CaPair) -> Data {
-    data([
+    let since = pair.path_since.map(|since| (names::SECRET_PATH_SINCE, since.to_string()));
+    let entries = [
         (names::TLS_CERT, pair.certificate),
         (names::TLS_KEY, pair.key),
         (names::CA_BUNDLE, pair.bundle),
         (names::SECRET_PATH, pair.path),
-    ])
+    ];
+    data(entries.into_iter().chain(since))
 }
 
-fn data(entries: [(&str, String); 4]) -> Data {
-    entries.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).into()
+fn serving_data(pair: ServingPair) -> Data {
+    let before = pair.path_before.map(|path| (names::SECRET_PATH_BEFORE, path));
+    let entries = [
+        (names::TLS_CERT, pair.certificate),
+        (names::TLS_KEY, pair.key),
+        (names::CA_BUNDLE, pair.bundle),
+        (names::SECRET_PATH, pair.path),
+    ];
+    data(entries.into_iter().chain(before))
+}
+
+fn data(entries: impl Iterator<Item = (&'static str, String)>) -> Data {
+    entries.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect()
 }
 
 async fn write(

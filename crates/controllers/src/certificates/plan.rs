@@ -62,14 +62,19 @@ pub(crate) fn ca_pair(secret: &Secret) -> CaPair {
         key: text(secret, names::TLS_KEY),
         bundle: text(secret, names::CA_BUNDLE),
         path: text(secret, names::SECRET_PATH),
+        path_since: text(secret, names::SECRET_PATH_SINCE).parse().ok(),
     }
 }
 
-fn serving_pair(secret: &Secret) -> ServingPair {
+/// As [`ca_pair`], the serving certificate.
+pub(super) fn serving_pair(secret: &Secret) -> ServingPair {
+    let before = text(secret, names::SECRET_PATH_BEFORE);
     ServingPair {
         certificate: text(secret, names::TLS_CERT),
         key: text(secret, names::TLS_KEY),
+        bundle: text(secret, names::CA_BUNDLE),
         path: text(secret, names::SECRET_PATH),
+        path_before: Some(before).filter(|path| !path.is_empty()),
     }
 }
 

@@ -27,22 +27,23 @@ fn nothing_is_made_before_both_secrets_were_looked_for() {
     let Round::Work { steps, ca: None, serving: None } = round else {
         panic!("both are missing: {round:?}");
     };
-    assert!(matches!(steps.as_slice(), [CertStep::NewAuthority { .. }, CertStep::IssueServing]));
+    assert!(matches!(steps.as_slice(), [CertStep::NewAuthority { .. }, CertStep::IssueServing { .. }]));
 }
 
 #[test]
-fn good_secrets_are_left_alone_until_half_of_the_serving_certificates_life() {
+fn good_secrets_are_left_alone_until_a_third_of_the_serving_certificates_life() {
     let names = service_names("w", "n");
     let now = Timestamp::from_second(1_800_000_000).expect("in range");
     let ca = new_authority(now, "").expect("an authority");
     let serving = issue_serving(now, &ca, &names).expect("a certificate");
     let path = ("webhook-path", ca.path.as_str());
-    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key), path]);
-    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), ("ca.crt", &ca.bundle), path]);
+    let bundle = ("ca.crt", ca.bundle.as_str());
+    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key), bundle, path]);
+    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), bundle, path]);
     let later = now + SignedDuration::from_hours(2);
     let round = next_round(later, &ca, &serving, &names);
     let Round::Rest { until } = round else { panic!("nothing to do: {round:?}") };
-    assert_eq!(until.as_secs(), 10 * 3600);
+    assert_eq!(until.as_secs(), 54 * 3600);
 }
 
 #[test]

@@ -35,11 +35,11 @@ pub(super) fn authority(certificate: &str, key: &str) -> Option<Validity> {
     (parsed.is_ca() && owns(key, &parsed)).then(|| validity(&parsed))?
 }
 
-/// The validity of a serving certificate that has this key and exactly these names.
+/// The validity of a certificate for servers and clients that has this key and exactly these names.
 pub(super) fn serving(certificate: &str, key: &str, names: &[String]) -> Option<Validity> {
     let pem = first(certificate)?;
     let parsed = parse(&pem)?;
-    (owns(key, &parsed) && has_names(&parsed, names)).then(|| validity(&parsed))?
+    (owns(key, &parsed) && has_names(&parsed, names) && for_both(&parsed)).then(|| validity(&parsed))?
 }
 
 /// Whether `certificate` was signed by the authority `issuer`.
@@ -104,6 +104,11 @@ fn parse(pem: &Pem) -> Option<X509Certificate<'_>> {
 
 fn owns(key: &str, certificate: &X509Certificate<'_>) -> bool {
     KeyPair::from_pem(key).is_ok_and(|key| key.subject_public_key_info() == certificate.public_key().raw)
+}
+
+fn for_both(certificate: &X509Certificate<'_>) -> bool {
+    let usage = certificate.extended_key_usage().ok().flatten();
+    usage.is_some_and(|usage| usage.value.server_auth && usage.value.client_auth)
 }
 
 fn has_names(certificate: &X509Certificate<'_>, wanted: &[String]) -> bool {

@@ -32,20 +32,21 @@ pub fn new_authority(now: Timestamp, old_bundle: &str) -> Result<CaPair, CertErr
             bundle.push_str(&old);
         }
     }
-    Ok(CaPair { certificate, key: key.serialize_pem(), bundle, path: new_path()? })
+    Ok(CaPair { certificate, key: key.serialize_pem(), bundle, path: new_path()?, path_since: Some(now) })
 }
 
 /// A segment for the webhook's paths: 128 random bits in hexadecimal digits.
 ///
 /// # Errors
 /// When there are no random numbers.
-pub fn new_path() -> Result<String, CertError> {
+pub(super) fn new_path() -> Result<String, CertError> {
     let mut bytes = [0_u8; PATH_BYTES];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| CertError::Random)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A serving certificate for `names`, valid from `now` and not longer than its authority.
+/// A serving certificate for `names`, valid from `now` and not longer than its authority, with the segment that the
+/// configurations name. Clients of the installation show it too.
 ///
 /// # Errors
 /// When the authority cannot be read or the cryptography library refuses.
@@ -58,15 +59,20 @@ pub fn issue_serving(now: Timestamp, ca: &CaPair, names: &[String]) -> Result<Se
     let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
     params.distinguished_name = common_name(&subject);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     params.use_authority_key_identifier_extension = true;
     let ca_end = authorities(&ca.certificate).first().map(|(_, validity)| validity.not_after);
     let end = until(now, SERVING_LIFETIME);
     dates(&mut params, now, ca_end.map_or(end, |ca_end| end.min(ca_end)));
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
-    // With its authority: processes of the installation trust each other by it.
-    let chain = format!("{}{}", certificate.pem(), ca.certificate);
-    Ok(ServingPair { certificate: chain, key: key.serialize_pem(), path: ca.path.clone() })
+    Ok(ServingPair {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+        bundle: ca.bundle.clone(),
+        path: ca.path.clone(),
+        path_before: None,
+    })
 }
 
 fn until(now: Timestamp, lifetime: SignedDuration) -> Timestamp {

@@ -11,9 +11,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::{
-    BACKDATE, CA_LIFETIME, CA_RENEW_AFTER, CaPair, CertStep, SERVING_LIFETIME, SETTLE, ServingPair, inspect,
-    is_path, issue_serving, new_authority, new_path, plan, service_names,
+    BACKDATE, CA_LIFETIME, CA_RENEW_AFTER, CaPair, CertStep, Made, SERVING_LIFETIME, SETTLE, ServingPair,
+    inspect, is_path, make, plan, service_names,
 };
+
+mod paths;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -56,7 +58,7 @@ impl World {
 
     /// Does what the plan says until there is nothing left to do; returns when the next step is due.
     fn run(&mut self, now: Timestamp) -> Timestamp {
-        for _ in 0..4 {
+        for _ in 0..6 {
             let plan = plan(now, self.ca.as_ref(), self.serving.as_ref(), &names());
             if plan.steps.is_empty() {
                 return plan.due;
@@ -69,18 +71,10 @@ impl World {
     }
 
     fn step(&mut self, now: Timestamp, step: CertStep) {
-        match step {
-            CertStep::NewAuthority { keep, path } => {
-                let mut made = new_authority(now, &keep).expect("an authority");
-                made.path = path.unwrap_or(made.path);
-                self.ca = Some(made);
-            }
-            CertStep::NewPath => self.ca.as_mut().expect("an authority").path = new_path().expect("a path"),
-            CertStep::StoreBundle { bundle } => self.ca.as_mut().expect("an authority").bundle = bundle,
-            CertStep::IssueServing => {
-                let ca = self.ca.as_ref().expect("an authority");
-                self.serving = Some(issue_serving(now, ca, &names()).expect("a certificate"));
-            }
+        let made = make(now, step, self.ca.clone(), self.serving.clone(), &names()).expect("random numbers");
+        match made.expect("what the step changes") {
+            Made::Authority(pair) => self.ca = Some(pair),
+            Made::Serving(pair) => self.serving = Some(pair),
         }
     }
 
@@ -109,15 +103,28 @@ fn an_empty_cluster_gets_both_and_clients_accept_them() {
 }
 
 #[test]
-fn the_serving_certificate_is_renewed_at_half_its_life() {
+fn the_serving_certificate_is_renewed_at_a_third_of_its_life() {
     let mut world = World::installed(start());
     let first = world.serving().clone();
     let due = world.run(start());
-    assert_eq!(due, start() + HOUR * 12);
+    assert_eq!(due, start() + HOUR * 56);
     world.run(due - HOUR);
     assert!(*world.serving() == first, "not before it is due");
     world.run(due);
     assert!(*world.serving() != first, "when it is due");
+}
+
+#[test]
+fn without_an_operator_all_works_for_four_days_at_any_time() {
+    let mut world = World::installed(start());
+    let mut now = start();
+    while now < start() + CA_LIFETIME * 3 {
+        let due = world.run(now);
+        let away = due + HOUR * 4 * 24;
+        let name = "sluice-webhook.sluice-system.svc";
+        assert!(accepted(&world.ca().bundle, world.serving(), name, away), "from {due} on");
+        now = due;
+    }
 }
 
 #[test]
@@ -174,10 +181,19 @@ fn both_authorities_are_trusted_until_the_old_one_expires() {
 fn a_working_serving_certificate_is_not_replaced_before_the_new_authority_is_published() {
     let mut world = World::installed(start());
     let renewal = start() + CA_RENEW_AFTER;
-    world.run(renewal - HOUR * 12);
+    // Two thirds of the last one's life are over when there is a new authority.
+    world.run(renewal - HOUR * 100);
+    world.run(renewal - HOUR * 100 + SETTLE);
+    world.run(renewal - HOUR * 100 + SETTLE * 2);
     let before = world.serving().clone();
     let due = world.run(renewal);
-    assert!(*world.serving() == before);
+    let ServingPair { bundle, .. } = world.serving().clone();
+    assert!(*world.serving() == ServingPair { bundle, ..before }, "the bundle is all that changes");
+    assert_eq!(
+        world.serving().bundle,
+        world.ca().bundle,
+        "processes trust the next certificate before it is served"
+    );
     assert_eq!(due, renewal + SETTLE);
     world.run(due);
     assert!(inspect::signed_by(&world.serving().certificate, &world.ca().certificate));
@@ -194,7 +210,7 @@ fn what_does_not_fit_together_is_made_anew() {
     let foreign_key = CaPair { key: other.ca().key.clone(), ..good.ca().clone() };
     assert!(matches!(
         plan_of(&foreign_key, good.serving()).as_slice(),
-        [CertStep::NewAuthority { .. }, CertStep::IssueServing]
+        [CertStep::NewAuthority { .. }, CertStep::IssueServing { .. }]
     ));
     let garbage = CaPair {
         certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
@@ -202,16 +218,21 @@ fn what_does_not_fit_together_is_made_anew() {
     };
     assert!(matches!(plan_of(&garbage, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
 
-    assert_eq!(plan_of(good.ca(), other.serving()), [CertStep::IssueServing], "another authority's");
-    let mixed = ServingPair { key: other.serving().key.clone(), ..good.serving().clone() };
-    assert_eq!(plan_of(good.ca(), &mixed), [CertStep::IssueServing], "another certificate's key");
+    let again = |path_before: Option<&str>| {
+        [CertStep::IssueServing { path_is_new: false, path_before: path_before.map(str::to_owned) }]
+    };
+    let theirs = other.serving();
+    assert_eq!(plan_of(good.ca(), theirs), again(Some(&theirs.path)), "another authority's");
+    let mixed = ServingPair { key: theirs.key.clone(), ..good.serving().clone() };
+    assert_eq!(plan_of(good.ca(), &mixed), again(None), "another certificate's key");
     let renamed = plan(now, good.ca.as_ref(), good.serving.as_ref(), &["elsewhere.svc".to_owned()]);
-    assert_eq!(renamed.steps, [CertStep::IssueServing], "other names");
+    assert_eq!(renamed.steps, again(None), "other names");
     let leaf_as_ca = CaPair {
         certificate: good.serving().certificate.clone(),
         key: good.serving().key.clone(),
         bundle: String::new(),
         path: String::new(),
+        path_since: None,
     };
     assert!(matches!(plan_of(&leaf_as_ca, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
 }
@@ -225,31 +246,10 @@ fn a_damaged_bundle_is_repaired() {
         let plan = plan(now, Some(&damaged), world.serving.as_ref(), &names());
         let expected = CertStep::StoreBundle { bundle: world.ca().certificate.clone() };
         assert_eq!(plan.steps, [expected], "{bundle:?}");
+        let damaged = ServingPair { bundle: bundle.to_owned(), ..world.serving().clone() };
+        let plan = super::plan(now, world.ca.as_ref(), Some(&damaged), &names());
+        assert_eq!(plan.steps, [CertStep::StoreServing { path_before: None }], "{bundle:?}");
     }
-}
-
-#[test]
-fn the_webhooks_path_is_made_once_and_is_the_same_in_both_secrets() {
-    let mut world = World::installed(start());
-    let path = world.ca().path.clone();
-    assert!(is_path(&path), "{path}");
-    assert_ne!(path, World::installed(start()).ca().path);
-    for now in [start() + HOUR * 12, start() + CA_RENEW_AFTER, start() + CA_LIFETIME * 3] {
-        world.run(now);
-        assert_eq!((&world.ca().path, &world.serving().path), (&path, &path), "a renewal keeps it");
-    }
-    // As from a version that knew of none, or edited; and a serving certificate that was not brought along.
-    let now = start() + CA_LIFETIME * 3;
-    let authority = world.ca().certificate.clone();
-    for other in ["", "guessable", "../../000000000000000000000000000000"] {
-        world.ca.as_mut().expect("an authority").path = other.to_owned();
-        world.run(now);
-        assert!(is_path(&world.ca().path), "{other}");
-        assert_eq!((&world.serving().path, &world.ca().certificate), (&world.ca().path, &authority));
-    }
-    world.serving.as_mut().expect("a certificate").path.clear();
-    world.run(now);
-    assert_eq!(world.serving().path, world.ca().path);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl ConnectionState {
         self.0.phase.store(2, Relaxed);
     }
 
-    /// The client had a successful answer.
+    /// The client had a successful answer, which apps give only to clients that they know.
     pub(super) fn prove(&self) {
         self.0.proven.store(true, Relaxed);
     }

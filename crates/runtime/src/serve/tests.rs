@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+mod probes;
+
 const SOON: Duration = Duration::from_secs(10);
 
 struct Server {

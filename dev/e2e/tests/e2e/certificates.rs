@@ -19,6 +19,8 @@ use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
 
+mod rotation;
+
 /// How many webhooks we have; all but one in the validating configuration.
 const HOOKS: usize = 12;
 
@@ -154,7 +156,8 @@ async fn certificates_are_made_renewed_and_repaired_while_pods_are_gated() {
         until_replaced(&client, &old).await;
         stream.flow().await;
     }
-    assert_eq!(stream.faults().await, Vec::<String>::new(), "renewing the certificate refuses no pod");
+    rotation::a_renewed_certificate_brings_a_new_path(&client, &address, &stream).await;
+    assert_eq!(stream.faults().await, Vec::<String>::new(), "renewing certificate and path refuses no pod");
     assert_ne!(der(&secrets(&client).get(names::SERVING_SECRET).await.unwrap()), der(&secret));
 
     a_deleted_authority_is_made_anew(&client, &address).await;

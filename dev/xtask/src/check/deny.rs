@@ -9,7 +9,9 @@ use crate::shell::{cargo, root, run};
 
 /// The version that is installed. It has to build with the toolchain that `Cargo.toml` names.
 const VERSION: &str = "0.20.2";
-/// Without advisories: their database comes over the network.
+/// Alone: their database comes over the network and changes between two runs.
+const ADVISORIES: [&str; 5] = ["--locked", "check", "--deny", "advisory-not-detected", "advisories"];
+/// Without advisories.
 const CHECK: [&str; 9] = [
     "--locked",
     "check",
@@ -24,8 +26,17 @@ const CHECK: [&str; 9] = [
 
 /// Checks the rules of `deny.toml`; installs cargo-deny first if this version is not in the cache.
 pub(crate) fn check() -> anyhow::Result<()> {
+    cargo_deny(&CHECK)
+}
+
+/// Looks for advisories about the packages of `Cargo.lock`, in the database as it is now.
+pub(crate) fn advisories() -> anyhow::Result<()> {
+    cargo_deny(&ADVISORIES)
+}
+
+fn cargo_deny(arguments: &[&str]) -> anyhow::Result<()> {
     let program = installed()?;
-    run(Command::new(program).args(CHECK).current_dir(root()))
+    run(Command::new(program).args(arguments).current_dir(root()))
 }
 
 fn installed() -> anyhow::Result<PathBuf> {

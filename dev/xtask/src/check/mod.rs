@@ -7,6 +7,8 @@ mod directions;
 mod features;
 mod metadata;
 
+pub(crate) use deny::advisories;
+
 /// Checks all rules and reports every violation.
 pub(crate) fn run() -> anyhow::Result<()> {
     conformance::check()?;

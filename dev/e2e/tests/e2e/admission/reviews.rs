@@ -246,7 +246,7 @@ async fn only_the_documented_paths_and_methods_exist() {
         ("GET", "/metrics", 404),
         ("GET", &debug, 404),
         ("POST", &deeper, 404),
-        ("GET", "/healthz", 200),
+        ("GET", "/healthz", 404),
         // Without the secret, or with a wrong one, there is nothing.
         ("POST", Endpoint::PodGate.path(), 404),
         ("POST", Endpoint::Headroom.path(), 404),

@@ -203,7 +203,9 @@ async fn a_quota_whose_writers_are_not_recorded_is_not_raised() {
         let answer = tries(&thief, &team.path("resourcequotas/rq/status"), MERGE, &status).await;
         let said = answer.message();
         assert!(
-            answer.code == 403 && said.contains(names::CHARGE_DENIED) && said.contains("managedFields"),
+            answer.code == 403
+                && said.contains(names::CHARGE_DENIED)
+                && said.contains("metadata.managedFields, which kubectl apply --server-side brings back"),
             "{answer:?}"
         );
     }
