@@ -126,6 +126,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let lease_client = connect(&telling("lease")).await?;
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
+    clock
+        .now()
+        .context("the API server's answers have no Date header: have the proxy before it keep the header")?;
 
     let lease = args.lease_options()?;
     let request_deadline = lease.timings.duration.saturating_sub(lease.timings.renew_deadline);
