@@ -51,11 +51,16 @@ impl ServerClock {
         self.now_at(Instant::now())
     }
 
-    /// The estimate, however long ago the last answer is; none before the first one.
+    /// The estimate, however long ago the last answer is. Before the first one it is the epoch, by which nothing is over yet: the local
+    /// clock is no substitute, for it may be minutes ahead.
     #[must_use]
-    pub fn reckoned(&self) -> Option<Timestamp> {
-        let snapshot = (*self.0.lock())?;
-        snapshot.now(Instant::now())
+    pub fn reckoned(&self) -> Timestamp {
+        self.reckoned_at(Instant::now())
+    }
+
+    fn reckoned_at(&self, at: Instant) -> Timestamp {
+        let snapshot = *self.0.lock();
+        snapshot.and_then(|snapshot| snapshot.now(at)).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     fn now_at(&self, at: Instant) -> Option<Timestamp> {
@@ -94,6 +99,24 @@ mod tests {
         clock.observe_at(at("2026-01-01T00:01:00Z"), start);
         clock.observe_at(at("2026-01-01T00:00:30Z"), start);
         assert_eq!(clock.now_at(start), at("2026-01-01T00:00:30Z"));
+    }
+
+    #[test]
+    fn the_local_clock_is_never_taken_for_that_of_the_api_server() {
+        for skew in [-5, 5].map(jiff::SignedDuration::from_mins) {
+            let (clock, start) = (ServerClock::default(), Instant::now());
+            assert_eq!(clock.reckoned_at(start), Timestamp::UNIX_EPOCH);
+            let there = Timestamp::now() + skew;
+            clock.observe_at(Some(there), start);
+            for seconds in [0, 59, 61, 3_600] {
+                let later = start + Duration::from_secs(seconds);
+                assert_eq!(
+                    clock.reckoned_at(later),
+                    there + Duration::from_secs(seconds),
+                    "after {seconds} s"
+                );
+            }
+        }
     }
 
     #[test]

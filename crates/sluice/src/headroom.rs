@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -79,6 +80,7 @@ impl HeadroomArgs {
         let impersonating = connect(&ClientOptions { impersonate, ..options }).await?;
         let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
         let requests = Requests::new(client, clock);
+        requests.clock().await.context("could not read the API server's clock")?;
         let parts = Parts { observed, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
         let headroom = Headroom::new(parts, told);
         let proofs = Arc::clone(&headroom).keep_proving(stopped);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use sluice_engine::headroom::{self as engine, Account, NUDGE_KEY, sentence};
 use sluice_engine::{Amount, Charge, Resource, Uid};
 use sluice_index::{LauncherRecord, ResourceQuotaRecord, VmiRecord};
@@ -132,7 +131,7 @@ impl Headroom {
     }
 
     fn hidden(&self) -> Option<String> {
-        self.servers.hidden(self.requests.clock.now().unwrap_or_else(Timestamp::now))
+        self.servers.hidden(self.requests.clock.reckoned())
     }
 
     /// Lets a target in that the API server waits to create. Returns as soon as its creation may go on, at the latest
@@ -311,10 +310,10 @@ impl Headroom {
         self.writer.write(namespace, name, &patches::nudge(&record, next)).await
     }
 
-    /// The API server's clock, as far as it is known; milliseconds since the epoch.
+    /// The API server's clock, as reckoned from its last answer; milliseconds since the epoch.
     #[must_use]
     pub fn server_now_ms(&self) -> i64 {
-        self.requests.clock.now().unwrap_or_else(Timestamp::now).as_millisecond()
+        self.requests.clock.reckoned().as_millisecond()
     }
 
     /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than before, and

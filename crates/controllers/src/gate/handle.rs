@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::NamespacePattern;
-use sluice_index::{Aaqs, KubeVirts};
+use sluice_index::{Aaqs, DeviceClasses, KubeVirts};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot};
@@ -32,6 +31,8 @@ pub struct Gate {
     pub(super) aaqs: Arc<Mutex<Aaqs>>,
     /// Locked before the state is.
     pub(super) kubevirts: Arc<Mutex<KubeVirts>>,
+    /// Locked before the state is.
+    pub(super) device_classes: Arc<Mutex<DeviceClasses>>,
     pub(super) watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
@@ -85,6 +86,7 @@ impl Gate {
             exempt,
             aaqs: Arc::default(),
             kubevirts: Arc::default(),
+            device_classes: Arc::default(),
             watches,
             asking: Arc::default(),
             clusters_changed: Arc::default(),
@@ -114,7 +116,7 @@ impl Gate {
     pub(crate) fn now(&self) -> Moment {
         Moment {
             mono_ms: u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX),
-            unix_ms: self.clock.reckoned().unwrap_or_else(Timestamp::now).as_millisecond(),
+            unix_ms: self.clock.reckoned().as_millisecond(),
         }
     }
 
@@ -143,17 +145,18 @@ impl Gate {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
+    use jiff::{SignedDuration, Timestamp};
     use serde_json::json;
     use sluice_engine::{ChargeRules, Resource};
     use sluice_runtime::watch::Event;
 
     use super::*;
 
-    const FIVE_MINUTES: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
+    const FIVE_MINUTES: SignedDuration = SignedDuration::from_mins(5);
 
-    /// The local clock is five minutes ahead of the API server's.
-    #[test]
-    fn a_pod_that_is_being_deleted_stops_counting_by_the_api_servers_clock() {
+    /// Whether a pod counts whose deletion ends so long after the present of the API server, whose clock differs from the local one
+    /// by `skew`; `None`: nothing is known of that clock.
+    fn counts(skew: Option<SignedDuration>, ends_in: SignedDuration) -> bool {
         let health = || WatchHealth::new("test");
         let watches = GateWatches {
             pods: health(),
@@ -168,9 +171,10 @@ mod tests {
         let clock = Arc::new(ServerClock::default());
         let config = GateConfig::new(sluice_api::names::GATE, ChargeRules::for_minor(36));
         let gate = Gate::new(config, &[], GateMetrics::default(), watches, Arc::clone(&clock));
-        let there = Timestamp::now() - FIVE_MINUTES;
-        clock.observe(Some(there));
-        let ends = there + jiff::SignedDuration::from_secs(30);
+        let there = Timestamp::now() + skew.unwrap_or_default();
+        clock.observe(skew.map(|_| there));
+        // It counts for its grace period once more.
+        let ends = there + ends_in - SignedDuration::from_secs(30);
         let pod = json!({
             "metadata": {
                 "name": "p", "namespace": "team", "uid": "p", "resourceVersion": "1",
@@ -182,6 +186,16 @@ mod tests {
         let state = gate.state();
         let state = state.lock();
         let (_, record) = state.index().0.iter().next().unwrap();
-        assert!(record.charge.get(&Resource::Cpu).is_some(), "it may run for another minute");
+        record.charge.get(&Resource::Cpu).is_some()
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_stops_counting_by_the_api_servers_clock() {
+        let minute = SignedDuration::from_mins(1);
+        for skew in [-FIVE_MINUTES, SignedDuration::ZERO, FIVE_MINUTES] {
+            assert!(counts(Some(skew), minute), "it may run for another minute: {skew:#}");
+            assert!(!counts(Some(skew), -minute), "nothing waits for the local clock: {skew:#}");
+        }
+        assert!(counts(None, -minute), "before anything is known of that clock nothing ends");
     }
 }

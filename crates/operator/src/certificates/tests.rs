@@ -258,3 +258,13 @@ fn keys_are_not_printed() {
     let printed = format!("{:?} {:?}", world.ca(), world.serving());
     assert!(!printed.contains("PRIVATE") && !printed.contains(&world.ca().path), "{printed}");
 }
+
+#[test]
+fn an_operator_whose_clock_is_five_minutes_off_makes_nothing_anew() {
+    for skew in [-5, 5].map(SignedDuration::from_mins) {
+        let mut world = World::installed(start());
+        let made = (world.ca().certificate.clone(), world.serving().certificate.clone());
+        world.run(start() + skew);
+        assert_eq!((&world.ca().certificate, &world.serving().certificate), (&made.0, &made.1), "{skew:#}");
+    }
+}
