@@ -163,7 +163,7 @@ impl<'h> Executor<'h> {
 
     async fn raise(&mut self, raise: Raise, mark: i64) -> Done {
         let Some(record) = self.records.get(&raise.quota) else { return Done::Conflict };
-        let patch = patches::raise(record, &raise, mark);
+        let patch = patches::raise(record, &raise.keys, mark);
         let sent = Instant::now();
         self.raised_at.get_or_insert(sent);
         let written = self.headroom.writer.write(self.target.namespace(), &raise.quota, &patch).await;
@@ -180,7 +180,7 @@ impl<'h> Executor<'h> {
             let known = self.headroom.observed.read(|index| self.newest(index, quota));
             let Some(record) = known else { continue };
             let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else { continue };
-            let patch = patches::renew(&record, own + RENEWAL_MS);
+            let patch = patches::raise(&record, &[], own + RENEWAL_MS);
             let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
             if !matches!(self.lock_written(written), Done::Written | Done::Conflict) {
                 return Done::Ended(Ending::NotSeen);
