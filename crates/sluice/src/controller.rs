@@ -17,8 +17,7 @@ use sluice_controllers::gate::{
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::headroom::{
-    BlockedCollector, BlockedMetrics, BlockedMigrations, HeadroomStatusWriter, LeftoverMetrics, Sweep,
-    SweepMetrics,
+    BlockedCollector, BlockedMigrations, HeadroomStatusWriter, LoopMetrics, Sweep,
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
@@ -139,11 +138,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let metrics = GateMetrics::default();
     metrics.register(&mut registry);
-    let (blocked_metrics, sweep_metrics) = (BlockedMetrics::default(), SweepMetrics::default());
-    let left = LeftoverMetrics::default();
-    left.register(&mut registry);
-    blocked_metrics.register(&mut registry);
-    sweep_metrics.register(&mut registry);
+    let loop_metrics = LoopMetrics::default();
+    loop_metrics.register(&mut registry);
     let growth_metrics = WebhookMetrics::register(&mut registry);
     let writes = ApiWrites::default();
     let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &identity);
@@ -182,7 +178,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.spawn("rules of charging", fallible(gate.clone().follow_rules(charged_by, cancel.clone())));
     let recorder = events.clone();
     let tell = move |report| recorder.report(report);
-    let blocked = BlockedMigrations::new(Arc::clone(&headroom), blocked_metrics, tell);
+    let blocked = BlockedMigrations::new(Arc::clone(&headroom), loop_metrics.clone(), tell);
     registry.register_collector(Box::new(BlockedCollector(blocked.summaries())));
 
     let by = (args.gating.of(&version), args.namespace.clone());
@@ -248,10 +244,17 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let facts = (blocked.summaries(), Arc::clone(&headroom));
     let recorder = events.clone();
     let tell = move |report| recorder.report(report);
-    let report = statuses.clone().run(facts, (left, tell), client, token.clone(), writes, cancel.clone());
+    let report = statuses.clone().run(
+        facts,
+        (loop_metrics.clone(), tell),
+        client,
+        token.clone(),
+        writes,
+        cancel.clone(),
+    );
     tasks.spawn("head-room conditions", fallible(report));
     let waking = blocked.run((token.clone(), leadership.clone()), statuses, cancel.clone());
-    let sweep = Sweep::new(headroom, sweep_metrics);
+    let sweep = Sweep::new(headroom, loop_metrics);
     let (lead, cancelled) = ((token, leadership.clone()), cancel.clone());
     let sweeping = async move { sweep.run(lead, cancelled).await };
     let deciding = gate.decide(apply, leadership, cancel.clone());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use sluice_engine::Uid;
 use sluice_engine::headroom::Raise;
-use sluice_index::{Cluster, ResourceQuotaRecord};
+use sluice_index::{Cluster, LauncherRecord, ResourceQuotaRecord};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -163,7 +163,7 @@ impl<'h> Executor<'h> {
 
     async fn raise(&mut self, raise: Raise, mark: i64) -> Done {
         let Some(record) = self.records.get(&raise.quota) else { return Done::Conflict };
-        let patch = patches::raise(record, &raise, mark);
+        let patch = patches::raise(record, &raise.keys, mark);
         let sent = Instant::now();
         self.raised_at.get_or_insert(sent);
         let written = self.headroom.writer.write(self.target.namespace(), &raise.quota, &patch).await;
@@ -180,7 +180,7 @@ impl<'h> Executor<'h> {
             let known = self.headroom.observed.read(|index| self.newest(index, quota));
             let Some(record) = known else { continue };
             let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else { continue };
-            let patch = patches::renew(&record, own + RENEWAL_MS);
+            let patch = patches::raise(&record, &[], own + RENEWAL_MS);
             let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
             if !matches!(self.lock_written(written), Done::Written | Done::Conflict) {
                 return Done::Ended(Ending::NotSeen);
@@ -277,8 +277,8 @@ impl<'h> Executor<'h> {
         Done::Ended(ending)
     }
 
-    /// Without the target, the room was taken by another pod, or by none: an admission step after the quota may have refused the
-    /// target, and the quota counts it until its next sync.
+    /// Without the target, which the watch may be late to show, the room was taken by another pod, or by none: an admission step after
+    /// the quota may have refused the target, and the quota counts it until its next sync.
     async fn confirm(&self, session: &WindowSession) -> Done {
         let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
@@ -293,10 +293,14 @@ impl<'h> Executor<'h> {
             return Done::Ended(Ending::NotSeen);
         };
         let now = self.headroom.server_now_ms().div_euclid(1000);
-        let (account, quotas) = self.headroom.observed.read(|index| {
+        let (is_there, account, quotas) = self.headroom.observed.read(|index| {
             let raised = session.raised().iter().filter_map(|quota| index.quota(namespace, &quota.name));
-            (index.account(namespace, Some(&pods), now), raised.collect::<Vec<_>>())
+            let is_there = pods.iter().any(|pod| self.is_target(index, pod));
+            (is_there, index.account(namespace, Some(&pods), now), raised.collect::<Vec<_>>())
         });
+        if is_there {
+            return Done::Ended(Ending::Entered);
+        }
         let mut raised =
             self.raises.iter().flat_map(|raise| raise.keys.iter().map(|key| (&raise.uid, &key.key)));
         let is_held = |(uid, key): (&Uid, &Arc<str>)| {
@@ -306,20 +310,23 @@ impl<'h> Executor<'h> {
         Done::Ended(if by_none { Ending::Denied } else { Ending::NotSeen })
     }
 
-    /// Whether KubeVirt's controller has created a pod of this migration since its room was made: this one, or that of another attempt,
-    /// whichever replica was asked about it.
     fn is_seen(&self, index: &Cluster) -> bool {
+        index.launchers.of_migration(&self.target.migration.uid).any(|pod| self.is_target(index, pod))
+    }
+
+    /// Whether KubeVirt's controller has created this pod for the migration since room was made: it is the one that was asked about, or that
+    /// of another attempt, whichever replica was asked about it.
+    fn is_target(&self, index: &Cluster, pod: &LauncherRecord) -> bool {
         let (migration, controller) = (&self.target.migration, index.kubevirt_controller());
-        index.launchers.of_migration(&migration.uid).any(|pod| {
-            pod.namespace == migration.namespace
-                && !self.before.contains(&pod.uid)
-                && if self.target.attaches {
-                    pod.launcher.is_some()
-                } else {
-                    pod.machine.as_ref() == Some(&migration.machine_uid)
-                }
-                && pod.created_by.as_deref().is_none_or(|name| controller.as_deref() == Some(name))
-        })
+        pod.migration.as_ref() == Some(&migration.uid)
+            && pod.namespace == migration.namespace
+            && !self.before.contains(&pod.uid)
+            && if self.target.attaches {
+                pod.launcher.is_some()
+            } else {
+                pod.machine.as_ref() == Some(&migration.machine_uid)
+            }
+            && pod.created_by.as_deref().is_none_or(|name| controller.as_deref() == Some(name))
     }
 
     async fn clear(&self, session: &WindowSession) -> Done {

@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use sluice_engine::headroom::{MARK, NUDGE_KEY, Raise, Restore};
+use sluice_engine::headroom::{MARK, NUDGE_KEY, RaisedKey, Restore};
 use sluice_index::ResourceQuotaRecord;
 
-/// Sets the keys of a raise and the mark.
-pub(crate) fn raise(record: &ResourceQuotaRecord, raise: &Raise, mark: i64) -> Value {
-    let keys = raise.keys.iter().map(|raised| (raised.key.to_string(), json!(raised.to.to_string())));
+/// Sets these keys, and the mark: of a raise that is there already the mark alone.
+pub(crate) fn raise(record: &ResourceQuotaRecord, keys: &[RaisedKey], mark: i64) -> Value {
+    let keys = keys.iter().map(|raised| (raised.key.to_string(), json!(raised.to.to_string())));
     let mut hard: Map<String, Value> = keys.collect();
     hard.insert(MARK.to_owned(), json!(mark.to_string()));
     patch(record, hard, json!({ MARK: mark.to_string() }))
-}
-
-/// Sets the mark anew.
-pub(crate) fn renew(record: &ResourceQuotaRecord, mark: i64) -> Value {
-    let mark = json!({ MARK: mark.to_string() });
-    patch(record, mark.as_object().cloned().unwrap_or_default(), mark)
 }
 
 /// Changes a key that nothing looks at.

@@ -75,7 +75,7 @@ enum Bench {
     ClusterQuota,
     /// Creating pods, gated by policy and by webhook, beside pods that are not gated
     Admission,
-    /// Live migrations under a full quota, beside such under one with room
+    /// Live migrations under a full quota, beside such under one with room, and while one of two API servers stands still
     Headroom,
     /// Virtual machines under quotas that count them: 10,000 in the gate's state, and a drain under full quotas
     Vms,

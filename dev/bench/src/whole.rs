@@ -119,6 +119,10 @@ const HEADROOM: &[&str] = &[
     "rejected_attempts_drain",
     "locked_share_no_grant",
     "locked_share_attack",
+    "stopped_server/target_p50_ms",
+    "stopped_server/target_p99_ms",
+    "stopped_server/undisturbed_p50_ms",
+    "stopped_server/undisturbed_p99_ms",
 ];
 const VMS: &[&str] = &[
     "machines",

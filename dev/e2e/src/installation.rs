@@ -11,7 +11,7 @@ use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, nam
 use sluice_engine::headroom::MARK;
 use sluice_operator::{Gating, InstallOptions, WebhookClient, render};
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
-use sluice_testbed::{Bed, Program, wait};
+use sluice_testbed::{Bed, Identity, Program, wait};
 
 use crate::build;
 use crate::probe::ready;
@@ -158,7 +158,15 @@ impl<'b> Installation<'b> {
     /// When it does not become ready.
     pub async fn webhook(&self) -> anyhow::Result<Webhook> {
         let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await?;
-        self.webhook_with(identity.kubeconfig(), self.webhook_port, &[]).await
+        self.webhook_at(&identity, &[]).await
+    }
+
+    /// As [`Self::webhook`], with an identity that may speak with another API server.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn webhook_at(&self, identity: &Identity, args: &[&str]) -> anyhow::Result<Webhook> {
+        self.webhook_with(identity.kubeconfig(), self.webhook_port, args).await
     }
 
     /// Starts a webhook that serves at `port` and reaches the API server as `kubeconfig` says, for example through a proxy.

@@ -11,6 +11,7 @@ pub mod installation;
 pub mod intruders;
 pub mod metrics;
 pub mod objects;
+pub mod pair;
 pub mod probe;
 pub mod programs;
 pub mod random;

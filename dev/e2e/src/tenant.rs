@@ -11,14 +11,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 use sluice_engine::{Amount, Quantity as Exact};
-use sluice_testbed::kubevirt::{KubeVirt, Vm};
+use sluice_testbed::kubevirt::{KubeVirt, Migration, MigrationPhase, Vm};
 use sluice_testbed::{Bed, BedOptions, TestNamespace, wait};
 use tokio::sync::OnceCell;
 
@@ -187,6 +188,19 @@ impl<'b> Tenant<'b> {
         }))
         .unwrap();
         Api::all(self.client.clone()).create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    /// KubeVirt's controller is woken until it has let the migration's target in, as it is whenever a quota changes: after each refusal
+    /// it rests longer.
+    pub async fn let_in_when_woken(&self, quota: &str, migration: &Migration) {
+        let woken = || async {
+            let now = Timestamp::now().as_millisecond().to_string();
+            let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": now } } }));
+            self.quotas.patch(quota, &PatchParams::default(), &touch).await.unwrap();
+            let through = migration.until(MigrationPhase::Scheduling);
+            tokio::time::timeout(Duration::from_secs(1), through).await.ok()?.ok().map(drop)
+        };
+        wait::eventually(SOON, woken, "the target to be let in").await.unwrap();
     }
 
     /// How many times virt-controller was refused a pod in this namespace.

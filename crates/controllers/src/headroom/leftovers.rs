@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use sluice_engine::Uid;
 use sluice_engine::headroom::Stake;
 use sluice_index::Cluster;
@@ -14,37 +12,16 @@ use sluice_runtime::events::Report;
 use tokio::time::Instant;
 
 use super::events;
+use super::metrics::LoopMetrics;
 
 /// KubeVirt's controller deletes the target of a migration that has failed; a launcher without a guest ends by itself within five minutes.
 const TOLD_AFTER: Duration = Duration::from_secs(60);
-
-/// What is left when migrations are over; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct LeftoverMetrics {
-    targets: Gauge,
-    namespaces: Gauge,
-}
-
-impl LeftoverMetrics {
-    /// Registers it as `sluice_headroom_left_targets` and `sluice_headroom_namespaces_above_quotas`.
-    pub fn register(&self, registry: &mut Registry) {
-        let ours = registry.sub_registry_with_prefix("sluice_headroom");
-        let text = "Targets whose migration is over for a minute and that do not run their machine";
-        ours.register("left_targets", text, self.targets.clone());
-        let text = "Namespaces of HeadroomPolicies that use more than a quota's spec.hard: what stops there may not start again";
-        ours.register("namespaces_above_quotas", text, self.namespaces.clone());
-    }
-
-    pub(super) fn above(&self, namespaces: usize) {
-        self.namespaces.set(i64::try_from(namespaces).unwrap_or(i64::MAX));
-    }
-}
 
 /// Those that were seen, by uid.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     seen: BTreeMap<Uid, Seen>,
-    metrics: LeftoverMetrics,
+    metrics: LoopMetrics,
 }
 
 #[derive(Debug)]
@@ -56,7 +33,7 @@ struct Seen {
 }
 
 impl Leftovers {
-    pub(super) fn new(metrics: LeftoverMetrics) -> Self {
+    pub(super) fn new(metrics: LoopMetrics) -> Self {
         Self { seen: BTreeMap::new(), metrics }
     }
 
@@ -82,7 +59,7 @@ impl Leftovers {
                 reports.push(events::left(&seen.namespace, &seen.name, uid));
             }
         }
-        self.metrics.targets.set(lasting);
+        self.metrics.left_targets.set(lasting);
         reports
     }
 
@@ -154,9 +131,12 @@ mod tests {
         let told = leftovers.tell();
         assert_eq!(told.len(), 1);
         assert!(told[0].note.starts_with("pod target was the target of a migration that is over"));
-        assert_eq!((leftovers.tell().len(), leftovers.due(), leftovers.metrics.targets.get()), (0, None, 1));
+        assert_eq!(
+            (leftovers.tell().len(), leftovers.due(), leftovers.metrics.left_targets.get()),
+            (0, None, 1)
+        );
         index.launchers.remove_named("shop", "target");
         leftovers.look(&index, &shop, 0);
-        assert_eq!((leftovers.tell().len(), leftovers.metrics.targets.get()), (0, 0));
+        assert_eq!((leftovers.tell().len(), leftovers.metrics.left_targets.get()), (0, 0));
     }
 }

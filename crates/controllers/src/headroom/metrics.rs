@@ -1,11 +1,11 @@
-//! Metrics of the sweep and of blocked migrations.
+//! Metrics of the sweep, of blocked migrations and of targets that are left.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::blocked_migrations::Summaries;
@@ -15,56 +15,38 @@ struct Why {
     cause: &'static str,
 }
 
-/// Counters of the sweep; clones share them.
+/// What the loops of head-room did and what they found; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct SweepMetrics {
+pub struct LoopMetrics {
     swept: Family<Why, Counter>,
+    pub(super) rejected: Counter,
+    pub(super) nudges: Counter,
+    pub(super) forbidden: Counter,
+    pub(super) left_targets: Gauge,
+    namespaces_above: Gauge,
 }
 
-impl SweepMetrics {
-    /// Registers them as `sluice_headroom_*`.
+impl LoopMetrics {
+    /// Registers everything but what [`BlockedCollector`] reports, as `sluice_headroom_*`.
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("sluice_headroom");
-        ours.register(
-            "swept_quotas",
-            "Quotas that were left raised and restored, by cause",
-            self.swept.clone(),
-        );
+        let text = "Quotas that were left raised and restored, by cause";
+        ours.register("swept_quotas", text, self.swept.clone());
+        ours.register("rejected", "Migrations that a quota rejected", self.rejected.clone());
+        ours.register("nudges", "Writes that only wake KubeVirt's controller", self.nudges.clone());
+        ours.register("forbidden", "Writes of a quota's status that are refused", self.forbidden.clone());
+        let text = "Targets whose migration is over for a minute and that do not run their machine";
+        ours.register("left_targets", text, self.left_targets.clone());
+        let text = "Namespaces of HeadroomPolicies that use more than a quota's spec.hard: what stops there may not start again";
+        ours.register("namespaces_above_quotas", text, self.namespaces_above.clone());
     }
 
     pub(super) fn swept(&self, cause: &'static str) {
         self.swept.get_or_create(&Why { cause }).inc();
     }
-}
 
-/// Counters of blocked migrations; clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct BlockedMetrics {
-    rejected: Counter,
-    nudges: Counter,
-    forbidden: Counter,
-}
-
-impl BlockedMetrics {
-    /// Registers everything but what [`BlockedCollector`] reports.
-    pub fn register(&self, registry: &mut Registry) {
-        let ours = registry.sub_registry_with_prefix("sluice_headroom");
-        ours.register("rejected", "Migrations that a quota rejected", self.rejected.clone());
-        ours.register("nudges", "Writes that only wake KubeVirt's controller", self.nudges.clone());
-        ours.register("forbidden", "Writes of a quota's status that are refused", self.forbidden.clone());
-    }
-
-    /// So many migrations are rejected that were not before.
-    pub(super) fn rejected(&self, rejected: u64) {
-        self.rejected.inc_by(rejected);
-    }
-
-    pub(super) fn nudge(&self) {
-        self.nudges.inc();
-    }
-
-    pub(super) fn forbidden(&self) {
-        self.forbidden.inc();
+    pub(super) fn above(&self, namespaces: usize) {
+        self.namespaces_above.set(i64::try_from(namespaces).unwrap_or(i64::MAX));
     }
 }
 

@@ -16,7 +16,6 @@ mod sweep;
 
 pub use blocked_migrations::BlockedMigrations;
 pub use events::granted;
-pub use leftovers::LeftoverMetrics;
-pub use metrics::{BlockedCollector, BlockedMetrics, SweepMetrics};
+pub use metrics::{BlockedCollector, LoopMetrics};
 pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sluice_api::HeadroomPolicyStatus;
 use sluice_index::{Stated, VmmrqStated};
 
@@ -53,12 +53,13 @@ pub fn vmmrq_patch(
     if same && conditions == status.conditions {
         return None;
     }
-    let mut patch = Map::new();
     let amounts = replaced(&status.additional_migration_resources, wanted);
-    patch.insert("additionalMigrationResources".to_owned(), amounts);
-    patch.insert("observedGeneration".to_owned(), json!(generation));
-    patch.insert("conditions".to_owned(), json!(conditions));
-    Some(with_version(object.resource_version.as_deref(), patch))
+    Some(json!({
+        "metadata": { "resourceVersion": object.resource_version },
+        "status": {
+            "additionalMigrationResources": amounts, "observedGeneration": generation, "conditions": conditions,
+        },
+    }))
 }
 
 /// What a policy covers.
@@ -96,16 +97,13 @@ pub fn policy_patch(
     if same && conditions == status.conditions {
         return None;
     }
-    let mut patch = Map::new();
-    patch.insert("namespaces".to_owned(), json!(covered.namespaces));
-    patch.insert("used".to_owned(), replaced(&status.used, &covered.used));
-    patch.insert("observedGeneration".to_owned(), json!(generation));
-    patch.insert("conditions".to_owned(), json!(conditions));
-    Some(with_version(object.resource_version.as_deref(), patch))
-}
-
-fn with_version(version: Option<&str>, status: Map<String, Value>) -> Value {
-    json!({ "metadata": { "resourceVersion": version }, "status": status })
+    Some(json!({
+        "metadata": { "resourceVersion": object.resource_version },
+        "status": {
+            "namespaces": covered.namespaces, "used": replaced(&status.used, &covered.used),
+            "observedGeneration": generation, "conditions": conditions,
+        },
+    }))
 }
 
 /// A merge patch of a map: keys that are not wanted are taken away.

@@ -23,7 +23,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::blocked_migrations::Summaries;
-use super::leftovers::{LeftoverMetrics, Leftovers};
+use super::leftovers::Leftovers;
+use super::metrics::LoopMetrics;
 use super::status_patches::{Covered, policy_patch, vmmrq_patch};
 use crate::status_write::patch_status;
 
@@ -65,7 +66,7 @@ impl HeadroomStatusWriter {
     pub async fn run(
         self,
         (summaries, headroom): (Summaries, Arc<Headroom>),
-        (left, tell): (LeftoverMetrics, impl Fn(Report)),
+        (metrics, tell): (LoopMetrics, impl Fn(Report)),
         client: Client,
         token: WriteToken,
         writes: ApiWrites,
@@ -75,8 +76,8 @@ impl HeadroomStatusWriter {
             summaries,
             headroom,
             views: HashMap::new(),
-            leftovers: Leftovers::new(left.clone()),
-            metrics: left,
+            leftovers: Leftovers::new(metrics.clone()),
+            metrics,
             freed: false,
         };
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
@@ -146,7 +147,7 @@ struct StatusPlanner {
     headroom: Arc<Headroom>,
     views: HashMap<Arc<str>, View>,
     leftovers: Leftovers,
-    metrics: LeftoverMetrics,
+    metrics: LoopMetrics,
     /// Less of a pool is taken than when it was last looked at.
     freed: bool,
 }

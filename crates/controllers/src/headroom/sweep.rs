@@ -17,7 +17,7 @@ use sluice_window::{Headroom, Written};
 use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::SweepMetrics;
+use super::metrics::LoopMetrics;
 
 /// The first wait after a failed write, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -52,7 +52,7 @@ impl Seen {
 /// The loop.
 pub struct Sweep {
     headroom: Arc<Headroom>,
-    metrics: SweepMetrics,
+    metrics: LoopMetrics,
     seen: BTreeMap<Key, Seen>,
     seed: u64,
 }
@@ -60,7 +60,7 @@ pub struct Sweep {
 impl Sweep {
     /// Nothing was seen yet.
     #[must_use]
-    pub fn new(headroom: Arc<Headroom>, metrics: SweepMetrics) -> Self {
+    pub fn new(headroom: Arc<Headroom>, metrics: LoopMetrics) -> Self {
         Self { headroom, metrics, seen: BTreeMap::new(), seed: process_seed() }
     }
 

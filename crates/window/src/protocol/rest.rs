@@ -2,7 +2,7 @@
 //!
 //! Everything rests on what the watch of quotas shows, so that all replicas come to the same result.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ const MANY: usize = 1024;
 pub type Usage = BTreeMap<Uid, i128>;
 
 /// What is remembered of the locks of namespaces. Times are in milliseconds, of a clock that is not set back.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Rests {
-    namespaces: HashMap<Arc<str>, Rest>,
+    namespaces: BTreeMap<Arc<str>, Rest>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Rest {
     /// When the lock was seen, and what was used of each marked quota when it was last seen.
     locked: Option<(u64, Usage)>,

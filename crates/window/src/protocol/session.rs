@@ -178,6 +178,10 @@ impl WindowSession {
         let own = |quota: &NativeQuota| quota.mark().is_some_and(|mark| self.is_own(mark));
         let mut wanted = reserve(&self.need, quotas);
         wanted.retain(|raise| !quotas.iter().any(|quota| quota.uid == raise.uid && own(quota)));
+        let owned = quotas.iter().filter(|quota| own(quota));
+        let owned = owned.map(|quota| QuotaRef { name: Arc::clone(&quota.name), uid: quota.uid.clone() });
+        let missed: Vec<_> = owned.filter(|quota| !self.raised.contains(quota)).collect();
+        self.raised.extend(missed);
         let is_granted = !budget.grants.is_empty();
         let mut plan = plan(&self.need, quotas, budget);
         if let Plan::Raise(raises) = &plan
@@ -247,18 +251,24 @@ impl WindowSession {
             }
             // The next look tells whether an earlier write without an answer has arrived after all.
             Done::Unanswered => Phase::Looking(Look::Live),
+            // Had an earlier write without an answer arrived, the next look would show its mark; now it cannot arrive any more.
             Done::Conflict => {
+                self.was_not_written(&raises);
                 self.primary = None;
                 Phase::Looking(Look::Live)
             }
             Done::Refused(why) => {
-                if let Some(quota) = raises.front().map(reference) {
-                    self.raised.retain(|other| *other != quota);
-                }
+                self.was_not_written(&raises);
                 self.give_up(Ending::Forbidden(why))
             }
             Done::Ended(ending) => self.give_up(ending),
             _ => Phase::Raising(raises),
+        }
+    }
+
+    fn was_not_written(&mut self, raises: &VecDeque<Raise>) {
+        if let Some(quota) = raises.front().map(reference) {
+            self.raised.retain(|other| *other != quota);
         }
     }
 

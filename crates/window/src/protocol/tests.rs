@@ -210,6 +210,12 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
     let now = [marked("a", [10, 13, 8], OWN + 1), quota("b", [9, 9, 7])];
     let asked = start([seen(&full), Done::Written, Done::Conflict, seen(&now), Done::Written]);
     assert_eq!(asked[2..], ["Raise b to 13 +0", "Look Live", "Raise b to 12 +0", "Settle +0"]);
+    let mut session = WindowSession::new(need(5));
+    let now = [quota("a", [30, 30, 8]), quota("b", [9, 9, 8])];
+    let asked = play(&mut session, [seen(&full), Done::Conflict, seen(&now), Done::Written]);
+    assert_eq!(asked[2..], ["Look Live", "Raise b to 13 +0", "Settle +0"]);
+    let raised: Vec<&str> = session.raised().iter().map(|quota| &*quota.name).collect();
+    assert_eq!(raised, ["b"], "the other one was not written, so nobody ends its raise");
 }
 
 #[test]

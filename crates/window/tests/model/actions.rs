@@ -3,12 +3,15 @@
 use sluice_window::protocol::{Command, Done, Ending};
 
 use crate::rules::Rules;
-use crate::world::{Flight, Run, Stage, World};
+use crate::world::{Fate, Flight, Run, Stage, World};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// virt-controller creates a target, or tries again.
-    Post(usize),
+    /// virt-controller creates a target, or tries again, and this process is asked about it.
+    Post {
+        target: usize,
+        process: usize,
+    },
     /// The other webhook answers about a target.
     Sibling {
         target: usize,
@@ -43,7 +46,7 @@ pub enum Action {
         namespace: usize,
         quota: usize,
     },
-    StepSweep,
+    StepSweep(usize),
     Sync {
         namespace: usize,
         quota: usize,
@@ -63,9 +66,14 @@ pub enum Action {
     Free(usize),
     /// The migration of a target ends, and the target stays.
     Leave(usize),
+    /// The migration of a target succeeds, and its source ends.
+    Move(usize),
     Revoke,
     Tick,
 }
+
+/// How far the clock goes on while nothing but sessions is left; more than a lock that is renewed holds.
+const OVERTIME: u8 = 4;
 
 impl Rules {
     pub fn possible(&self, world: &World, actions: &mut Vec<Action>) {
@@ -78,12 +86,39 @@ impl Rules {
         if world.clock < self.ticks && self.may_tick(world) {
             actions.push(Action::Tick);
         }
+        // Sessions that are left only wait for time to pass; limits of a marked quota may be refused to be synced.
+        let is_quiet = actions.iter().all(|action| matches!(action, Action::Sync { .. }));
+        let is_left = !world.runs.is_empty() && (self.ticks..self.ticks + OVERTIME).contains(&world.clock);
+        if is_quiet && is_left && self.is_prompt(world) {
+            actions.push(Action::Tick);
+        }
+    }
+
+    /// No session waits for what never comes.
+    pub fn sessions_end(&self, world: &World) -> bool {
+        if world.runs.is_empty() || world.wrong.is_some() {
+            return true;
+        }
+        let mut actions = Vec::new();
+        self.possible(world, &mut actions);
+        actions.iter().any(|action| {
+            let mut next = world.clone();
+            self.act(&mut next, action);
+            next != *world
+        })
     }
 
     fn of_targets(&self, world: &World, actions: &mut Vec<Action>) {
         for (position, target) in world.targets.iter().enumerate() {
             match target.stage {
-                Stage::Idle if target.tries > 0 => actions.push(Action::Post(position)),
+                Stage::Idle if target.tries > 0 => {
+                    let all = if self.roams {
+                        0..world.processes.len()
+                    } else {
+                        target.process..target.process + 1
+                    };
+                    actions.extend(all.map(|process| Action::Post { target: position, process }));
+                }
                 Stage::Asking { sibling: false, .. } => {
                     actions.push(Action::Sibling { target: position, allows: true });
                     if world.budget.denials > 0 {
@@ -95,12 +130,20 @@ impl Rules {
                 }
                 _ => {}
             }
-            if target.stage == Stage::In && !target.left && world.budget.leftovers > 0 {
+            if target.stage != Stage::In {
+                continue;
+            }
+            if target.fate == Fate::UnderWay && world.budget.leftovers > 0 {
                 actions.push(Action::Leave(position));
             }
-            if target.stage == Stage::In && !world.processes[target.process].seen[position] {
-                actions.push(Action::See { process: target.process, target: position });
+            if target.fate == Fate::UnderWay && world.budget.moves > 0 {
+                actions.push(Action::Move(position));
             }
+            let watching = |process: &usize| {
+                (self.roams || *process == target.process) && !world.processes[*process].seen[position]
+            };
+            let all = (0..world.processes.len()).filter(watching);
+            actions.extend(all.map(|process| Action::See { process, target: position }));
         }
     }
 
@@ -137,18 +180,18 @@ impl Rules {
             }
         }
         for process in 0..world.processes.len() {
-            if world.processes[process].quotas != world.quotas {
+            let view = &world.processes[process];
+            let is_late = if self.rests { !view.events.is_empty() } else { view.quotas != world.quotas };
+            if is_late {
                 actions.push(Action::Watch(process));
             }
-            let works = world.runs.iter().any(|run| world.targets[run.target].process == process);
+            let works = world.runs.iter().any(|run| run.process == process);
             if works && world.budget.crashes > 0 {
                 actions.push(Action::Crash(process));
             }
         }
         actions.extend((0..world.orphans.len()).map(Action::Land));
-        if world.sweeping.is_some() {
-            actions.push(Action::StepSweep);
-        }
+        actions.extend((0..world.sweeping.len()).map(Action::StepSweep));
     }
 
     fn of_quotas(&self, world: &World, actions: &mut Vec<Action>) {
@@ -156,7 +199,7 @@ impl Rules {
         for (namespace, quotas) in world.quotas.iter().enumerate() {
             for (position, stored) in quotas.iter().enumerate() {
                 let quota = position;
-                if world.sweeping.is_none() && self.is_left(world, position, stored) {
+                if world.sweeping.len() < self.sweeps && self.is_left(world, position, stored) {
                     actions.push(Action::Sweep { namespace, quota });
                 }
                 if stored.stale || budget.resyncs > 0 {
@@ -198,9 +241,18 @@ impl Rules {
         judged && (0..world.runs.len()).all(waits)
     }
 
+    /// Takes an action. Where the model has rests, watches are going to show what it wrote.
     pub fn act(&self, world: &mut World, action: &Action) {
+        let before = self.rests.then(|| world.quotas.clone());
+        self.take_action(world, action);
+        if let Some(before) = before.filter(|before| *before != world.quotas) {
+            self.note_write(world, &before);
+        }
+    }
+
+    fn take_action(&self, world: &mut World, action: &Action) {
         match *action {
-            Action::Post(target) => self.post(world, target),
+            Action::Post { target, process } => self.post(world, target, process),
             Action::Sibling { target, allows: true } => {
                 if let Stage::Asking { ours, .. } = world.targets[target].stage {
                     let asking = Stage::Asking { ours, sibling: true };
@@ -221,7 +273,7 @@ impl Rules {
             }
             Action::ChargeThief(thief) => self.charge_thief(world, thief),
             Action::CatchUp(server) => world.caches[server].clone_from(&world.quotas),
-            Action::Watch(process) => world.processes[process].quotas.clone_from(&world.quotas),
+            Action::Watch(process) => self.watch(world, process),
             Action::See { process, target } => world.processes[process].seen[target] = true,
             Action::Step(run) => self.step(world, run, None),
             Action::TimeUp(run) => self.end_wait(world, run),
@@ -230,7 +282,7 @@ impl Rules {
                 let write = world.orphans.remove(orphan);
                 self.raise(world, &write);
             }
-            Action::Crash(process) => crash(world, process),
+            Action::Crash(process) => self.crash(world, process),
             Action::Tick => self.tick(world),
             _ => self.act_on_quotas(world, action),
         }
@@ -239,12 +291,11 @@ impl Rules {
     fn act_on_quotas(&self, world: &mut World, action: &Action) {
         match *action {
             Action::Sweep { namespace, quota } => {
-                world.sweeping = Some((namespace, quota, world.quotas[namespace][quota]));
+                world.sweeping.push((namespace, quota, world.quotas[namespace][quota]));
             }
-            Action::StepSweep => {
-                if let Some((namespace, quota, seen)) = world.sweeping.take() {
-                    self.restore(world, (namespace, quota), &seen);
-                }
+            Action::StepSweep(sweep) => {
+                let (namespace, quota, seen) = world.sweeping.remove(sweep);
+                self.restore(world, (namespace, quota), &seen);
             }
             Action::Sync { namespace, quota } => {
                 let is_due = world.quotas[namespace][quota].stale;
@@ -275,7 +326,14 @@ impl Rules {
             }
             Action::Leave(target) => {
                 world.budget.leftovers -= 1;
-                world.targets[target].left = true;
+                world.targets[target].fate = Fate::Left;
+            }
+            Action::Move(target) => {
+                world.budget.moves -= 1;
+                world.targets[target].fate = Fate::Moved;
+                let namespace = world.targets[target].namespace;
+                world.actual[namespace] -= self.need - self.overhead;
+                world.quotas[namespace].iter_mut().for_each(|quota| quota.stale = true);
             }
             Action::Revoke => {
                 world.budget.revokes -= 1;
@@ -285,10 +343,11 @@ impl Rules {
         }
     }
 
-    pub fn post(&self, world: &mut World, position: usize) {
+    pub fn post(&self, world: &mut World, position: usize, process: usize) {
         let clock = world.clock;
         let target = &mut world.targets[position];
         target.tries -= 1;
+        target.process = process;
         target.stage = Stage::Asking { ours: false, sibling: !self.slow_sibling };
         target.posted_at = clock;
         self.open(world, position);
@@ -301,7 +360,7 @@ impl Rules {
         }
         let Some(outcome) = self.time_up(world, index) else { return };
         if matches!(outcome, Done::Ended(Ending::Unproven(_))) {
-            world.budget.impatience -= 1;
+            world.budget.impatience = world.budget.impatience.saturating_sub(1);
         }
         self.step(world, index, Some(outcome));
     }
@@ -327,21 +386,10 @@ impl Rules {
 }
 
 /// The webhook does not answer: its `failurePolicy` is `Ignore`.
-fn let_go(world: &mut World, run: &Run) {
+pub fn let_go(world: &mut World, run: &Run) {
     let target = &mut world.targets[run.target];
     if run.is_for(target) {
         target.promised = false;
         target.stage = target.stage.answered();
     }
-}
-
-/// All that a process knew is gone; it lists anew.
-fn crash(world: &mut World, process: usize) {
-    world.budget.crashes -= 1;
-    let (gone, left) = std::mem::take(&mut world.runs)
-        .into_iter()
-        .partition::<Vec<_>, _>(|run| world.targets[run.target].process == process);
-    world.runs = left;
-    gone.iter().for_each(|run| let_go(world, run));
-    world.processes[process].quotas.clone_from(&world.quotas);
 }

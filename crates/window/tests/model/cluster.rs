@@ -5,7 +5,7 @@ use sluice_window::protocol::{Left, sweep};
 
 use crate::rules::{Rules, Without};
 use crate::world::{
-    Flight, Quota, RaiseWrite, Room, Stage, Target, World, Wrong, count, key, native, second_key,
+    Fate, Flight, Quota, RaiseWrite, Room, Stage, Target, World, Wrong, count, key, native, second_key,
 };
 
 /// Locks end within so many seconds by the policy, which allows for clocks that differ. Here there is one.
@@ -51,15 +51,20 @@ impl Rules {
     /// Whether a quota is above its spec by targets of migrations that are under way, and by pods that were there when the spec was
     /// written. A charge without a pod counts for nothing.
     pub fn is_explained(&self, world: &World, (namespace, position): (usize, usize)) -> bool {
+        let used = world.actual[namespace].min(world.quotas[namespace][position].used);
+        used <= self.explained(world, (namespace, position))
+    }
+
+    /// How much may be used of a quota by the account: its spec or what is older, what migrations take, and the overhead of machines.
+    pub fn explained(&self, world: &World, (namespace, position): (usize, usize)) -> u8 {
         let quota = &world.quotas[namespace][position];
         let thieves = || world.thieves.iter().filter(|thief| thief.namespace == namespace);
         let young: u8 =
             thieves().filter(|it| it.since.is_some_and(|at| at > quota.since)).map(|it| it.size).sum();
-        let left = world.inside(namespace).filter(|it| it.left).map(|_| self.need).sum::<u8>();
+        let left = self.need * world.count(namespace, Fate::Left);
         let passing = world.passing(namespace, self.need);
-        let actual = world.actual[namespace];
-        let old = actual.saturating_sub(young + left + passing);
-        actual.min(quota.used) <= passing + quota.spec.max(old)
+        let old = world.actual[namespace].saturating_sub(young + left + passing);
+        passing + quota.spec.max(old) + self.overhead * world.machines(namespace)
     }
 
     pub fn renew(world: &mut World, (namespace, position): (usize, usize), version: u8, mark: i64) -> bool {

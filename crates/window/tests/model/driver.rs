@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_engine::ScopeFacts;
-use sluice_engine::headroom::{Account, AccountedPod, Budget, Grant, NativeQuota, Stake};
+use sluice_engine::headroom::{Budget, Grant, NativeQuota};
 use sluice_window::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
 
+use crate::actions::let_go;
 use crate::rules::{Rules, Without};
 use crate::world::{
-    Quota, RaiseWrite, Run, Stage, World, Wrong, additional, count, key, native, natives, need, position,
+    Quota, RaiseWrite, Run, Stage, Target, World, Wrong, additional, count, key, native, natives, need,
+    position,
 };
 
 /// So long a lock holds; milliseconds.
@@ -19,16 +20,23 @@ impl Rules {
     pub fn open(&self, world: &mut World, target: usize) {
         let id = world.sessions;
         let tries = world.targets[target].tries;
-        if let Some(earlier) = world.runs.iter_mut().rfind(|run| run.target == target) {
+        let process = world.targets[target].process;
+        let is_earlier = |run: &&mut Run| run.target == target && run.process == process;
+        if let Some(earlier) = world.runs.iter_mut().rfind(is_earlier) {
             if earlier.let_in_at.is_some() && earlier.attempts.1.is_none() {
                 return join(world, target, self.need);
             }
             // A later attempt tells that this one failed.
             earlier.denied = true;
         }
+        if self.holds_back(world, (process, world.targets[target].namespace)) {
+            world.targets[target].stage = world.targets[target].stage.answered();
+            return;
+        }
         world.sessions += 1;
         world.runs.push(Run {
             id,
+            process,
             target,
             machine: WindowSession::new(need(self.need)),
             records: Vec::new(),
@@ -43,70 +51,13 @@ impl Rules {
         });
     }
 
-    pub fn budget(&self, world: &World, process: usize, namespace: usize) -> Budget {
-        let view = &world.processes[process];
-        if !view.granted {
-            return Budget::default();
-        }
-        let (source, granted) = (Arc::from("model"), additional(self.additional));
-        if !self.is_pool {
-            return Budget { grants: vec![Grant::Amounts { source, additional: granted, percent: None }] };
-        }
-        let others = view.quotas.iter().enumerate().filter(|(other, _)| *other != namespace);
-        // The watch of pods is taken to be as far as that of quotas here: a target that another replica has let in and that it
-        // does not show yet is not counted.
-        let taken = others.map(|(other, quotas)| {
-            let machines = world.inside(other).map(|_| self.need).sum();
-            quotas.iter().map(|quota| quota.overdraft(machines)).max().unwrap_or(0)
-        });
-        let taken_elsewhere = additional(taken.sum());
-        let per_namespace = additional(u8::MAX);
-        Budget { grants: vec![Grant::Pool { source, additional: granted, taken_elsewhere, per_namespace }] }
-    }
-
-    /// The pods of a namespace: all of them, or those of machines that the process was shown.
-    pub fn account(&self, world: &World, (process, namespace): (usize, usize), is_complete: bool) -> Account {
-        let pod = |name: &str, since: u8, amount: u8, stake: Stake| AccountedPod {
-            name: name.into(),
-            since: since.into(),
-            charge: need(amount).charge,
-            facts: ScopeFacts::default(),
-            stake,
-        };
-        if self.lacks(Without::Account) {
-            return Account {
-                pods: vec![pod("any", 0, 0, Stake::Passes(need(u8::MAX).charge))],
-                is_complete,
-            };
-        }
-        let (mut pods, mut others) = (Vec::new(), world.actual[namespace]);
-        for (position, target) in world.targets.iter().enumerate() {
-            if target.namespace != namespace || target.stage != Stage::In {
-                continue;
-            }
-            others -= self.need;
-            if is_complete || world.processes[process].seen[position] {
-                let passes = Stake::Passes(need(self.need).charge);
-                let stake = if target.left { Stake::Stays } else { passes };
-                pods.push(pod("target", u8::MAX, self.need, stake));
-            }
-        }
-        for thief in world.thieves.iter().filter(|thief| thief.namespace == namespace) {
-            let Some(since) = thief.since else { continue };
-            others = others.saturating_sub(thief.size);
-            pods.extend(is_complete.then(|| pod("other", since, thief.size, Stake::Stays)));
-        }
-        pods.extend(is_complete.then(|| pod("first", 0, others, Stake::Stays)));
-        Account { pods, is_complete }
-    }
-
     fn snapshot(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>, look: Look) -> Snapshot {
         let target = &world.targets[run.target];
         let draw = if self.lacks(Without::UniqueMark) { 0 } else { i64::from(run.id) };
         Snapshot {
             quotas,
-            budget: self.budget(world, target.process, target.namespace),
-            account: self.account(world, (target.process, target.namespace), look == Look::Live),
+            budget: self.budget(world, run.process, target.namespace),
+            account: self.account(world, (run.process, target.namespace), look == Look::Live),
             now_ms: world.now_ms(),
             mark: world.now_ms() + LOCK_MS + 1 + 2 * draw,
         }
@@ -114,7 +65,7 @@ impl Rules {
 
     /// Whether an earlier session of this process holds the lane of the namespace.
     pub fn is_queued(world: &World, index: usize) -> bool {
-        let place = |run: &Run| (world.targets[run.target].process, world.targets[run.target].namespace);
+        let place = |run: &Run| (run.process, world.targets[run.target].namespace);
         world.runs[..index].iter().any(|run| place(run) == place(&world.runs[index]))
     }
 
@@ -126,13 +77,13 @@ impl Rules {
         let target = &world.targets[run.target];
         match run.machine.command() {
             Command::WaitForOther => {
-                let view = &world.processes[target.process].quotas[target.namespace];
+                let view = &world.processes[run.process].quotas[target.namespace];
                 !view.iter().filter_map(|quota| quota.mark).any(|mark| !run.machine.is_own(mark))
             }
             Command::Settle(mark) => self.is_settled(world, run, mark),
             Command::Look(Look::Raised) => self.is_shown(world, run),
             Command::Await => self.awaited(world, run).is_some(),
-            Command::Confirm => is_seen(world, run),
+            Command::Confirm => self.is_seen(world, run),
             _ => true,
         }
     }
@@ -148,7 +99,7 @@ impl Rules {
     /// Whether the watch has shown the raises.
     fn is_shown(&self, world: &World, run: &Run) -> bool {
         let target = &world.targets[run.target];
-        let view = &world.processes[target.process].quotas[target.namespace];
+        let view = &world.processes[run.process].quotas[target.namespace];
         let shown = |quota: &QuotaRef| {
             let position = position(&quota.name);
             view[position].version >= run.records[position].version
@@ -158,13 +109,13 @@ impl Rules {
 
     fn awaited(&self, world: &World, run: &Run) -> Option<Done> {
         let (namespace, raised) = (world.targets[run.target].namespace, run.machine.raised());
-        if is_seen(world, run) {
+        if self.is_seen(world, run) {
             return Some(Done::Ended(Ending::Entered));
         }
         // The watch may not have shown the raise yet.
         let shown = |quota: &QuotaRef| {
             let at = position(&quota.name);
-            let shown = world.processes[world.targets[run.target].process].quotas[namespace][at];
+            let shown = world.processes[run.process].quotas[namespace][at];
             let without = self.lacks(Without::OwnWrites);
             native(at, &if without { shown } else { newest(world, run, (namespace, at)) })
         };
@@ -175,7 +126,7 @@ impl Rules {
             return Some(Done::Ended(ending));
         }
         let own = |quota: &QuotaRef| shown(quota).mark().is_some_and(|mark| run.machine.is_own(mark));
-        if !raised.iter().any(own) {
+        if !raised.iter().all(own) {
             return Some(Done::Ended(Ending::NotSeen));
         }
         run.denied.then_some(Done::Ended(Ending::Denied))
@@ -189,10 +140,39 @@ impl Rules {
             Command::Settle(_) | Command::Look(Look::Raised) if world.budget.impatience > 0 => {
                 Some(Done::Ended(Ending::Unproven("slow".into())))
             }
-            Command::Confirm => Some(Done::Ended(Ending::NotSeen)),
+            Command::Settle(mark) if self.never_settles(world, run, mark) => {
+                Some(Done::Ended(Ending::Unproven("no such mark".into())))
+            }
+            Command::Confirm => Some(Done::Ended(self.confirmed(world, run))),
             Command::Await => self.hold_over(world, run),
             _ => None,
         }
+    }
+
+    /// No quota has the mark any more.
+    fn never_settles(&self, world: &World, run: &Run, mark: i64) -> bool {
+        let is_known = world.caches.iter().all(|cache| *cache == world.quotas);
+        is_known && !self.is_settled(world, run, mark) && !self.lacks(Without::SettleTime)
+    }
+
+    /// The watch has not shown the target in time: what the pods of the namespace tell.
+    fn confirmed(&self, world: &World, run: &Run) -> Ending {
+        let target = &world.targets[run.target];
+        let quotas = &world.quotas[target.namespace];
+        let mut raised = run.machine.raised().iter().map(|quota| &quotas[position(&quota.name)]);
+        let is_unread = self.lacks(Without::ReadPods) || self.lacks(Without::AnyReplica);
+        if target.stage == Stage::In && !is_unread {
+            Ending::Entered
+        } else if raised.all(|quota| world.actual[target.namespace] < quota.used) {
+            Ending::Denied
+        } else {
+            Ending::NotSeen
+        }
+    }
+
+    fn is_seen(&self, world: &World, run: &Run) -> bool {
+        let seen = world.processes[run.process].seen[run.target];
+        seen && (!self.lacks(Without::AnyReplica) || run.is_for(&world.targets[run.target]))
     }
 
     /// The API server gives up webhooks after 10 s, and a little later the target is not waited for any more.
@@ -212,6 +192,12 @@ impl Rules {
 
     pub fn step(&self, world: &mut World, index: usize, outcome: Option<Done>) {
         let mut run = world.runs[index].clone();
+        let place = (run.process, world.targets[run.target].namespace);
+        // The turn has come, and the one before may have been in vain.
+        if run.records.is_empty() && self.holds_back(world, place) {
+            world.runs.remove(index);
+            return let_go(world, &run);
+        }
         let outcome = outcome.or_else(|| self.carry_out(world, &mut run));
         if let Some(outcome) = outcome {
             take(world, &mut run, self.need, outcome);
@@ -226,8 +212,14 @@ impl Rules {
             world.runs[index] = run;
             return;
         };
-        if ending == Ending::Entered && world.targets[run.target].stage != Stage::In {
+        let Target { stage, namespace, .. } = world.targets[run.target];
+        if ending == Ending::Entered && stage != Stage::In {
             world.blame(Wrong::EnteredUnseen);
+        } else if ending == Ending::Taken {
+            if stage == Stage::In {
+                world.blame(Wrong::FalselyTaken);
+            }
+            self.note_theft(world, (run.process, namespace));
         }
         world.runs.remove(index);
     }
@@ -237,7 +229,10 @@ impl Rules {
         match run.machine.command() {
             Command::Look(Look::Raised) => Some(Done::Seen(self.raised(world, run))),
             Command::Look(look) => Some(self.look(world, run, look)),
-            Command::WaitForOther => Some(Done::Free),
+            Command::WaitForOther => {
+                let rests = self.holds_back(world, (run.process, namespace));
+                Some(if rests { Done::Ended(Ending::Resting) } else { Done::Free })
+            }
             Command::Clear => {
                 self.end(world, run, |world, run, mark| world.is_over(mark) && !run.machine.is_own(mark))
             }
@@ -265,7 +260,7 @@ impl Rules {
 
     fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Done {
         let target = world.targets[run.target];
-        let process = &mut world.processes[target.process];
+        let process = &mut world.processes[run.process];
         if !self.lacks(Without::LiveGrants) {
             process.granted = world.granted;
         }
@@ -275,7 +270,9 @@ impl Rules {
         };
         // A quota that has changed since is not raised by what was seen.
         let all = 0..world.quotas[target.namespace].len();
-        run.explained = all.map(|quota| self.is_explained(world, (target.namespace, quota))).collect();
+        let unasked = self.lacks(Without::AccountAtAll);
+        run.explained =
+            all.map(|quota| unasked || self.is_explained(world, (target.namespace, quota))).collect();
         let quotas = natives(&run.records);
         Done::Seen(self.snapshot(world, run, quotas, look))
     }
@@ -300,7 +297,7 @@ impl Rules {
 
     fn raised(&self, world: &World, run: &Run) -> Snapshot {
         let target = &world.targets[run.target];
-        let quotas = natives(&world.processes[target.process].quotas[target.namespace]);
+        let quotas = natives(&world.processes[run.process].quotas[target.namespace]);
         let mut snapshot = self.snapshot(world, run, quotas, Look::Raised);
         if self.lacks(Without::PoolAfterRaise) {
             let (source, additional) = (Arc::from("model"), additional(self.additional));
@@ -348,7 +345,7 @@ impl Rules {
 
 /// The quota as it was written, read or shown last.
 fn newest(world: &World, run: &Run, (namespace, position): (usize, usize)) -> Quota {
-    let shown = world.processes[world.targets[run.target].process].quotas[namespace][position];
+    let shown = world.processes[run.process].quotas[namespace][position];
     let known = run.records.get(position).copied();
     known.filter(|known| known.version > shown.version).unwrap_or(shown)
 }
@@ -372,7 +369,9 @@ fn take(world: &mut World, run: &mut Run, need: u8, outcome: Done) {
 /// The attempt uses the raise that was made for the one before it, as long as that is held.
 fn join(world: &mut World, target: usize, need: u8) {
     let (clock, tries) = (world.clock, world.targets[target].tries);
-    let Some(earlier) = world.runs.iter_mut().rfind(|run| run.target == target) else { return };
+    let process = world.targets[target].process;
+    let is_earlier = |run: &&mut Run| run.target == target && run.process == process;
+    let Some(earlier) = world.runs.iter_mut().rfind(is_earlier) else { return };
     earlier.attempts.1 = Some(tries);
     // What is left of the waiting time may be less than another webhook takes.
     let is_held = earlier.machine.command() == Command::Await && earlier.let_in_at == Some(clock);
@@ -381,11 +380,6 @@ fn join(world: &mut World, target: usize, need: u8) {
     let target = &mut world.targets[target];
     target.stage = target.stage.answered();
     target.promised = promised;
-}
-
-fn is_seen(world: &World, run: &Run) -> bool {
-    let target = &world.targets[run.target];
-    world.processes[target.process].seen[run.target] && run.is_for(target)
 }
 
 /// Another pod of the same size may have been charged before.

@@ -6,12 +6,14 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::RwLock;
 use sluice_engine::headroom::{Plan, plan};
-use sluice_window::protocol::Command;
+use sluice_window::protocol::{Command, Rests};
 
 use crate::rules::Rules;
 use crate::world::{Quota, Stage, World, natives, need};
 
 const MOST_STEPS: usize = 60;
+/// Steps of the clock: a lock of one step in vain rests its namespace for ten, and for as much again if there was one before.
+const LONGEST_REST: u8 = 40;
 
 /// How later attempts end from states in which only they go on. They are those of one model: a clone knows none.
 #[derive(Debug, Default)]
@@ -34,7 +36,7 @@ fn later(world: &World) -> World {
     }
     world.runs.clear();
     world.orphans.clear();
-    world.sweeping = None;
+    world.sweeping.clear();
     world
 }
 
@@ -52,6 +54,26 @@ impl Rules {
         let mut end = later(world);
         self.sweep_all(&mut end);
         end.wrong == world.wrong && end.quotas.iter().flatten().all(clean)
+    }
+
+    /// All that was written is shown, and no more time passes than the longest rest of so few locks takes.
+    fn rests_end(&self, world: &mut World) -> bool {
+        for process in 0..world.processes.len() {
+            while !world.processes[process].events.is_empty() {
+                self.watch(world, process);
+            }
+            self.watch(world, process);
+        }
+        let places = |world: &World| 0..world.processes.len() * world.quotas.len();
+        let rests = |world: &World| {
+            let each = |at: usize| (at % world.processes.len(), at / world.processes.len());
+            places(world).any(|at| self.is_resting(world, each(at)))
+        };
+        let until = world.clock + LONGEST_REST;
+        while rests(world) && world.clock < until {
+            world.clock += 1;
+        }
+        !rests(world)
     }
 
     fn sweep_all(&self, world: &mut World) {
@@ -81,12 +103,20 @@ impl Rules {
         for (namespace, quota) in places(&end) {
             self.sync(&mut end, namespace, quota);
         }
+        if !self.rests_end(&mut end) {
+            return false;
+        }
         self.settle_down(&mut end);
         let state = self.ends.hasher.hash_one(&end);
         if let Some(ends_well) = self.ends.known.read().get(&state) {
             return *ends_well;
         }
-        let ends_well = (0..end.targets.len()).all(|target| self.enters(end.clone(), target));
+        let asked = |target: usize| {
+            let own = end.targets[target].process;
+            if self.roams { 0..end.processes.len() } else { own..own + 1 }
+        };
+        let ends_well = (0..end.targets.len())
+            .all(|target| asked(target).all(|process| self.enters(end.clone(), target, process)));
         self.ends.known.write().insert(state, ends_well);
         ends_well
     }
@@ -101,15 +131,18 @@ impl Rules {
         for process in &mut world.processes {
             process.quotas.clone_from(&world.quotas);
             process.granted = world.granted;
+            process.rests = Rests::default();
+            process.events.clear();
+            process.restarted = true;
         }
+        world.locks.fill((None, None));
         for target in world.targets.iter_mut().filter(|target| target.stage != Stage::In) {
             (target.stage, target.tries, target.posted_at) = (Stage::Idle, 1, 0);
         }
     }
 
-    fn enters(&self, mut world: World, target: usize) -> bool {
+    fn enters(&self, mut world: World, target: usize, process: usize) -> bool {
         let namespace = world.targets[target].namespace;
-        let process = world.targets[target].process;
         if world.targets[target].stage == Stage::In {
             return true;
         }
@@ -130,7 +163,7 @@ impl Rules {
         if !is_allowed {
             return true;
         }
-        self.post(&mut world, target);
+        self.post(&mut world, target, process);
         for _ in 0..MOST_STEPS {
             world.caches = vec![world.quotas.clone(); self.servers];
             world.processes[process].quotas.clone_from(&world.quotas);

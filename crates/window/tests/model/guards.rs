@@ -5,9 +5,10 @@ use std::time::Instant;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::properties::{
-    EDIT, ENDED, EXPLAINED, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, SEEN, STUCK, THIEF,
-    UNKNOWN,
+    EDIT, ENDED, ENDS, EXPLAINED, FORMULA, FROZEN, GRANT, LATE_THIEF, LEAK, NO_GRANT, POOL, REFUSAL, RESTED,
+    SEEN, STUCK, TAKEN, THIEF, UNKNOWN,
 };
+use crate::replicas::replicas;
 use crate::rules::{Rules, Without};
 use crate::scenarios::{MOST_STATES, full, pool, two_sessions};
 use crate::world::Budget;
@@ -18,7 +19,8 @@ fn is_needed(guard: Without, property: &'static str, rules: Rules) {
     let without = Rules { without: Some(guard), ..rules.clone() };
     let until = HasDiscoveries::AllOf([property].into());
     let began = Instant::now();
-    let checker = without.checker().threads(2).finish_when(until).spawn_bfs().join();
+    let checker = without.checker().threads(2).finish_when(until).target_state_count(MOST_STATES);
+    let checker = checker.spawn_bfs().join();
     let steps = checker.discovery(property).map(|path| path.into_actions().len());
     let broken = checker.unique_state_count();
     assert!(steps.is_some(), "without {guard:?} it still holds in {broken} states: {property}");
@@ -106,8 +108,8 @@ fn only_what_was_raised_is_put_back() {
 
 #[test]
 fn a_raise_of_another_session_is_left_alone() {
-    let budget = Budget { delays: 2, ..Budget::default() };
-    is_needed(Without::OwnMark, REFUSAL, Rules { budget, ticks: 2, ..two_sessions() });
+    let budget = Budget { losses: 1, ..Budget::default() };
+    is_needed(Without::OwnMark, REFUSAL, Rules { budget, ticks: 0, ..two_sessions() });
     is_needed(Without::EndOfMark, REFUSAL, full());
 }
 
@@ -137,6 +139,32 @@ fn what_is_above_a_quota_has_to_be_explained() {
         EXPLAINED,
         Rules { thieves: vec![(0, 2)], additional: 9, tries: 2, ..full() },
     );
+}
+
+#[test]
+fn thefts_do_not_add_up() {
+    let rules = Rules { thieves: vec![(0, 2), (0, 2)], additional: 9, tries: 3, ticks: 0, ..full() };
+    is_needed(Without::AccountAtAll, FORMULA, rules);
+}
+
+#[test]
+fn a_target_that_came_by_another_replica_is_no_thief() {
+    let budget = Budget { denials: 1, ..Budget::default() };
+    let rules = Rules { budget, slow_sibling: true, ticks: 0, ..replicas() };
+    is_needed(Without::AnyReplica, TAKEN, rules.clone());
+    is_needed(Without::ReadPods, TAKEN, rules);
+}
+
+#[test]
+fn a_namespace_rests_after_a_lock_in_vain() {
+    let budget = Budget { impatience: 1, ..Budget::default() };
+    is_needed(Without::Rests, RESTED, Rules { budget, ticks: 0, ..replicas() });
+}
+
+#[test]
+fn a_wait_for_api_servers_ends() {
+    let budget = Budget { delays: 2, ..Budget::default() };
+    is_needed(Without::SettleTime, ENDS, Rules { budget, ..full() });
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! What is modelled: amounts, how often something may happen, and which guard is taken away.
 
+use std::collections::VecDeque;
+
+use sluice_window::protocol::Rests;
+
 use crate::ends::EndWell;
-use crate::world::{Budget, Flight, Process, Quota, Stage, Target, Thief, World};
+use crate::world::{Budget, Fate, Flight, Process, Quota, Stage, Target, Thief, World};
 
 /// A guard that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,8 +46,18 @@ pub enum Without {
     Renewal,
     /// A charge is not taken for the target.
     Seeing,
+    /// The target counts as seen whichever replica was asked about it.
+    AnyReplica,
+    /// Pods are read before a theft is told.
+    ReadPods,
     /// What is above a quota has to be explained.
     Account,
+    /// As [`Self::Account`], and the model looks at what comes of raises, not at each.
+    AccountAtAll,
+    /// Nothing is raised for a while where a lock was in vain.
+    Rests,
+    /// API servers have a limited time to know of a raise.
+    SettleTime,
     /// Grants are read before the raise.
     LiveGrants,
     UniqueMark,
@@ -57,10 +71,18 @@ pub struct Rules {
     /// Namespace and process of each target.
     pub targets: Vec<(usize, usize)>,
     pub need: u8,
+    /// So much of it is KubeVirt's overhead, which the target has and its source has not.
+    pub overhead: u8,
     /// What is granted above each quota; 0 is no grant at all.
     pub additional: u8,
     /// All namespaces share what is granted.
     pub is_pool: bool,
+    /// Any of two replicas is asked about an attempt. Otherwise each migration has a process of its own.
+    pub roams: bool,
+    /// Namespaces rest. The watch of quotas shows each state, one after the other; otherwise it may leave some out.
+    pub rests: bool,
+    /// So many sweeps may be under way at once.
+    pub sweeps: usize,
     pub servers: usize,
     pub tries: u8,
     /// Namespace and size of each pod of tenants.
@@ -89,22 +111,33 @@ impl Rules {
         let quotas: Vec<Vec<Quota>> = self.quotas.iter().map(namespace).collect();
         let target = |&(namespace, process): &(usize, usize)| {
             let (stage, tries) = (Stage::Idle, self.tries);
-            Target { namespace, process, stage, posted_at: 0, tries, promised: false, left: false }
+            let fate = Fate::UnderWay;
+            Target { namespace, process, stage, posted_at: 0, tries, promised: false, fate }
         };
         let thief =
             |&(namespace, size): &(usize, u8)| Thief { namespace, size, flight: Flight::Idle, since: None };
         let processes = self.targets.iter().map(|(_, process)| process + 1).max().unwrap_or(0);
+        let processes = if self.roams { 2 } else { processes };
         let (seen, granted) = (vec![false; self.targets.len()], self.additional > 0);
+        let process = Process {
+            quotas: quotas.clone(),
+            seen,
+            granted,
+            rests: Rests::default(),
+            events: VecDeque::new(),
+            restarted: false,
+        };
         World {
             clock: 0,
             caches: vec![quotas.clone(); self.servers],
-            processes: vec![Process { quotas: quotas.clone(), seen, granted }; processes],
+            processes: vec![process; processes],
             targets: self.targets.iter().map(target).collect(),
             thieves: self.thieves.iter().map(thief).collect(),
             actual: self.quotas.iter().map(|quotas| quotas.first().map_or(0, |(_, used)| *used)).collect(),
+            locks: vec![(None, None); quotas.len()],
             quotas,
             runs: Vec::new(),
-            sweeping: None,
+            sweeping: Vec::new(),
             orphans: Vec::new(),
             granted,
             budget: self.budget,

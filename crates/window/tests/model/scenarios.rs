@@ -18,6 +18,7 @@ pub fn full() -> Rules {
         need: 2,
         additional: 2,
         servers: 1,
+        sweeps: 1,
         tries: 1,
         ticks: 2,
         edit: 3,

@@ -1,10 +1,11 @@
 //! Everything there is: what is stored, what each cache and watch shows of it, and what is under way.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
-use sluice_window::protocol::{QuotaRef, WindowSession};
+use sluice_window::protocol::{QuotaRef, Rests, WindowSession};
 
 /// Seconds of a step of the clock.
 pub const TICK: i64 = 7;
@@ -65,19 +66,28 @@ impl Stage {
     }
 }
 
+/// What has become of a migration whose target exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    UnderWay,
+    /// The machine runs in the target, and its source has ended.
+    Moved,
+    /// The migration is over, and the target is still there beside the source.
+    Left,
+}
+
 /// A target pod. It is created through the first API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     pub namespace: usize,
-    /// The process whose webhook is asked.
+    /// The process whose webhook was asked last.
     pub process: usize,
     pub stage: Stage,
     pub posted_at: u8,
     pub tries: u8,
     /// Its session has made room and let it in, and nothing has gone wrong since.
     pub promised: bool,
-    /// Its migration is over, and it is still there.
-    pub left: bool,
+    pub fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +130,7 @@ pub struct RaiseWrite {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     pub id: u8,
+    pub process: usize,
     pub target: usize,
     pub machine: WindowSession,
     /// The quotas of the namespace as they were read or written last.
@@ -151,6 +162,12 @@ pub struct Process {
     pub quotas: Vec<Vec<Quota>>,
     pub seen: Vec<bool>,
     pub granted: bool,
+    /// What it remembers of locks, where the model has rests.
+    pub rests: Rests,
+    /// States of the quotas that its watch has yet to show, in their order, where the model has rests.
+    pub events: VecDeque<Vec<Vec<Quota>>>,
+    /// It remembers no lock from before its start.
+    pub restarted: bool,
 }
 
 /// How often something may still happen.
@@ -170,6 +187,8 @@ pub struct Budget {
     pub keys: u8,
     /// Targets that are left where their migrations end.
     pub leftovers: u8,
+    /// Migrations that succeed.
+    pub moves: u8,
     /// Pods of tenants that are deleted.
     pub frees: u8,
     pub nudges: u8,
@@ -193,6 +212,8 @@ pub enum Wrong {
     UsageUnknown,
     EnteredUnseen,
     Unexplained,
+    FalselyTaken,
+    OpenedInRest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -207,10 +228,12 @@ pub struct World {
     /// What the pods of each namespace take.
     pub actual: Vec<u8>,
     pub runs: Vec<Run>,
-    /// What the sweep has read: namespace, quota and how it was.
-    pub sweeping: Option<(usize, usize, Quota)>,
+    /// What sweeps have read: namespace, quota and how it was. There are several while one leader follows another.
+    pub sweeping: Vec<(usize, usize, Quota)>,
     pub orphans: Vec<RaiseWrite>,
     pub granted: bool,
+    /// Of each namespace, what was used when it was locked, and when a lock of it ended in vain last.
+    pub locks: Vec<(Option<u8>, Option<u8>)>,
     pub budget: Budget,
     pub sessions: u8,
     /// What pods took above the specs that no promise was made to.
@@ -239,7 +262,16 @@ impl World {
 
     /// What targets of a namespace take whose migrations are under way.
     pub fn passing(&self, namespace: usize, need: u8) -> u8 {
-        self.inside(namespace).filter(|target| !target.left).map(|_| need).sum()
+        need * self.count(namespace, Fate::UnderWay)
+    }
+
+    pub fn count(&self, namespace: usize, fate: Fate) -> u8 {
+        self.inside(namespace).map(|target| u8::from(target.fate == fate)).sum()
+    }
+
+    /// Virtual machines that run in a namespace and are migrated.
+    pub fn machines(&self, namespace: usize) -> u8 {
+        self.targets.iter().map(|target| u8::from(target.namespace == namespace)).sum()
     }
 
     pub fn inside(&self, namespace: usize) -> impl Iterator<Item = &Target> {

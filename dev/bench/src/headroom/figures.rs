@@ -6,6 +6,7 @@ use sluice_testbed::audit::AuditEvent;
 
 use super::drain::Drain;
 use super::journey::{Journey, Step, Window};
+use super::stopped::Stopped;
 use super::tenants::Met;
 use crate::report::{median, quantile};
 
@@ -24,6 +25,7 @@ pub(super) struct Figures {
     pub(super) drains_roomy: Vec<Drain>,
     pub(super) no_grant: Met,
     pub(super) attack: Met,
+    pub(super) stopped: Stopped,
 }
 
 impl Figures {

@@ -6,6 +6,7 @@ mod figures;
 mod journey;
 mod locked;
 mod output;
+mod stopped;
 mod tenants;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ use crate::report::{self, say};
 use drain::Drain;
 use figures::Figures;
 use journey::Journey;
+use stopped::Stopped;
 use tenants::Met;
 
 /// Migrations that nothing is read from: connections are open and caches filled when it counts.
@@ -35,16 +37,23 @@ const WARM_UPS: usize = 2;
 /// When the control plane or Sluice does not do its part.
 pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     let machine = report::machine();
-    let (migrations, drains) = if quick { (5, 1) } else { (50, 3) };
+    let mut figures = Figures::new(if quick { 5 } else { 50 });
+    let version = on_one_server(quick, &mut figures).await?;
+    figures.stopped = Stopped::measure(quick).await?;
+    output::print(&figures);
+    report::write(out, "headroom", &output::json(&figures, &version, quick, &machine))
+}
+
+/// What is measured on a control plane with one API server. Returns its version.
+async fn on_one_server(quick: bool, figures: &mut Figures) -> anyhow::Result<String> {
     say("headroom: starting a control plane with KubeVirt");
     let bed = own().await;
     let _sluice = Running::on(&bed, Setup::default()).await?;
     let version = bed.admin()?.apiserver_version().await.context("asking for the server's version")?;
 
-    let mut figures = Figures::new(migrations);
-    in_turns(&bed, migrations, &mut figures).await?;
+    in_turns(&bed, figures.migrations, figures).await?;
     let node = first_node(&bed).await?;
-    for round in 0..drains {
+    for round in 0..if quick { 1 } else { 3 } {
         // Each goes first as often as second.
         for full in [round % 2 == 0, round % 2 == 1] {
             let drain = Drain::measure(&bed, &node, full).await?;
@@ -53,8 +62,7 @@ pub async fn run(quick: bool, out: &Path) -> anyhow::Result<()> {
     }
     figures.no_grant = Met::without_grant(&bed, quick).await?;
     figures.attack = Met::attack(&bed, quick).await?;
-    output::print(&figures);
-    report::write(out, "headroom", &output::json(&figures, &version.git_version, quick, &machine))
+    Ok(version.git_version)
 }
 
 /// One side of the comparison: a VM under a quota.

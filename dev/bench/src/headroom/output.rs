@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::drain::{Drain, VMS};
 use super::figures::Figures;
 use super::journey::STEPS;
+use super::stopped::Stopped;
 use super::tenants::Met;
 use crate::report::{Table, round, verdict};
 
@@ -17,6 +18,8 @@ const GOAL_DRAIN_RATIO: f64 = 1.1;
 /// A lock that helps no migration must not reach a tenant.
 const GOAL_SHARE_NO_GRANT: f64 = 0.0;
 const GOAL_SHARE_ATTACK: f64 = 0.1;
+/// While one of two API servers stands still, p99 at most so much longer than with both.
+const GOAL_STOPPED_MORE_MS: f64 = 100.0;
 
 /// A row of the table: full, with room, ratio.
 type Cells = [String; 3];
@@ -64,6 +67,7 @@ pub(super) fn print(figures: &Figures) {
     table.print();
     println!("  times are from the audit log: from the end of the step before to the end of this one");
     print_tenants(figures);
+    print_stopped(&figures.stopped);
 }
 
 fn times(figures: &Figures, table: &mut Table) {
@@ -144,6 +148,41 @@ fn print_tenants(figures: &Figures) {
     );
 }
 
+fn print_stopped(stopped: &Stopped) {
+    let title = format!(
+        "headroom: {} targets in a namespace with room beside {} full ones, while one of two API servers stands still",
+        stopped.one_ms.len(),
+        stopped.namespaces
+    );
+    let mut table =
+        Table::new(&title, &["migration to target", "one stands still", "both run", "ratio", "goal", ""]);
+    for (name, q) in [("p50 ms", 0.5), ("p99 ms", 0.99), ("longest ms", 1.0)] {
+        let [one, both] = stopped.ms(q);
+        let goal = (q == 0.99).then(|| (format!("≤ +{GOAL_STOPPED_MORE_MS} ms"), is_near(stopped)));
+        row(&mut table, name, beside(one, both), goal);
+    }
+    table.print();
+}
+
+fn is_near(stopped: &Stopped) -> bool {
+    let [one, both] = stopped.ms(0.99);
+    one - both <= GOAL_STOPPED_MORE_MS
+}
+
+fn stopped(stopped: &Stopped) -> Value {
+    let [[p50, both_p50], [p99, both_p99], [longest, both_longest]] = [0.5, 0.99, 1.0].map(|q| stopped.ms(q));
+    json!({
+        "full_namespaces": stopped.namespaces,
+        "targets": stopped.one_ms.len(),
+        "target_p50_ms": ms(p50),
+        "target_p99_ms": ms(p99),
+        "target_max_ms": ms(longest),
+        "undisturbed_p50_ms": ms(both_p50),
+        "undisturbed_p99_ms": ms(both_p99),
+        "undisturbed_max_ms": ms(both_longest),
+    })
+}
+
 fn ms(value: f64) -> Value {
     json!(round(value, 2))
 }
@@ -172,6 +211,7 @@ pub(super) fn json(figures: &Figures, kubernetes: &str, quick: bool, machine: &V
         "locked_share_no_grant": round(figures.no_grant.locked.share, 5),
         "locked_share_attack": round(figures.attack.locked.share, 5),
         "tenants": {"no_grant": tenant(&figures.no_grant), "attack": tenant(&figures.attack)},
+        "stopped_server": stopped(&figures.stopped),
         "steps": steps(figures),
         "goals": goals(figures),
         "measured": "by the API server's clock, from its audit log: from the answer that the migration exists to the answer that its target pod does; a window from the answer to the first raise, which sets the mark that locks the namespace, to the answer to the last restore, which removes it; a locked share is that of such times in a run; a drain from the answer that the node is cordoned to the end of the last source pod, medians",
@@ -224,6 +264,8 @@ fn goals(figures: &Figures) -> Value {
         "locked_share_no_grant": GOAL_SHARE_NO_GRANT,
         "locked_share_no_grant_met": figures.no_grant.locked.share <= GOAL_SHARE_NO_GRANT,
         "locked_share_attack": GOAL_SHARE_ATTACK,
+        "stopped_p99_within_ms_of_both": GOAL_STOPPED_MORE_MS,
+        "stopped_p99_met": is_near(&figures.stopped),
         "locked_share_attack_met": figures.attack.locked.share <= GOAL_SHARE_ATTACK && figures.attack.targets > 0,
     })
 }

@@ -23,6 +23,12 @@ impl Vm {
         Self { client, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
+    /// The same, looked at and asked for with another client.
+    #[must_use]
+    pub fn through(&self, client: &Client) -> Self {
+        Self::new(client.clone(), &self.namespace, &self.name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::namespace::{Blocked, Facts, Namespace};
 use super::{Summaries, Summary};
 use crate::headroom::events;
-use crate::headroom::metrics::BlockedMetrics;
+use crate::headroom::metrics::LoopMetrics;
 use crate::headroom::status_writer::HeadroomStatusWriter;
 
 /// The loop as a running thing; clones share it.
@@ -28,7 +28,7 @@ pub struct BlockedMigrations {
     headroom: Arc<Headroom>,
     tell: Arc<dyn Fn(Report) + Send + Sync>,
     epoch: Instant,
-    metrics: BlockedMetrics,
+    metrics: LoopMetrics,
 }
 
 impl BlockedMigrations {
@@ -37,7 +37,7 @@ impl BlockedMigrations {
     #[must_use]
     pub fn new(
         headroom: Arc<Headroom>,
-        metrics: BlockedMetrics,
+        metrics: LoopMetrics,
         tell: impl Fn(Report) + Send + Sync + 'static,
     ) -> Self {
         let (summaries, tell) = (Summaries::default(), Arc::new(tell));
@@ -131,7 +131,7 @@ impl BlockedMigrations {
         loop {
             let facts = self.facts(&namespace);
             let look = state.look(&facts, self.now_ms());
-            self.metrics.rejected(look.added);
+            self.metrics.rejected.inc_by(look.added);
             look.tell.into_iter().for_each(&*self.tell);
             if self.is_said_anew(&namespace, look.summary) {
                 statuses.changed([Arc::clone(&namespace)]);
@@ -178,12 +178,12 @@ impl BlockedMigrations {
         if !token.is_held() {
             return;
         }
-        self.metrics.nudge();
+        self.metrics.nudges.inc();
         match self.headroom.nudge(namespace, &quota.name, &quota.uid).await {
             Written::Done(..) => _ = state.nudged(Ok(()), self.now_ms()),
             Written::Refused(why) => {
                 tracing::warn!(ns = %namespace, quota = %quota.name, %why, "status of a quota cannot be written");
-                self.metrics.forbidden();
+                self.metrics.forbidden.inc();
                 if let Some(said) = state.nudged(Err(why), self.now_ms()) {
                     let blocked = facts.blocked.iter().map(|blocked| &blocked.migration);
                     events::forbidden(namespace, quota, blocked, &said).into_iter().for_each(&*self.tell);

@@ -22,7 +22,7 @@ use crate::review::{Operation, Review, Verdict};
 use crate::settings::Settings;
 
 const POD: &str = "Pod";
-const VMI: &str = "VirtualMachineInstance";
+pub(super) const VMI: &str = "VirtualMachineInstance";
 /// After so many seconds a client may try again.
 const RETRY_AFTER_S: u32 = 1;
 
@@ -54,7 +54,7 @@ pub struct Change<T> {
 }
 
 impl<T> Change<T> {
-    fn read<'a>(review: &Review<'a>, expected: &str) -> Result<Box<Self>, Verdict>
+    pub(super) fn read<'a>(review: &Review<'a>, expected: &str) -> Result<Box<Self>, Verdict>
     where
         T: Deserialize<'a>,
     {

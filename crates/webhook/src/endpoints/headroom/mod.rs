@@ -22,11 +22,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::AsyncEndpoint;
+use super::growth::{Change, VMI};
 use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
 use crate::settings::Settings;
 
-const VMI: &str = "VirtualMachineInstance";
 /// How long a target may wait at most: KubeVirt's controller creates one target after the other, for the whole cluster.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -45,15 +45,11 @@ impl HeadroomEndpoint {
 
     /// Whether a machine may have another size. Growth that a quota cannot take would leave the machine unable to migrate.
     fn judge(&self, review: &Review<'_>) -> Verdict {
-        let read = |wire: Result<VmiWire, Verdict>| wire.map(|wire| VmiRecord::read(&wire));
-        let both = (
-            read(review.read_old_object("a VirtualMachineInstance")),
-            read(review.read_object("a VirtualMachineInstance")),
-        );
-        let (before, after) = match both {
-            (Ok(before), Ok(after)) => (before, after),
-            (Err(malformed), _) | (_, Err(malformed)) => return malformed,
+        let change = match Change::<VmiWire>::read(review, "a VirtualMachineInstance") {
+            Ok(change) => change,
+            Err(malformed) => return malformed,
         };
+        let [before, after] = [&change.before, &change.after].map(VmiRecord::read);
         let outgrown = self.headroom.outgrown(&before, &after);
         outgrown.map_or_else(|| Verdict::allow(""), Verdict::deny)
     }

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use kube::Client;
 use rstest::rstest;
 use sluice_api::names;
+use sluice_e2e::pair::{at_second, both};
 use sluice_testbed::kubevirt::Migration;
 use sluice_testbed::proxy::Action;
 use sluice_testbed::{Component, ports, wait};
@@ -15,7 +16,7 @@ use crate::faults::gate::{Forwarder, Gate};
 use crate::faults::invariants::Invariants;
 use crate::faults::scene::Scene;
 use crate::faults::steps::{Step, writes};
-use crate::faults::world::{self, Shared, account, at_second, both};
+use crate::faults::world::{self, Shared, account};
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -10,6 +10,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_e2e::objects;
+use sluice_e2e::pair::{at_second, both};
 use sluice_e2e::tenant::{SOON, Tenant, hard, used};
 use sluice_engine::headroom::MARK;
 use sluice_operator::{InstallOptions, admission_policies};
@@ -18,7 +19,7 @@ use sluice_testbed::{Component, wait};
 use crate::faults::gate::Gate;
 use crate::faults::invariants::Invariants;
 use crate::faults::scene::Scene;
-use crate::faults::world::{self, Turn, account, at_second, both, quotas_as};
+use crate::faults::world::{self, Turn, account, quotas_as};
 
 async fn delete_policies(world: &Turn) {
     let (now, client) = (DeleteParams::default(), world.bed.admin().unwrap());

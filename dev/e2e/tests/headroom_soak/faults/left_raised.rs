@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::intruders::editor;
 use sluice_e2e::objects::{self, from_json};
+use sluice_e2e::pair::{at_second, both};
 use sluice_e2e::simulated_webhook::{Review, SimulatedWebhook, Verdict, WebhookOptions, rule};
 use sluice_e2e::tenant::{SOON, Tenant, amount, hard};
 use sluice_engine::headroom::MARK;
@@ -19,8 +20,7 @@ use sluice_testbed::{Identity, ports, wait};
 
 use crate::faults::gate::{Forwarder, Gate, OWN_WEBHOOK};
 use crate::faults::invariants::Invariants;
-use crate::faults::scene::let_in_when_woken;
-use crate::faults::world::{self, World, account, at_second, both};
+use crate::faults::world::{self, World, account};
 
 const MEMORY: &str = "requests.memory";
 const QUOTA: &str = "rq";
@@ -127,7 +127,7 @@ impl Place<'_> {
 
         sibling.stop().await.unwrap();
         let _next = self.gate(next).await;
-        let_in_when_woken(tenant, QUOTA, &migration).await;
+        tenant.let_in_when_woken(QUOTA, &migration).await;
         migration.until_succeeded().await.unwrap();
         tenant.until_clear().await;
         vm.until_alone().await.unwrap();

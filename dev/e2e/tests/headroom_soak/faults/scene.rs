@@ -1,18 +1,16 @@
 //! A virtual machine that fills two quotas.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_e2e::objects;
-use sluice_e2e::tenant::{SOON, Tenant, hard, spec_hard, used};
-use sluice_testbed::kubevirt::{Migration, MigrationPhase, Vm};
-use sluice_testbed::{Bed, wait};
+use sluice_e2e::tenant::{Tenant, hard, spec_hard, used};
+use sluice_testbed::Bed;
+use sluice_testbed::kubevirt::{Migration, Vm};
 
 use crate::faults::gate::OWN_WEBHOOK;
 use crate::faults::invariants::Invariants;
@@ -77,7 +75,7 @@ impl Scene {
 
     /// As [`Self::settled`], of a migration for which KubeVirt's controller rests longer and longer after each refusal.
     pub async fn settled_when_woken(&self, migration: &Migration) {
-        let_in_when_woken(&self.tenant, "a", migration).await;
+        self.tenant.let_in_when_woken("a", migration).await;
         self.settled(migration).await;
     }
 
@@ -115,16 +113,4 @@ impl Scene {
     pub fn spec(&self, name: &str) -> Value {
         json!({ "hard": self.full[name] })
     }
-}
-
-/// KubeVirt's controller is woken until it has let the migration's target in, as it is whenever a quota changes.
-pub async fn let_in_when_woken(tenant: &Tenant<'_>, quota: &str, migration: &Migration) {
-    let woken = || async {
-        let now = Timestamp::now().as_millisecond().to_string();
-        let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": now } } }));
-        tenant.quotas.patch(quota, &PatchParams::default(), &touch).await.unwrap();
-        let through = migration.until(MigrationPhase::Scheduling);
-        tokio::time::timeout(Duration::from_secs(1), through).await.ok()?.ok().map(drop)
-    };
-    wait::eventually(SOON, woken, "the target to be let in").await.unwrap();
 }

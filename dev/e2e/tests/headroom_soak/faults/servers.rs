@@ -2,19 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::{join, join_all};
+use futures::future::{join, join_all, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::ListParams;
-use kube::runtime::watcher;
-use kube::{Api, Client};
 use sluice_api::names;
+use sluice_e2e::pair::{at_second, both};
 use sluice_e2e::tenant::Tenant;
+use sluice_testbed::kubevirt::{Migration, Vm};
 use sluice_testbed::{Component, wait};
 
 use crate::faults::gate::Gate;
 use crate::faults::invariants::Invariants;
 use crate::faults::scene::Scene;
-use crate::faults::world::{self, World, account, at_second, both};
+use crate::faults::world::{self, World, account};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -72,9 +73,9 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     let world = world::pair().await;
     let scene = Scene::unlimited(world.bed, "still").await;
     let gate = gate(&world, &scene).await;
-    let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
+    let second = at_second(world.bed);
     world.bed.pause(Component::ApiServer);
-    let created = create_migration(&second, scene.tenant.name(), "web").await;
+    let migration = scene.vm.through(&second).migrate().await.unwrap();
     let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
     let told = wait::eventually(SOON, told, "a session without proof").await;
     // Before the resume: after it the target is proven and let in within milliseconds.
@@ -83,8 +84,6 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     world.bed.resume(Component::ApiServer);
     told.unwrap();
     assert_eq!(targets.unwrap().items.len(), 0, "nothing is let in that is not proven");
-    let migrations = scene.vm.migrations().await.unwrap();
-    let migration = migrations.into_iter().find(|migration| migration.name() == created).unwrap();
     scene.settled(&migration).await;
     Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
 }
@@ -96,45 +95,31 @@ async fn an_api_server_that_stands_still_holds_no_namespace_with_room_up() {
     let full = join_all((0..5).map(|_| Scene::unlimited(world.bed, "full"))).await;
     let roomy = Tenant::on(world.bed, "roomy").await;
     let vms: Vec<String> = (0..12).map(|number| format!("vm-{number}")).collect();
-    join_all(vms.iter().map(|name| roomy.vm(name))).await;
+    let second = at_second(world.bed);
+    let vms: Vec<Vm> = join_all(vms.iter().map(async |name| roomy.vm(name).await.through(&second))).await;
     let gate = gate(&world, &full[0]).await;
     gate.serve_all(world.bed, &[world.bed.admin().unwrap(), at_second(world.bed)]).await;
-    let second = world.bed.at_second_server(world.bed.admin_identity()).unwrap().client().unwrap();
     let (before, during) = vms.split_at(vms.len() / 2);
-    let undisturbed = until_targets(&second, roomy.name(), before, before.len()).await;
+    let undisturbed = until_targets(before).await;
+    let blocked: Vec<Vm> = full.iter().map(|scene| scene.vm.through(&second)).collect();
     world.bed.pause(Component::ApiServer);
-    let migrations = join_all(full.iter().map(|scene| create_migration(&second, scene.tenant.name(), "web")));
-    let (_, disturbed) = join(migrations, until_targets(&second, roomy.name(), during, vms.len())).await;
+    let (migrations, disturbed) =
+        join(try_join_all(blocked.iter().map(Vm::migrate)), until_targets(during)).await;
     let told = || async { (gate.endings("unproven").await >= 1).then_some(()) };
     let told = wait::eventually(SOON, told, "a session without proof").await;
     world.bed.resume(Component::ApiServer);
     told.unwrap();
     let count = during.len();
     eprintln!("{count} targets: {undisturbed:?} with both API servers, {disturbed:?} while one stands still");
-    for scene in &full {
-        let migrations = scene.vm.migrations().await.unwrap();
-        scene.settled_when_woken(&migrations[0]).await;
+    for (scene, migration) in full.iter().zip(&migrations.unwrap()) {
+        scene.settled_when_woken(migration).await;
     }
 }
 
-/// Migrates these machines at once. Returns how long it took until the namespace had so many targets.
-async fn until_targets(client: &Client, namespace: &str, machines: &[String], count: usize) -> Duration {
+/// Migrates these machines at once. Returns how long it took until they had their targets.
+async fn until_targets(machines: &[Vm]) -> Duration {
     let begin = Instant::now();
-    join_all(machines.iter().map(|machine| create_migration(client, namespace, machine))).await;
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let targets = watcher::Config::default().labels(names::MIGRATION_JOB_LABEL);
-    wait::wait_for_all(&pods, targets, SOON, "all targets", |pods| pods.len() >= count).await.unwrap();
+    let migrations = try_join_all(machines.iter().map(Vm::migrate)).await.unwrap();
+    try_join_all(migrations.iter().map(Migration::until_target_pod)).await.unwrap();
     begin.elapsed()
-}
-
-async fn create_migration(client: &Client, namespace: &str, machine: &str) -> String {
-    let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstancemigrations");
-    let name = format!("{machine}-moves");
-    let body = serde_json::json!({
-        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
-        "metadata": {"name": name}, "spec": {"vmiName": machine},
-    });
-    let answer = sluice_e2e::call::post(client, &path, &body).await.unwrap();
-    assert!(answer.is_ok(), "{answer:?}");
-    name
 }

@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::sync::LazyLock;
 
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::{Api, Client};
+use kube::Api;
 use sluice_api::names;
 use sluice_e2e::tenant::prepare;
-use sluice_e2e::{Controller, Installation, Setup};
+use sluice_e2e::{Controller, Installation, Setup, pair};
 use sluice_testbed::{Bed, BedOptions, Identity, TestNamespace};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -81,22 +81,15 @@ pub async fn pair() -> Turn {
     let turn = TURN.lock().await;
     let start = || async {
         let options = BedOptions {
-            kubevirt: true,
-            second_api_server: true,
             etcd_relay: true,
             // What was answered is in the log, even if the API server is killed at once.
             api_server_args: vec!["--audit-log-mode=blocking".to_owned()],
-            ..BedOptions::default()
+            ..pair::options()
         };
         let bed = Bed::start_shared(options).await.unwrap();
-        equip(bed, &both(bed)).await
+        equip(bed, &pair::both(bed)).await
     };
     Turn { world: WORLD.get_or_init(start).await, _turn: turn }
-}
-
-/// Flags that name both API servers.
-pub fn both(bed: &Bed) -> [String; 2] {
-    [bed.server_url(), bed.second_server_url()].map(|url| format!("--api-server={url}"))
 }
 
 /// A world that one test has for itself at the moment.
@@ -124,11 +117,6 @@ async fn equip(bed: &'static Bed, controller_args: &[String]) -> World {
     let controller = installation.controller().await.unwrap();
     installation.until_guarded().await.unwrap();
     World { bed, installation, controller }
-}
-
-/// The administrator at the second API server.
-pub fn at_second(bed: &Bed) -> Client {
-    bed.at_second_server(bed.admin_identity()).unwrap().client().unwrap()
 }
 
 /// The account of one of Sluice's programs.
