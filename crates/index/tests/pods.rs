@@ -247,17 +247,25 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
 
 #[test]
 fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
-    let terminating = |creator: &str| {
+    let terminating = |creator: Option<&str>, owner: &str| {
+        let annotations = creator.map(|creator| json!({ "quota.sluice.dev/created-by": creator }));
+        let owner = json!({ "apiVersion": "v1", "kind": owner, "name": "o", "uid": "o" });
         let wire: PodWire = serde_json::from_value(json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {"quota.sluice.dev/created-by": creator}},
+            "metadata": {
+                "name": "p", "namespace": "n", "uid": "u", "annotations": annotations, "ownerReferences": [owner],
+            },
             "spec": {"containers": [], "activeDeadlineSeconds": 60},
         }))
         .unwrap();
         PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0).scope_facts.terminating
     };
-    assert!(!terminating("system:serviceaccount:kubevirt:kubevirt-controller"));
-    assert!(terminating("system:serviceaccount:kubevirt:kubevirt-handler"));
-    assert!(terminating("alice"));
+    let machine = "VirtualMachineInstance";
+    assert!(!terminating(Some("system:serviceaccount:kubevirt:kubevirt-controller"), machine));
+    assert!(terminating(Some("system:serviceaccount:kubevirt:kubevirt-handler"), machine));
+    assert!(terminating(Some("alice"), machine));
+    // Created before there was a stamp.
+    assert!(!terminating(None, machine));
+    assert!(terminating(None, "Job"));
 }
 
 #[test]

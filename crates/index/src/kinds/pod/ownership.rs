@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use sluice_api::names;
 use sluice_engine::{Charge, PodId, Uid};
 
@@ -35,9 +35,7 @@ impl Ownership {
     /// Reads it from the metadata of a pod. `compute` says what the container of the guest takes.
     #[must_use]
     pub fn of(meta: &ObjectMeta, compute: impl FnOnce() -> Charge) -> Option<Self> {
-        let mut references = meta.owner_references.as_ref()?.iter();
-        let machine = references.find(|owner| owner.kind == "VirtualMachineInstance")?;
-        let (machine, created_by) = (Uid::parse(&machine.uid), creator(meta));
+        let (machine, created_by) = (Uid::parse(&machine(meta)?.uid), creator(meta));
         let migration = meta.labels.as_ref().and_then(|labels| labels.get(names::MIGRATION_JOB_LABEL));
         let migration = migration.map(|uid| Box::new(Uid::parse(uid)));
         Some(Self { machine, created_by, migration, compute: Arc::new(compute()) })
@@ -50,11 +48,18 @@ pub(super) fn creator(meta: &ObjectMeta) -> Option<Arc<str>> {
     Some(if stamp.len() > LONGEST { "" } else { stamp }.into())
 }
 
-/// Whether KubeVirt's controller has created the pod, by the stamp of admission, wherever KubeVirt is installed. An account of
-/// that name in another namespace passes for it.
-pub(super) fn is_of_kubevirt(meta: &ObjectMeta) -> bool {
-    let stamp = meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION));
-    stamp.and_then(|stamp| stamp.rsplit(':').next()) == Some(names::KUBEVIRT_CONTROLLER_ACCOUNT)
+/// The VirtualMachineInstance that the pod names as its owner.
+fn machine(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.kind == "VirtualMachineInstance")
+}
+
+/// Whether the pod may be one that KubeVirt's controller has created, by the stamp of admission, wherever KubeVirt is installed. An
+/// account of that name in another namespace passes for it, and so does a pod without a stamp that names a machine as its owner.
+pub(super) fn may_be_of_kubevirt(meta: &ObjectMeta) -> bool {
+    match meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION)) {
+        Some(stamp) => stamp.rsplit(':').next() == Some(names::KUBEVIRT_CONTROLLER_ACCOUNT),
+        None => machine(meta).is_some(),
+    }
 }
 
 impl Pods {
