@@ -96,7 +96,7 @@ impl State {
         self.end_admission(id, &CHANGED);
         self.events.forget(id);
         self.end_hold(id);
-        self.releases.forget(id);
+        self.releases.end_retries(id);
     }
 
     fn reconsider_pod(&mut self, id: PodId, now: Moment) {
@@ -110,7 +110,7 @@ impl State {
                 self.classify(id, now);
             }
             // Its gate is being removed: the answer will say whether it still was the pod decided on.
-            (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(id) => {}
+            (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(&record.uid) => {}
             // Another client released it: perhaps a predecessor for whose charge room is kept.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
                 self.count_foreign_release(id, &record, now);
@@ -134,7 +134,7 @@ impl State {
 
     fn count_foreign_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
         // Or this process released it, before there was a quota.
-        let is_ours = self.releases.may_be_done(id);
+        let is_ours = self.releases.may_be_done(id, &record.uid);
         self.end_claim(id, record);
         let payer = self.payer(record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
@@ -153,7 +153,7 @@ impl State {
     }
 
     fn note_release(&mut self, id: PodId, now: Moment) {
-        self.releases.forget(id);
+        self.releases.end_retries(id);
         self.events.forget(id);
         self.stats.released += 1;
         if let Some(since_ms) = self.end_hold(id) {
