@@ -120,8 +120,10 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         assert_eq!(cpu.nanos(), i128::from(known.milli_cpu) * 1_000_000);
         assert!(namespaces.get(namespace).unwrap().pods().contains(&id));
         listed.insert(*at);
-        let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)));
-        assert_eq!(of_owner.contains(&id), known.milli_cpu < 5);
+        let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)), "me");
+        assert_eq!(of_owner.contains(&id), known.milli_cpu < 5 && is_stamped(known));
+        assert!(pods.of_owner(namespace, &Uid::parse(&owner(known)), "m").is_empty());
+        assert_eq!(pods.created_by("me").any(|other| other == id), of_owner.contains(&id));
         assert!(of_owner.iter().all(|id| pods.get(*id).is_some_and(|other| other.namespace == namespace)));
         let attached = pods.attached_to(namespace, &Uid::parse(&owner(known)));
         assert_eq!(attached.contains(&id), (5..7).contains(&known.milli_cpu));
@@ -135,7 +137,8 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         let oldest =
             unstamped.map(|(other_at, other)| (i64::from(other_at.1 % 3), format!("uid{}", other.uid)));
         let found = pods.oldest_unstamped(namespace, &Uid::parse(&owner(known)));
-        let found = found.map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
+        let found =
+            found.and_then(|id| pods.get(id)).map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
         assert_eq!(found, oldest.min());
     }
     let records = || {
