@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, PodChange, PodRecord, PodWire, Source};
+use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source};
 
 use super::State;
 use super::classify::ClaimEnd;
@@ -30,9 +30,18 @@ impl State {
         self.see_pod(wire, Source::Watch, now);
     }
 
-    /// A pod is this, by the watch or an answer.
+    /// A pod was added or modified, and was read before the state was locked: how long that takes is up to the tenant.
+    pub fn apply_read_pod(&mut self, facts: PodFacts, now: Moment) {
+        self.see_facts(facts, Source::Watch, now);
+    }
+
+    /// A pod is this, by an answer or the watch.
     pub(super) fn see_pod(&mut self, wire: &PodWire, by: Source, now: Moment) {
         let facts = self.config.read(wire, now);
+        self.see_facts(facts, by, now);
+    }
+
+    fn see_facts(&mut self, facts: PodFacts, by: Source, now: Moment) {
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, by, &mut self.namespaces) {
