@@ -120,8 +120,10 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         assert_eq!(cpu.nanos(), i128::from(known.milli_cpu) * 1_000_000);
         assert!(namespaces.get(namespace).unwrap().pods().contains(&id));
         listed.insert(*at);
-        let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)));
-        assert_eq!(of_owner.contains(&id), known.milli_cpu < 5);
+        let of_owner = pods.of_owner(namespace, &Uid::parse(&owner(known)), "me");
+        assert_eq!(of_owner.contains(&id), known.milli_cpu < 5 && is_stamped(known));
+        assert!(pods.of_owner(namespace, &Uid::parse(&owner(known)), "m").is_empty());
+        assert_eq!(pods.created_by("me").any(|other| other == id), of_owner.contains(&id));
         assert!(of_owner.iter().all(|id| pods.get(*id).is_some_and(|other| other.namespace == namespace)));
         let attached = pods.attached_to(namespace, &Uid::parse(&owner(known)));
         assert_eq!(attached.contains(&id), (5..7).contains(&known.milli_cpu));
@@ -135,7 +137,8 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         let oldest =
             unstamped.map(|(other_at, other)| (i64::from(other_at.1 % 3), format!("uid{}", other.uid)));
         let found = pods.oldest_unstamped(namespace, &Uid::parse(&owner(known)));
-        let found = found.map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
+        let found =
+            found.and_then(|id| pods.get(id)).map(|found| (found.created - NEW_YEAR, found.uid.to_string()));
         assert_eq!(found, oldest.min());
     }
     let records = || {
@@ -247,17 +250,25 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
 
 #[test]
 fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
-    let terminating = |creator: &str| {
+    let terminating = |creator: Option<&str>, owner: &str| {
+        let annotations = creator.map(|creator| json!({ "quota.sluice.dev/created-by": creator }));
+        let owner = json!({ "apiVersion": "v1", "kind": owner, "name": "o", "uid": "o" });
         let wire: PodWire = serde_json::from_value(json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {"quota.sluice.dev/created-by": creator}},
+            "metadata": {
+                "name": "p", "namespace": "n", "uid": "u", "annotations": annotations, "ownerReferences": [owner],
+            },
             "spec": {"containers": [], "activeDeadlineSeconds": 60},
         }))
         .unwrap();
         PodFacts::read(&wire, GATE, ChargeRules::for_minor(36), 0).scope_facts.terminating
     };
-    assert!(!terminating("system:serviceaccount:kubevirt:kubevirt-controller"));
-    assert!(terminating("system:serviceaccount:kubevirt:kubevirt-handler"));
-    assert!(terminating("alice"));
+    let machine = "VirtualMachineInstance";
+    assert!(!terminating(Some("system:serviceaccount:kubevirt:kubevirt-controller"), machine));
+    assert!(terminating(Some("system:serviceaccount:kubevirt:kubevirt-handler"), machine));
+    assert!(terminating(Some("alice"), machine));
+    // Created before there was a stamp.
+    assert!(!terminating(None, machine));
+    assert!(terminating(None, "Job"));
 }
 
 #[test]

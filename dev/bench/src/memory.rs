@@ -1,6 +1,8 @@
 //! 150,000 pods, 10,000 namespaces and as many quotas in the gate's state, fed through the decoding that the watch
 //! uses: pages of 500 as the API server lists them.
 
+mod crowded;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -70,6 +72,17 @@ pub fn run(run: &Run) -> anyhow::Result<()> {
     most = stage("listed again, all versions new")?.max(most).max(relisted);
     anyhow::ensure!(state.index().0.len() as u64 == PODS, "the index holds {} pods", state.index().0.len());
 
+    let peak = kernel::memory_mib("self", "VmHWM")?;
+    say("memory: pods of very many names");
+    let crowded = crowded::measure()?;
+    let crowded_mib = crowded.iter().map(|row| row.kept_mib).fold(0.0, f64::max);
+    let crowded_ms = crowded.iter().map(|row| row.lock_p99_ms).fold(0.0, f64::max);
+    let is_small = crowded_mib <= crowded::GOAL_MIB && crowded_ms <= crowded::GOAL_LOCK_MS;
+    let crowded: Vec<Value> = crowded
+        .iter()
+        .map(|row| json!({"names": row.names, "kept_mib": row.kept_mib, "lock_p99_ms": row.lock_p99_ms}))
+        .collect();
+
     let file = json!({
         "pods": PODS,
         "namespaces": NAMESPACES,
@@ -79,9 +92,14 @@ pub fn run(run: &Run) -> anyhow::Result<()> {
         "rss_mib": most,
         "rss_mib_after_list": listed,
         "rss_mib_after_relist": relisted,
-        "peak_rss_mib": kernel::memory_mib("self", "VmHWM")?,
+        "peak_rss_mib": peak,
         "goal_mib": GOAL_MIB,
-        "met": most <= GOAL_MIB,
+        "crowded": crowded,
+        "crowded_mib": crowded_mib,
+        "goal_crowded_mib": crowded::GOAL_MIB,
+        "crowded_lock_p99_ms": crowded_ms,
+        "goal_crowded_lock_ms": crowded::GOAL_LOCK_MS,
+        "met": most <= GOAL_MIB && is_small,
         "stages": stages,
         "pod_json_bytes": first.bytes_per_pod,
         "decode_us_per_pod": first.us_per_pod,
@@ -104,6 +122,8 @@ fn print(file: &Value, stages: &[Value]) -> anyhow::Result<()> {
         ("µs to decode a pod and take it in", "decode_us_per_pod", None),
         ("the same, unchanged", "decode_us_per_unchanged_pod", None),
         ("ms of the first plan", "first_plan_ms", None),
+        ("1,000 pods of 64 or 10,000 names, MiB", "crowded_mib", Some("goal_crowded_mib")),
+        ("state locked for one, p99, ms", "crowded_lock_p99_ms", Some("goal_crowded_lock_ms")),
     ];
     figures("memory: in all", &lines, file);
     Ok(())

@@ -18,12 +18,15 @@ use super::targeting::{report_released, targeting};
 impl Gate {
     /// An event of the watch of pods.
     pub fn on_pods(&self, event: &Event<PodWire>) {
-        self.change(Work::Watch, |state, now| match event {
-            Event::Init => state.begin_pods(),
-            Event::InitDone => state.end_pods(),
-            Event::InitApply(pod) | Event::Apply(pod) => state.apply_pod(pod, now),
-            Event::Delete(pod) => state.delete_pod(pod),
-        });
+        match event {
+            Event::Init => self.change(Work::Watch, |state, _| state.begin_pods()),
+            Event::InitDone => self.change(Work::Watch, |state, _| state.end_pods()),
+            Event::InitApply(pod) | Event::Apply(pod) => {
+                let facts = self.config.read().read(pod, self.now());
+                self.change(Work::Watch, |state, now| state.apply_read_pod(facts, now));
+            }
+            Event::Delete(pod) => self.change(Work::Watch, |state, _| state.delete_pod(pod)),
+        }
     }
 
     /// An event of the watch of namespaces.

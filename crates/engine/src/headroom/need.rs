@@ -18,7 +18,7 @@ pub struct Need {
     pub facts: ScopeFacts,
     /// Containers that do not name amounts which some quotas make mandatory.
     pub unspecified: Option<MissingResources>,
-    /// What the pod takes that it follows, and that ends when the migration does.
+    /// What the pods take that it follows, and that end when the migration does.
     pub source: Charge,
     /// What the virtual machine takes more from now on ([`super::growth`]). It has to fit `spec.hard`.
     pub growth: Charge,

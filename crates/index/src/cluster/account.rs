@@ -76,12 +76,15 @@ impl Cluster {
     #[must_use]
     pub fn next_need(&self, machine: &VmiRecord, now: i64) -> Option<Need> {
         let (size, kubevirt) = (machine.size.as_ref().ok()?, self.kubevirts.oldest()?);
-        let facts = Pods::of(self, &machine.namespace, None, now).current(machine).first()?.facts.clone();
+        let pods = Pods::of(self, &machine.namespace, None, now);
+        let facts = pods.current(machine).first()?.facts.clone();
         let source = self.source(machine, None, false, now)?;
         let launcher = Launcher { whole: &source.charge, compute: &source.compute };
         let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
         let growth = growth_to(&charge, &source, self.allowance(machine));
-        Some(Need { growth, source: source.charge, ..Need::new(charge, facts) })
+        let replaced = pods.beyond_passing(machine);
+        let source = Charge::from_pairs(source.charge.iter().chain(replaced.iter()).cloned());
+        Some(Need { growth, source, ..Need::new(charge, facts) })
     }
 
     /// What KubeVirt may do to this machine from one launcher to the next.
@@ -193,6 +196,18 @@ impl<'c> Pods<'c> {
             left = rest;
             explained.insert(&pod.uid, (Stake::Passes(taken), pod.created));
         }
+    }
+
+    /// What pods of the machine's migration take beyond what passes, as a target does that has a new size already. The next launcher
+    /// replaces them too, so that size is not counted beside its own.
+    fn beyond_passing(&self, machine: &VmiRecord) -> Charge {
+        let explained = self.explained(&machine.namespace);
+        let beyond = |pod: &LauncherRecord| match explained.get(&pod.uid)? {
+            (Stake::Passes(part), _) => Some(pod.source.charge.above(part)),
+            (Stake::Runs(_) | Stake::Stays, _) => None,
+        };
+        let each = self.launchers_of(machine).into_iter().filter_map(beyond);
+        each.fold(Charge::default(), |sum, more| Charge::from_pairs(sum.iter().chain(more.iter()).cloned()))
     }
 
     fn passes(&self, machine: &VmiRecord, pod: &LauncherRecord) -> bool {

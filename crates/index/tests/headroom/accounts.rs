@@ -275,6 +275,21 @@ fn attached_volumes_belong_to_their_launcher() {
     assert_eq!(memory_of(index.source(machine, None, true, NOW)).as_deref(), Some("80Mi"));
 }
 
+/// The target has the size already that the machine was given while it moves.
+#[test]
+fn what_a_target_under_way_takes_more_is_counted_once() {
+    let mut index = scene();
+    migrating(&mut index, "a", "web", "1536Mi");
+    let account = index.account("a", None, NOW);
+    let target = account.pods.iter().find(|pod| &*pod.name == "web-target").unwrap();
+    let Stake::Passes(passing) = &target.stake else { panic!("{target:?}") };
+    let memory = |charge: &Charge| charge.get(&Resource::Memory).unwrap();
+    assert!(memory(passing) < memory(&target.charge), "{target:?}");
+    let need = index.next_need(index.vmis.get("a", "web").unwrap(), NOW).unwrap();
+    let both = Quantity::parse("2Gi").unwrap().into();
+    assert_eq!(memory(&need.source).saturating_add(memory(passing)), both);
+}
+
 #[test]
 fn a_list_of_all_pods_is_complete() {
     let mut index = scene();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use sluice_engine::PodId;
+use sluice_engine::{PodId, Uid};
 use sluice_index::{NamespaceId, Version};
 
 use crate::gate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
@@ -54,12 +54,14 @@ struct Limits {
 /// Releases that are queued, in flight and to be repeated.
 ///
 /// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and as many pods as the limits
-/// allow have one. A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
+/// allow have one. A pod that is deleted meanwhile keeps its place until the answer, as the request still occupies the API server.
+/// A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
 #[derive(Debug)]
 pub struct Releases {
     limits: Limits,
     queue: Turns<PodId>,
-    in_flight: HashMap<PodId, NamespaceId>,
+    /// By the uid of the pod: its handle is another pod's once it is deleted.
+    in_flight: HashMap<Uid, NamespaceId>,
     /// Of namespaces that have requests in flight, or are slow.
     places: HashMap<NamespaceId, Places>,
     retries: HashMap<PodId, ReleaseRetry>,
@@ -106,15 +108,15 @@ impl Releases {
     }
 
     /// A request for the pod is sent.
-    pub fn begin(&mut self, namespace: NamespaceId, id: PodId) {
-        if self.in_flight.insert(id, namespace).is_none() {
+    pub fn begin(&mut self, namespace: NamespaceId, pod: Uid) {
+        if self.in_flight.insert(pod, namespace).is_none() {
             self.places.entry(namespace).or_default().in_flight += 1;
         }
     }
 
-    /// The request was answered, or its answer will not matter any more.
-    pub fn answered(&mut self, id: PodId) {
-        let Some(namespace) = self.in_flight.remove(&id) else { return };
+    /// The request was answered, or its time is over.
+    pub fn answered(&mut self, pod: &Uid) {
+        let Some(namespace) = self.in_flight.remove(pod) else { return };
         let Some(places) = self.places.get_mut(&namespace) else { return };
         places.in_flight = places.in_flight.saturating_sub(1);
         if places.in_flight == 0 && !places.is_slow {
@@ -122,17 +124,16 @@ impl Releases {
         }
     }
 
-    /// Whether the namespace is slow from now on: a request was done, or not answered in time.
-    pub fn note_speed(&mut self, namespace: NamespaceId, is_slow: bool) {
-        if is_slow {
-            self.places.entry(namespace).or_default().is_slow = true;
-        } else if let Some(places) = self.places.get_mut(&namespace) {
-            places.is_slow = false;
+    /// Whether the pod's namespace is slow from now on: the request that is in flight was done, or not answered in time.
+    pub fn note_speed(&mut self, pod: &Uid, is_slow: bool) {
+        let places = self.in_flight.get(pod).and_then(|namespace| self.places.get_mut(namespace));
+        if let Some(places) = places {
+            places.is_slow = is_slow;
         }
     }
 
-    pub fn is_in_flight(&self, id: PodId) -> bool {
-        self.in_flight.contains_key(&id)
+    pub fn is_in_flight(&self, pod: &Uid) -> bool {
+        self.in_flight.contains_key(pod)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -140,13 +141,13 @@ impl Releases {
     }
 
     /// Whether a request for the pod is in flight, or one without an answer may be done or have been.
-    pub fn may_be_done(&self, id: PodId) -> bool {
-        self.is_in_flight(id) || self.unanswered(id).is_some()
+    pub fn may_be_done(&self, id: PodId, pod: &Uid) -> bool {
+        self.is_in_flight(pod) || self.unanswered(id).is_some()
     }
 
     /// As [`Self::may_be_done`] of a pod that has our gate in this version.
-    pub fn may_be_done_on(&self, id: PodId, version: Version) -> bool {
-        self.is_in_flight(id)
+    pub fn may_be_done_on(&self, id: PodId, pod: &Uid, version: Version) -> bool {
+        self.is_in_flight(pod)
             || self.unanswered(id).is_some_and(|unanswered| !unanswered.version.is_older_than(version))
     }
 
@@ -212,14 +213,8 @@ impl Releases {
         }
     }
 
-    /// The pod counts: earlier failures do not matter any more.
+    /// The pod counts, or is gone: earlier failures do not matter any more.
     pub fn end_retries(&mut self, id: PodId) {
-        self.retries.remove(&id);
-    }
-
-    /// The pod is released, or gone.
-    pub fn forget(&mut self, id: PodId) {
-        self.answered(id);
         self.retries.remove(&id);
     }
 

@@ -3,6 +3,7 @@
 //! A VM's charge is found from the VM and its genuine launchers. Where it cannot be found, because the VM is not seen or says
 //! something that cannot be counted, its launchers that run stay charged as they are, and others are held.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, Launcher};
@@ -33,11 +34,30 @@ impl State {
 
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
+        let former: Option<Box<str>> = self.machines.controller().map(Into::into);
         if self.machines.set_kubevirt(kubevirt) {
             self.restate_quotas();
+            self.release_pods_of(former);
             let are_charged = self.machines.are_charged();
             self.machines.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
             self.go_on_appraising(now);
+        }
+    }
+
+    /// What another account than KubeVirt's controller has created waits for no VM any more.
+    fn release_pods_of(&mut self, former: Option<Box<str>>) {
+        let Some(former) = former.filter(|former| self.machines.controller() != Some(&**former)) else {
+            return;
+        };
+        let is_stuck = |id: &PodId| matches!(self.stages.get(*id), Stage::Stuck(Stuck::Machine(_)));
+        let mut stuck: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
+        for id in self.pods.created_by(&former).filter(is_stuck) {
+            if let Some(record) = self.pods.get(id) {
+                stuck.entry(record.namespace).or_default().push(id);
+            }
+        }
+        for (namespace, pods) in stuck {
+            self.reclassify_later(namespace, pods);
         }
     }
 
@@ -173,7 +193,8 @@ impl State {
             Err(_) if self.stages.owners().pods(owner).iter().any(is_running) => {}
             Err(_) => self.recharge(&owner.namespace, owner.uid.clone(), None, now),
         }
-        for (id, namespace) in self.claimants(owner) {
+        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return };
+        for id in self.pods_of_machine(namespace, &owner.uid) {
             let is_stuck = matches!(self.stages.get(id), Stage::Stuck(Stuck::Machine(_)));
             let is_to_be = is_unknown && matches!(self.stages.get(id), Stage::Waiting(_));
             if is_stuck || is_to_be || !self.is_paid_by_its_payer(id) {
@@ -217,6 +238,7 @@ impl State {
             Some(creator) => self.machines.is_controller(creator),
             None => {
                 let oldest = self.pods.oldest_unstamped(record.namespace, &ownership.machine);
+                let oldest = oldest.and_then(|id| self.pods.get(id));
                 self.machines.has_controller()
                     && record.gates == Gates::None
                     && oldest.is_none_or(|oldest| age(record) <= age(oldest))
@@ -229,11 +251,18 @@ impl State {
         Some(Owner::claimed(&self.namespaces.get(record.namespace)?.name, ownership))
     }
 
-    /// The pods that name the VM as their owner.
-    fn claimants(&self, owner: &Owner) -> Vec<(PodId, NamespaceId)> {
-        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return Vec::new() };
-        let pods = self.pods.of_owner(namespace, &owner.uid).into_iter();
-        pods.map(|id| (id, namespace)).collect()
+    /// All pods that are launchers of the VM, or that are charged as such: few, however many pods name it as their owner.
+    pub(in crate::gate) fn pods_of_machine(&self, namespace: NamespaceId, machine: &Uid) -> Vec<PodId> {
+        let Some(known) = self.namespaces.get(namespace) else { return Vec::new() };
+        let owner = Owner { namespace: Arc::clone(&known.name), uid: machine.clone() };
+        let mut pods = self.stages.owners().pods(&owner).to_vec();
+        if let Some(controller) = self.machines.controller() {
+            pods.extend(self.pods.of_owner(namespace, machine, controller));
+            pods.extend(self.pods.oldest_unstamped(namespace, machine));
+        }
+        pods.sort_unstable();
+        pods.dedup();
+        pods
     }
 
     /// The launchers that the VM is charged by what they take: those that run, or if none does all.
@@ -241,8 +270,9 @@ impl State {
         if !self.machines.depend_on_pods() {
             return Vec::new();
         }
-        let claimants = self.claimants(owner);
-        let records = claimants.iter().filter_map(|(id, _)| self.pods.get(*id));
+        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return Vec::new() };
+        let pods = self.pods_of_machine(namespace, &owner.uid);
+        let records = pods.iter().filter_map(|id| self.pods.get(*id));
         let launchers = records.filter(|record| self.is_launcher(record) && !record.is_over());
         let (running, held): (Vec<_>, Vec<_>) =
             launchers.cloned().partition(|record| record.gates == Gates::None);

@@ -1,8 +1,7 @@
 //! Applies watch events of namespaces, and changes of which of them are targeted.
 
 use sluice_engine::PodId;
-use sluice_index::NamespaceWire;
-use sluice_index::{NamespaceId, Targeting};
+use sluice_index::{NamespaceId, NamespaceWire, PodRecord, Targeting};
 
 use super::State;
 use crate::gate::config::Moment;
@@ -83,9 +82,10 @@ impl State {
     }
 
     fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
+        let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
         let is_gated = |id: &PodId| {
             matches!(self.stages.get(*id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. })
-                && !self.releases.is_in_flight(*id)
+                && !self.pods.get(*id).is_some_and(is_in_flight)
         };
         let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         pods.iter().copied().filter(is_gated).collect()

@@ -23,10 +23,7 @@ impl State {
             self.stages.recharge(&owner, charge.as_ref(), &mut self.queue);
             return;
         };
-        let mut pods = self.stages.owners().pods(&owner).to_vec();
-        pods.extend(self.pods.of_owner(namespace, &owner.uid));
-        pods.sort_unstable();
-        pods.dedup();
+        let pods = self.pods_of_machine(namespace, &owner.uid);
         for quota in self.stages.recharge(&owner, charge.as_ref(), &mut self.queue) {
             self.writes.mark(quota);
         }

@@ -47,10 +47,10 @@ impl State {
             return false;
         }
         // Only a pod without gates charges its VM. Of one that has ended, the VM may go on elsewhere.
-        let claimants = self.pods.of_owner(namespace, &ownership.machine);
-        claimants.into_iter().filter_map(|id| self.pods.get(id)).any(|claimant| {
-            claimant.gates == Gates::None && !claimant.is_over() && self.is_launcher(claimant)
-        })
+        let pods = self.pods_of_machine(namespace, &ownership.machine);
+        pods.into_iter()
+            .filter_map(|id| self.pods.get(id))
+            .any(|pod| pod.gates == Gates::None && !pod.is_over() && self.is_launcher(pod))
     }
 
     /// The pod as it is known, if what others are charged may depend on it.
@@ -83,7 +83,7 @@ impl State {
         if !self.pods.have_attached() {
             return;
         }
-        for id in self.pods.of_owner(namespace, machine) {
+        for id in self.pods_of_machine(namespace, machine) {
             let Some(launcher) = self.pods.get(id).map(|record| record.uid.clone()) else { continue };
             let attached = self.pods.attached_to(namespace, &launcher);
             self.reexamine(attached);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, PodChange, PodRecord, PodWire, Source};
+use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source};
 
 use super::State;
 use super::classify::ClaimEnd;
@@ -30,9 +30,18 @@ impl State {
         self.see_pod(wire, Source::Watch, now);
     }
 
-    /// A pod is this, by the watch or an answer.
+    /// A pod was added or modified, and was read before the state was locked: how long that takes is up to the tenant.
+    pub fn apply_read_pod(&mut self, facts: PodFacts, now: Moment) {
+        self.see_facts(facts, Source::Watch, now);
+    }
+
+    /// A pod is this, by an answer or the watch.
     pub(super) fn see_pod(&mut self, wire: &PodWire, by: Source, now: Moment) {
         let facts = self.config.read(wire, now);
+        self.see_facts(facts, by, now);
+    }
+
+    fn see_facts(&mut self, facts: PodFacts, by: Source, now: Moment) {
         let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, by, &mut self.namespaces) {
@@ -96,7 +105,7 @@ impl State {
         self.end_admission(id, &CHANGED);
         self.events.forget(id);
         self.end_hold(id);
-        self.releases.forget(id);
+        self.releases.end_retries(id);
     }
 
     fn reconsider_pod(&mut self, id: PodId, now: Moment) {
@@ -110,7 +119,7 @@ impl State {
                 self.classify(id, now);
             }
             // Its gate is being removed: the answer will say whether it still was the pod decided on.
-            (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(id) => {}
+            (Stage::Assumed { .. }, Gates::Ours) if self.releases.is_in_flight(&record.uid) => {}
             // Another client released it: perhaps a predecessor for whose charge room is kept.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
                 self.count_foreign_release(id, &record, now);
@@ -134,7 +143,7 @@ impl State {
 
     fn count_foreign_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
         // Or this process released it, before there was a quota.
-        let is_ours = self.releases.may_be_done(id);
+        let is_ours = self.releases.may_be_done(id, &record.uid);
         self.end_claim(id, record);
         let payer = self.payer(record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
@@ -153,7 +162,7 @@ impl State {
     }
 
     fn note_release(&mut self, id: PodId, now: Moment) {
-        self.releases.forget(id);
+        self.releases.end_retries(id);
         self.events.forget(id);
         self.stats.released += 1;
         if let Some(since_ms) = self.end_hold(id) {

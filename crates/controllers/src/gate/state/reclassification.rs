@@ -71,7 +71,7 @@ impl State {
         };
         let in_flight = match self.stages.get(id) {
             Stage::Assumed { charge, serial, awaited: 0, .. }
-                if self.releases.may_be_done_on(id, record.version) =>
+                if self.releases.may_be_done_on(id, &record.uid, record.version) =>
             {
                 Some((Arc::clone(charge), *serial))
             }

@@ -20,13 +20,15 @@ impl State {
             if !self.is_to_be_released(id) {
                 continue;
             }
-            let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { continue };
+            let Some((namespace, uid)) = self.pods.get(id).map(|pod| (pod.namespace, pod.uid.clone())) else {
+                continue;
+            };
             if self.reclassification.defer_release(namespace, id) {
                 continue;
             }
             let Some(release) = self.address(id) else { continue };
             releases.push(release);
-            self.releases.begin(namespace, id);
+            self.releases.begin(namespace, uid);
         }
         releases
     }
@@ -39,24 +41,24 @@ impl State {
     }
 
     fn is_to_be_released(&self, id: PodId) -> bool {
-        self.stages.may_be_released(id) && !self.releases.is_in_flight(id)
+        let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
+        self.stages.may_be_released(id) && !self.pods.get(id).is_some_and(is_in_flight)
     }
 
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
+        if let Answer::Done(_) | Answer::Unknown(_) = answer {
+            self.releases.note_speed(uid, matches!(answer, Answer::Unknown(_)));
+        }
         let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace)
         else {
-            return;
+            return self.releases.answered(uid);
         };
-        if let Answer::Done(_) | Answer::Unknown(_) = answer {
-            self.releases.note_speed(namespace, matches!(answer, Answer::Unknown(_)));
-        }
         if let Answer::Done(wire) = answer {
             // While the request is in flight this is known to be the own release.
             self.see_pod(&wire, Source::Answer, now);
-            self.releases.answered(id);
-            return;
+            return self.releases.answered(uid);
         }
-        self.releases.answered(id);
+        self.releases.answered(uid);
         match answer {
             Answer::Done(_) => {}
             Answer::Stale(Some(wire)) => {

@@ -4,7 +4,7 @@ use sluice_index::{PodWire, Targeting};
 
 use super::server::wire;
 use super::stories::{Story, at};
-use crate::gate::{Action, Answer, Judgement, Outcome};
+use crate::gate::{Action, Answer, Judgement, Outcome, Release};
 
 #[test]
 fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
@@ -42,36 +42,66 @@ fn a_mass_release_asks_for_some_at_a_time_and_forgets_none() {
     assert_eq!(story.gated(), Vec::<&str>::new());
 }
 
-/// An admission webhook of its own may make all updates of a namespace slow.
-#[test]
-fn a_namespace_whose_releases_are_not_answered_keeps_no_other_waiting() {
+/// Pods of these namespaces need no quota to go.
+fn untargeted(namespaces: &[&str]) -> Story {
     let mut story = Story::led();
     let nowhere =
         Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
     story.state.retarget(nowhere, at(0));
-    let gated = |namespace: &str, n: usize| -> PodWire {
-        wire(serde_json::json!({
-            "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
-            "spec": {"schedulingGates": [{"name": super::server::GATE}], "containers": [{"name": "c"}]},
-        }))
-    };
-    let releases = |story: &mut Story, ms: u64| {
-        let mut asked = Vec::new();
-        for _ in 0..8 {
-            for action in story.state.plan(at(ms)) {
-                match action {
-                    Action::ListTargets => story.state.on_outcome(Outcome::TargetsListed, at(ms)),
-                    Action::Release(release) => asked.push(release),
-                    _ => {}
-                }
-            }
-        }
-        asked
-    };
-    for namespace in ["slow", "other"] {
+    for namespace in namespaces {
         let metadata = serde_json::json!({"name": namespace, "uid": namespace, "resourceVersion": "2"});
         story.state.apply_namespace(&wire(serde_json::json!({ "metadata": metadata })), at(0));
     }
+    story
+}
+
+fn gated(namespace: &str, n: usize) -> PodWire {
+    wire(serde_json::json!({
+        "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
+        "spec": {"schedulingGates": [{"name": super::server::GATE}], "containers": [{"name": "c"}]},
+    }))
+}
+
+/// What is asked for by now.
+fn releases(story: &mut Story, ms: u64) -> Vec<Release> {
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        for action in story.state.plan(at(ms)) {
+            match action {
+                Action::ListTargets => story.state.on_outcome(Outcome::TargetsListed, at(ms)),
+                Action::Release(release) => asked.push(release),
+                _ => {}
+            }
+        }
+    }
+    asked
+}
+
+/// The request still occupies the API server.
+#[test]
+fn a_pod_that_is_deleted_while_its_release_hangs_keeps_its_place() {
+    let mut story = untargeted(&["slow"]);
+    for n in 0..100 {
+        story.state.apply_pod(&gated("slow", n), at(0));
+    }
+    let hanging = releases(&mut story, 0);
+    assert_eq!(hanging.len(), 32);
+    for n in 0..100 {
+        if hanging.iter().any(|release| *release.name == *format!("p{n}")) {
+            story.state.delete_pod(&gated("slow", n));
+        }
+    }
+    assert_eq!(releases(&mut story, 1).len(), 0);
+    for release in hanging {
+        story.state.on_outcome(Outcome::Released(release.pod, release.uid, Answer::Stale(None)), at(2));
+    }
+    assert_eq!(releases(&mut story, 2).len(), 32);
+}
+
+/// An admission webhook of its own may make all updates of a namespace slow.
+#[test]
+fn a_namespace_whose_releases_are_not_answered_keeps_no_other_waiting() {
+    let mut story = untargeted(&["slow", "other"]);
     for n in 0..300 {
         story.state.apply_pod(&gated("slow", n), at(0));
     }

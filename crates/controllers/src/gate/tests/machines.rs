@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_engine::Uid;
 use sluice_engine::vm::Calculator;
-use sluice_index::VmiWire;
+use sluice_index::{PodWire, VmiWire};
 
 use super::owners::kubevirt;
 use super::server::{NAMESPACE, wire};
@@ -134,6 +135,43 @@ fn a_pod_that_only_claims_to_be_a_launcher_is_charged_as_what_it_is() {
     story.server.create_pod("v1-px4", 100, 0);
     assert_eq!(story.used_after(200), "2100m");
     assert_eq!(story.held(), ["v1-px4"]);
+}
+
+/// Nobody stamps the pods of a namespace that was made before there was a stamp, and a tenant may create any number. Every walk over
+/// the pods of a VM goes over this list.
+#[test]
+fn pods_that_claim_a_vm_cost_no_more_than_others() {
+    let mut story = Story::counting(Calculator::VirtualResources, 2100);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    story.run(at(0));
+    let claimant = |n: usize, annotations: Value| -> PodWire {
+        wire(json!({
+            "metadata": {
+                "name": format!("claimant-{n}"), "namespace": NAMESPACE, "uid": format!("claimant-{n}"), "resourceVersion": "9",
+                "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", n / 60, n % 60), "annotations": annotations,
+                "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "v1"}],
+            },
+            "spec": {"containers": [{"name": "compute"}]},
+        }))
+    };
+    for n in 0..1000 {
+        let stamp = json!({ "quota.sluice.dev/created-by": "alice" });
+        story.state.apply_pod(&claimant(n, if n % 2 == 0 { json!({}) } else { stamp }), at(10));
+    }
+    let namespace = story.state.index().0.iter().next().unwrap().1.namespace;
+    let of_machine = |story: &Story| {
+        let (state, mut names) = (&story.state, Vec::new());
+        for id in state.pods_of_machine(namespace, &Uid::parse("v1")) {
+            names.push(state.index().0.get(id).unwrap().name.to_string());
+        }
+        names.sort();
+        names
+    };
+    assert_eq!(of_machine(&story), ["claimant-0", SOURCE], "the launcher, and the oldest without a stamp");
+    story.state.delete_pod(&claimant(0, json!({})));
+    story.run(at(100));
+    assert_eq!(of_machine(&story), ["claimant-2", SOURCE]);
 }
 
 #[test]

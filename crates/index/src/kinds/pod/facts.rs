@@ -10,7 +10,7 @@ use sluice_engine::pod::{
 };
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, Resource, ScopeFacts, Uid};
 
-use super::ownership::{Ownership, is_of_kubevirt};
+use super::ownership::{Ownership, may_be_of_kubevirt};
 use super::platform::PlatformPod;
 use super::records::Gates;
 use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
@@ -60,7 +60,7 @@ impl PodFacts {
         let mut scope_facts = ScopeFacts::of(&input);
         // KubeVirt sets no deadline. One that others have set would put the pods of one VM under different quotas; of a pod
         // of anybody else it is the creator's choice to have none.
-        scope_facts.terminating &= !is_of_kubevirt(meta);
+        scope_facts.terminating &= !may_be_of_kubevirt(meta);
         let (charge, crowded) = bounded(pod_charge(&input, rules, now));
         Self {
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),

@@ -11,7 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
 
 use super::facts::PodFacts;
-use super::ownership::{Ownership, UnstampedKey};
+use super::ownership::{OwnerKey, Ownership, UnstampedKey};
 use super::platform::{PlatformKey, PlatformPod};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
@@ -103,7 +103,7 @@ pub struct Pods {
     scope_facts: HashSet<Arc<ScopeFacts>>,
     overdue: BTreeSet<(i64, PodId)>,
     /// Of those that have an owner.
-    pub(super) by_owner: BTreeSet<(NamespaceId, Uid, PodId)>,
+    pub(super) by_owner: BTreeSet<OwnerKey>,
     /// Of those that have an owner and no stamp, and are not over: by owner, the oldest first.
     pub(super) unstamped: BTreeSet<UnstampedKey>,
     /// Of those of the platform: by the pod that controls each.
