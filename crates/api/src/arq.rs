@@ -67,8 +67,9 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// still makes another version. The last six digits tell which process made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
-    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces, and, where KubeVirt runs,
-    /// `VirtualMachines` with the calculator by which they are counted as its reason.
+    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces, `Enforced` with the status
+    /// `False` while pods of the namespace are not gated, and, where KubeVirt runs, `VirtualMachines` with the calculator by which
+    /// they are counted as its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -175,6 +175,8 @@ pub const NODES_GROUP: &str = "system:nodes";
 
 /// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
+/// Type of a quota's condition, there (`False`) while pods that it is about are not gated, so that it does not limit them.
+pub const ENFORCED: &str = "Enforced";
 /// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual machines
 /// are counted. `False` if their pods are charged instead.
 pub const VIRTUAL_MACHINES: &str = "VirtualMachines";

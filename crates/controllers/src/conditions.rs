@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_api::names;
+use sluice_engine::Unenforced;
 use sluice_engine::vm::Calculator;
 
 /// The condition about keys that nothing counts, since this second of the epoch; none without a message, as there are no such
@@ -15,6 +16,18 @@ pub(crate) fn uncounted_keys(message: &str, since_s: i64) -> Option<Condition> {
         reason: "NotEnforced".to_owned(),
         message: message.to_owned(),
         last_transition_time: Time(since),
+        observed_generation: None,
+    })
+}
+
+/// The condition about pods that are not limited, since this second of the epoch.
+pub(crate) fn not_enforced(told: &Unenforced, since_s: i64) -> Option<Condition> {
+    Some(Condition {
+        type_: names::ENFORCED.to_owned(),
+        status: "False".to_owned(),
+        reason: told.reason.to_owned(),
+        message: told.message.clone(),
+        last_transition_time: Time(Timestamp::from_second(since_s).ok()?),
         observed_generation: None,
     })
 }

@@ -22,6 +22,7 @@ pub mod scope;
 pub mod status;
 mod uid;
 mod uncounted;
+mod ungated;
 pub mod vm;
 
 pub use charge::{Amount, Charge};
@@ -39,4 +40,5 @@ pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
-pub use uncounted::{QuotaKind, not_enforced, uncounted, warnings};
+pub use uncounted::{QuotaKind, claims_uncounted, not_enforced, uncounted, warnings};
+pub use ungated::{Unenforced, Ungated, unenforced, unenforced_in};

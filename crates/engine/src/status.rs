@@ -10,6 +10,7 @@ use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
 use crate::uncounted::{QuotaKind, uncounted};
+use crate::ungated::Unenforced;
 use crate::vm::Calculator;
 
 /// The status a quota should have.
@@ -28,6 +29,8 @@ pub struct StatusTarget {
     pub uncounted: String,
     /// How VMs are counted; `None` where no KubeVirt is known to run.
     pub machines: Option<Calculator>,
+    /// What is not enforced because pods are not gated; [`status_target`] leaves it out.
+    pub unenforced: Option<Unenforced>,
 }
 
 /// The largest binary quantity that survives being read: a larger one would be read as this and written again
@@ -65,7 +68,15 @@ pub fn status_target(
     told.extend(managed.trouble.clone());
     let used = used_by(quota, used_of);
     let uncounted = told.join("; ");
-    StatusTarget { hard, requests: text(false), limits: text(true), used, uncounted, machines }
+    StatusTarget {
+        hard,
+        requests: text(false),
+        limits: text(true),
+        used,
+        uncounted,
+        machines,
+        unenforced: None,
+    }
 }
 
 /// `used` of one share, which takes these amounts of the lines of `ledger`, nothing of those that are left out, and of which the

@@ -1,17 +1,19 @@
 //! Keys of `spec.hard` that nothing counts: what is told about them, by the webhook and in a quota's status.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::managed::{is_countable, is_managed};
 use crate::quota_spec::CompiledQuota;
-use crate::resource::{KeyKind, VMI_NAMES, key_kind};
+use crate::resource::{DEVICE_CLASS, KeyKind, VMI_NAMES, key_kind};
 use crate::scope::Scopes;
 use crate::vm::{Calculator, not_taken};
 
 /// The API server may cut warnings at so many bytes.
 const MOST: usize = 256;
 /// Most bytes of keys in one sentence.
-const MAX_KEYS: usize = 100;
+pub(crate) const MAX_KEYS: usize = 100;
 
 /// Why a key limits nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,7 +78,9 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    pub(crate) const fn field(self) -> &'static str {
+    /// The field with the limits.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
         match self {
             Self::Namespace => "spec.hard",
             Self::Cluster => "spec.quota.hard",
@@ -93,15 +97,37 @@ pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calcul
         let of = keys().filter(move |key| Cause::of(key, &quota.scopes, machines) == Some(cause));
         // Most quotas have none: no sentence is made then.
         of.clone().next()?;
-        sentence(&not_enforced_start(kind), of, &format!(": {}", cause.remedy(machines)))
+        sentence(&format!("{}: ", not_enforced_start(kind)), of, &format!(": {}", cause.remedy(machines)))
     };
     Cause::ALL.into_iter().filter_map(told).collect()
 }
 
-/// What is to be told about `quota` when it is created or changed: what [`uncounted`] says, and which keys do not limit VMs.
+/// What is to be told about those keys of `quota` to which a ResourceQuota charges ResourceClaims too, from Kubernetes 1.36
+/// (`k8s.io/kubernetes/pkg/quota/v1/evaluator/core/resource_claims.go`): those of device classes, and of the `extended`
+/// resources that device classes name. A gate counts what containers request.
+#[must_use]
+pub fn claims_uncounted(
+    kind: QuotaKind,
+    quota: &CompiledQuota,
+    extended: &BTreeSet<Arc<str>>,
+) -> Option<String> {
+    let takes_claims = |key: &&str| {
+        let name = key.strip_prefix("requests.");
+        name.is_some_and(|name| name.starts_with(DEVICE_CLASS) || extended.contains(name))
+    };
+    let keys = quota.entries.iter().map(|entry| &*entry.key).filter(takes_claims);
+    keys.clone().next()?;
+    let start = format!("{} on ResourceClaims: ", not_enforced_start(kind));
+    let remedy = ": only requests of containers are counted, limit claims by <class>.deviceclass.resource.k8s.io/devices";
+    sentence(&start, keys, remedy)
+}
+
+/// What is to be told about `quota` when it is created or changed: what [`uncounted`] and [`claims_uncounted`] say without a look at
+/// device classes, and which keys do not limit VMs.
 #[must_use]
 pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
     let mut told = uncounted(kind, quota, machines);
+    told.extend(claims_uncounted(kind, quota, &BTreeSet::new()));
     told.extend(machines.and_then(|calculator| not_taken(kind, quota, calculator)));
     told
 }
@@ -114,11 +140,11 @@ pub fn not_enforced<'k>(
     keys: impl Iterator<Item = &'k str>,
     remedy: &str,
 ) -> Option<String> {
-    Some(format!("{}{}: {remedy}", not_enforced_start(kind), listed(keys, MAX_KEYS)?))
+    Some(format!("{}: {}: {remedy}", not_enforced_start(kind), listed(keys, MAX_KEYS)?))
 }
 
-fn not_enforced_start(kind: QuotaKind) -> String {
-    format!("{}: not enforced: ", kind.field())
+pub(crate) fn not_enforced_start(kind: QuotaKind) -> String {
+    format!("{}: not enforced", kind.field())
 }
 
 /// A sentence of a warning's length with keys in it, as many as there is room for; `None` without any.
@@ -135,7 +161,7 @@ pub(crate) fn sentence<'k>(
 }
 
 /// The keys with commas between them, as many as there are in so many bytes; `None` without any.
-fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Option<String> {
+pub(crate) fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Option<String> {
     let mut text = String::new();
     let mut more = 0_usize;
     for key in keys {
@@ -238,6 +264,37 @@ mod tests {
     }
 
     #[test]
+    fn claims_are_told_of_where_a_resource_quota_would_count_them() {
+        let keys = [
+            "gpu.deviceclass.resource.k8s.io/devices",
+            "requests.cpu",
+            "requests.deviceclass.resource.kubernetes.io/gpu",
+            "requests.example.com/gpu",
+            "requests.example.com/license",
+        ];
+        let quota = quota(&keys, &[]);
+        let told = |extended: &[&str]| {
+            let extended = extended.iter().map(|name| Arc::from(*name)).collect();
+            claims_uncounted(QuotaKind::Namespace, &quota, &extended).unwrap()
+        };
+        let remedy = ": only requests of containers are counted, limit claims by <class>.deviceclass.resource.k8s.io/devices";
+        let start =
+            "spec.hard: not enforced on ResourceClaims: requests.deviceclass.resource.kubernetes.io/gpu";
+        assert_eq!(told(&[]), format!("{start}{remedy}"));
+        assert_eq!(
+            told(&["example.com/gpu", "unused.com/gpu"]),
+            format!("{start}, requests.example.com/gpu{remedy}"),
+        );
+        assert_eq!(
+            warnings(QuotaKind::Namespace, &quota, None),
+            [told(&[])],
+            "the webhook knows no device classes"
+        );
+        let plain = self::quota(&["requests.example.com/gpu", "pods"], &[]);
+        assert_eq!(claims_uncounted(QuotaKind::Namespace, &plain, &BTreeSet::new()), None);
+    }
+
+    #[test]
     fn a_cluster_quota_is_told_of_its_own_field() {
         let told = uncounted(QuotaKind::Cluster, &quota(&["pods", "services", "a.com/b"], &[]), None);
         let [told] = told.as_slice() else { panic!("one: {told:?}") };
@@ -266,7 +323,8 @@ mod tests {
                     }
                     let keys = keys.iter().map(String::as_str);
                     let remedy = format!(": {}", cause.remedy(machines));
-                    let told = sentence(&not_enforced_start(kind), keys, &remedy).unwrap();
+                    let start = format!("{}: ", not_enforced_start(kind));
+                    let told = sentence(&start, keys, &remedy).unwrap();
                     assert!(told.len() <= 256, "{told:?}");
                 }
             }

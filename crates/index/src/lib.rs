@@ -30,6 +30,7 @@ pub use kinds::cluster_resource_quota::{
     ClusterResourceQuotaRecord, ClusterResourceQuotaSpecWire, ClusterResourceQuotaState,
     ClusterResourceQuotaStatusWire, ClusterResourceQuotaWire, ClusterResourceQuotas, NamespaceStatusWire,
 };
+pub use kinds::device_class::{DeviceClassSpecWire, DeviceClassWire, DeviceClasses};
 pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
     Policy, PolicyRecord,

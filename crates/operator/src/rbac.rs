@@ -141,8 +141,11 @@ fn controller_cluster_rules() -> Value {
             (names::GROUP, names::ACRQS),
             (names::GROUP, names::AACRQS),
             (names::OWN_GROUP, names::CLUSTER_QUOTA_CHARGES),
+            ("resource.k8s.io", "deviceclasses"),
         ]),
         rule("", &["limitranges"], &READ),
+        // Extended resources that ResourceClaims are charged to as well.
+        rule("resource.k8s.io", &["deviceclasses"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
         // To learn, in dry runs, who gates pods at an API server.

@@ -71,13 +71,18 @@ fn own(command: &str) -> Vec<String> {
 fn gating(options: &InstallOptions) -> Vec<String> {
     let default = InstallOptions::default();
     let by = (options.gating != default.gating).then(|| format!("--gating={}", options.gating));
-    let exempt = (options.exempt_namespaces != default.exempt_namespaces).then(|| {
+    by.into_iter().chain(exempt(options)).collect()
+}
+
+/// Whose pods are never gated, where it is not the default: all processes have to agree.
+fn exempt(options: &InstallOptions) -> Option<String> {
+    let default = InstallOptions::default();
+    (options.exempt_namespaces != default.exempt_namespaces).then(|| {
         // That of the installation is exempt anyway, and a flag needs a value.
         let own = options.exempt_namespaces.is_empty().then(|| options.namespace.clone());
         let names: Vec<_> = options.exempt_namespaces.iter().map(ToString::to_string).chain(own).collect();
         format!("--exempt-namespaces={}", names.join(","))
-    });
-    by.into_iter().chain(exempt).collect()
+    })
 }
 
 /// Accounts of the platform, where they are not the default: all processes that judge pods have to agree.
@@ -115,11 +120,11 @@ fn webhook(options: &InstallOptions) -> Component {
         format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
         format!("--tls-secret={}", names::SERVING_SECRET),
     ];
-    let platform = platform(options).into_iter().collect();
+    let further = platform(options).into_iter().chain(exempt(options)).collect();
     Component {
         name: names::WEBHOOK,
         replicas: options.replicas,
-        arguments: [own("webhook"), serving, platform].concat(),
+        arguments: [own("webhook"), serving, further].concat(),
         ports: vec![("webhook", names::WEBHOOK_PORT)],
         cpu: "50m",
         memory: "128Mi",

@@ -287,7 +287,7 @@ fn arguments(options: &InstallOptions, name: &str) -> String {
 }
 
 #[test]
-fn controller_and_operator_are_told_what_differs_from_the_default() {
+fn processes_are_told_what_differs_from_the_default() {
     let other = InstallOptions {
         gating: Gating::Webhook,
         further_gate_removers: vec!["system:admin".to_owned()],
@@ -299,6 +299,8 @@ fn controller_and_operator_are_told_what_differs_from_the_default() {
         let told = arguments(&other, name);
         assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
     }
+    assert!(!arguments(&InstallOptions::default(), names::WEBHOOK).contains("exempt"));
+    assert!(arguments(&other, names::WEBHOOK).contains("\"--exempt-namespaces=infra-*,db\""));
     assert!(arguments(&other, names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
 }
 

@@ -21,7 +21,7 @@ use sluice_controllers::headroom::{
     SweepMetrics,
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
-use sluice_engine::{ChargeRules, NamespacePattern};
+use sluice_engine::ChargeRules;
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
@@ -155,8 +155,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
     let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
     let config = args.gate_config(*charged_by.borrow());
-    let own = NamespacePattern::named(&args.namespace);
-    let exempt: Vec<_> = args.gating.exempt().iter().cloned().chain([own]).collect();
+    let exempt = args.gating.exempt_with(&args.namespace);
     let watches = ControllerWatches::new(&args.namespace);
     let gate = Gate::new(config, &exempt, metrics, watches.gate(), Arc::clone(&clock));
     registry.register_collector(Box::new(QuotaCollector(gate.state())));

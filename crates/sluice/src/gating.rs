@@ -13,10 +13,24 @@ pub struct GatingArgs {
     /// Who gates pods. Before Kubernetes 1.36 it is always the webhook
     #[arg(long, value_enum, value_name = "WHO", default_value_t = GatedBy::Policy)]
     gating: GatedBy,
+    #[command(flatten)]
+    exempt: ExemptArgs,
+}
+
+/// Whose pods are never gated. All processes are given the same.
+#[derive(Debug, clap::Args)]
+pub struct ExemptArgs {
     /// Namespaces whose pods are never gated, whatever the AAQ selects; `*` at the end stands for any rest.
     /// That of the installation always is one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values_t = default_exempt_namespaces())]
     exempt_namespaces: Vec<NamespacePattern>,
+}
+
+impl ExemptArgs {
+    /// Namespaces whose pods are never gated, with `own`, that of the installation.
+    pub fn with(&self, own: &str) -> Vec<NamespacePattern> {
+        self.exempt_namespaces.iter().cloned().chain([NamespacePattern::named(own)]).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -30,7 +44,12 @@ enum GatedBy {
 impl GatingArgs {
     /// Namespaces whose pods are never gated.
     pub fn exempt(&self) -> &[NamespacePattern] {
-        &self.exempt_namespaces
+        &self.exempt.exempt_namespaces
+    }
+
+    /// See [`ExemptArgs::with`].
+    pub fn exempt_with(&self, own: &str) -> Vec<NamespacePattern> {
+        self.exempt.with(own)
     }
 
     /// Who gates pods at an API server of this version.

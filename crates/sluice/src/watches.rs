@@ -112,6 +112,7 @@ pub struct ControllerWatches {
     aacrqs: WatchHealth,
     cluster_resource_quotas: WatchHealth,
     aaqs: WatchHealth,
+    device_classes: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
 }
@@ -127,6 +128,7 @@ impl ControllerWatches {
             aacrqs: WatchHealth::new(names::AACRQS),
             cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
             aaqs: WatchHealth::new(names::AAQS),
+            device_classes: WatchHealth::new("deviceclasses"),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
         }
@@ -165,7 +167,8 @@ impl ControllerWatches {
     /// Each of them, for readiness and liveness.
     pub fn all(&self) -> Vec<WatchHealth> {
         let quotas = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.cluster_resource_quotas];
-        [quotas.map(WatchHealth::clone).to_vec(), vec![self.aaqs.clone()], self.headroom()].concat()
+        let others = vec![self.aaqs.clone(), self.device_classes.clone()];
+        [quotas.map(WatchHealth::clone).to_vec(), others, self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
@@ -215,6 +218,8 @@ impl ControllerWatches {
                 managed_cluster.on_cluster_resource_quotas(&event, crqs.is_served());
             }),
             via.watch(&self.aacrqs, if_installed(), |event| cluster.on_mirrors(&event)),
+            // Before Kubernetes 1.34 there is no such kind.
+            via.watch(&self.device_classes, if_installed(), |event| gate.on_device_classes(&event)),
             self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
@@ -286,7 +291,10 @@ impl WebhookWatches {
         // Whether the kind exists is all that is asked, so no objects are.
         let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));
         tokio::try_join!(
-            via.watch(&self.aaqs, all(), |event| app.set_aaq(aaqs.apply(&event))),
+            via.watch(&self.aaqs, all(), |event| {
+                app.set_aaq(aaqs.apply(&event));
+                app.set_targeted_by(&aaqs);
+            }),
             via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
                 app.set_cluster_resource_quotas(crqs.is_served());
             }),

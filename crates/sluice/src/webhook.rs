@@ -34,6 +34,7 @@ use sluice_window::{Headroom, Observed, Outcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::gating::ExemptArgs;
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
 use crate::metrics::{MetricsArgs, bind};
@@ -78,6 +79,8 @@ pub struct WebhookArgs {
     pub allowed_gate_remover: Vec<String>,
     #[command(flatten)]
     pub platform: PlatformAccountsArgs,
+    #[command(flatten)]
+    pub exempt: ExemptArgs,
     /// Largest request body, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = BodyLimits::default().body)]
     pub max_body_bytes: usize,
@@ -114,6 +117,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let metrics = WebhookMetrics::register(&mut registry);
     let mut settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
     settings.platform_accounts = args.platform.platform_accounts.usernames().collect();
+    settings.exempt = args.exempt.with(&args.namespace).into();
     let limits = BodyLimits {
         body: args.max_body_bytes,
         bodies: args.max_bodies_bytes,

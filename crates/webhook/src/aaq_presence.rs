@@ -1,6 +1,9 @@
 //! Whether an `AAQ` exists and what it allows, from the events of a watch.
 
-use sluice_index::{AaqWire, Aaqs, Watched as _};
+use std::sync::Arc;
+
+use sluice_engine::NamespacePattern;
+use sluice_index::{AaqWire, Aaqs, Targeting, Watched as _};
 use sluice_runtime::watch::Event;
 
 use crate::settings::AaqPresence;
@@ -24,6 +27,12 @@ impl AaqSightings {
                 AaqPresence::Present { cluster_quotas: aaq.cluster_quotas, calculator: aaq.calculator }
             }
         }
+    }
+
+    /// Which namespaces are targeted, but for those that are `exempt`; `None` as long as that is not known.
+    pub fn targeting(&self, exempt: &Arc<[NamespacePattern]>) -> Option<Targeting> {
+        // The leading controller tells what is wrong with the selector.
+        self.is_listed.then(|| Targeting::by(&self.aaqs, exempt).0)
     }
 }
 
@@ -59,6 +68,9 @@ mod tests {
         let calculator = Calculator::DedicatedVirtualResources;
         let present = AaqPresence::Present { cluster_quotas: false, calculator };
         assert_eq!(seen, [unknown, unknown, unknown, absent, present, present, absent]);
+        assert!(AaqSightings::default().targeting(&[].into()).is_none());
+        let text = |aaqs: &AaqSightings| aaqs.targeting(&[].into()).unwrap().selector_text().to_owned();
+        assert_eq!(text(&aaqs), sluice_api::names::TARGET_LABEL);
     }
 
     #[test]

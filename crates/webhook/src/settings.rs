@@ -1,9 +1,12 @@
 //! What a verdict may depend on besides the review itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sluice_api::names;
+use sluice_engine::NamespacePattern;
 use sluice_engine::vm::Calculator;
+use sluice_index::Targeting;
 
 /// Whether the cluster has an `AAQ` object, as far as the webhook knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +30,10 @@ pub enum AaqPresence {
 pub struct Settings {
     /// The namespace Sluice runs in; its pods are never gated.
     pub install_namespace: String,
+    /// Namespaces whose pods are never gated; that of the installation is one of them.
+    pub exempt: Arc<[NamespacePattern]>,
+    /// Which namespaces are targeted; `None` as long as that is not known.
+    pub targeting: Option<Targeting>,
     /// Usernames that may remove the gate from a pod.
     pub gate_removers: BTreeSet<String>,
     /// Usernames of the platform, whose pods may name their node.
@@ -71,6 +78,8 @@ impl Settings {
         gate_removers.insert(names::controller_username(install_namespace));
         Self {
             install_namespace: install_namespace.to_owned(),
+            exempt: [NamespacePattern::named(install_namespace)].into(),
+            targeting: None,
             gate_removers,
             platform_accounts: BTreeSet::new(),
             aaq: AaqPresence::Unknown,

@@ -6,8 +6,10 @@ mod common;
 use common::{TENANT, judge, judge_with, review, settings};
 use rstest::rstest;
 use serde_json::{Value, json};
+use sluice_engine::Ungated;
 use sluice_engine::vm::Calculator;
-use sluice_webhook::endpoints::quota_validate;
+use sluice_index::{Targeting, read_selector};
+use sluice_webhook::endpoints::{quota_validate, quota_validate_in};
 use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
@@ -106,6 +108,32 @@ fn keys_that_nothing_counts_are_warned_about() {
     spec.hard: not enforced: cpu/vmi, requests.instances/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory
     spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the key requests.<its name>
     ");
+}
+
+#[test]
+fn a_quota_of_a_namespace_whose_pods_are_not_gated_is_warned_about() {
+    let labels = serde_json::from_value(json!({ "matchLabels": { "gated": "yes" } })).unwrap();
+    let selector = read_selector("spec.namespaceSelector", labels).unwrap();
+    let settings = Settings { targeting: Some(Targeting::new(selector, [].into())), ..settings() };
+    let said = |ungated, old: &Value, new: &Value| {
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        let request = review("ApplicationAwareResourceQuota", operation, TENANT, new, old);
+        let verdict =
+            judge_with(|review, settings| quota_validate_in(ungated, review, settings), &request, &settings);
+        assert!(verdict.allowed, "{}", verdict.message);
+        assert!(verdict.warnings.iter().all(|warning| warning.len() <= 256), "{:?}", verdict.warnings);
+        verdict.warnings.join("\n")
+    };
+    let (one, two) = (quota(json!({ "hard": { "pods": "1" } })), quota(json!({ "hard": { "pods": "2" } })));
+    let created = said(Some(Ungated::NotTargeted), &Value::Null, &one);
+    insta::assert_snapshot!(created, @"spec.hard: not enforced on pods: the namespace is not targeted: label it so that spec.namespaceSelector of the AAQ (gated=yes) selects it");
+    assert_eq!(said(Some(Ungated::NotTargeted), &one, &two), created, "a change is told again");
+    assert_eq!(said(Some(Ungated::NotTargeted), &one, &one), "", "a label changes nothing");
+    let exempt = said(Some(Ungated::Exempt), &Value::Null, &one);
+    assert!(exempt.contains("the namespace is exempt"), "{exempt}");
+    let services = quota(json!({ "hard": { "services": "1" } }));
+    assert_eq!(said(Some(Ungated::NotTargeted), &Value::Null, &services), "", "these are limited everywhere");
+    assert_eq!(said(None, &Value::Null, &one), "");
 }
 
 /// The warnings about these keys where KubeVirt runs, if this is known of the `AAQ`.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sluice_api::{ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts, names};
 use sluice_engine::{Quantity, StatusTarget};
 
-use crate::conditions::{machines_status, uncounted_keys, virtual_machines};
+use crate::conditions::{machines_status, not_enforced, uncounted_keys, virtual_machines};
 
 /// Most bytes of `status.namespaces`: a third of what etcd takes (`--max-request-bytes`, 1.5 MiB).
 const MOST_BYTES: usize = 512 * 1024;
@@ -104,7 +104,9 @@ fn conditions(target: &StatusTarget, before: &Value, now_s: i64) -> Vec<Conditio
         let since = since(names::VIRTUAL_MACHINES, machines_status(calculator));
         virtual_machines(calculator, since)
     });
-    uncounted.into_iter().chain(machines).collect()
+    let unenforced = target.unenforced.as_ref();
+    let unenforced = unenforced.and_then(|told| not_enforced(told, since(names::ENFORCED, "False")));
+    uncounted.into_iter().chain(machines).chain(unenforced).collect()
 }
 
 fn texts(list: &[(String, Quantity)]) -> BTreeMap<String, Text> {

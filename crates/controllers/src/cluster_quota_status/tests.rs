@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_engine::vm::Calculator;
-use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
+use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid, Unenforced};
 use sluice_index::{AcrqWire, Source};
 
 use super::planner::{MirrorNamespaces, Planner, Write};
@@ -32,6 +32,7 @@ struct World {
     mirrors: BTreeMap<String, Value>,
     now: i64,
     machines: Option<Calculator>,
+    unenforced: Option<Unenforced>,
     /// Refuses mirrors.
     terminating: Option<&'static str>,
     refused: usize,
@@ -51,6 +52,7 @@ impl World {
             mirrors: BTreeMap::new(),
             now: 0,
             machines: None,
+            unenforced: None,
             terminating: None,
             refused: 0,
         }
@@ -66,6 +68,7 @@ impl World {
             limits: String::new(),
             uncounted: String::new(),
             machines: self.machines,
+            unenforced: self.unenforced.clone(),
         };
         let namespaces =
             namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
@@ -282,4 +285,24 @@ fn how_vms_are_counted_is_a_condition_of_the_quota_and_no_reason_to_write_mirror
             "",
         ]
     );
+}
+
+#[test]
+fn which_namespaces_are_not_gated_is_said_by_the_quota_and_by_no_mirror() {
+    for shows in [MirrorNamespaces::Own, MirrorNamespaces::All] {
+        let mut world = World::new(shows);
+        world.unenforced =
+            Some(Unenforced { reason: "NamespacesNotGated", message: "not enforced: secret".to_owned() });
+        world.see(1, &[(0, Some(1))], true);
+        assert_eq!(world.tick(10), (1, 1));
+        assert_eq!(world.tick(10), (0, 0), "it says so already");
+        let condition = &world.quota["status"]["conditions"][0];
+        assert_eq!((&condition["type"], &condition["status"]), (&json!("Enforced"), &json!("False")));
+        let mirrors = json!(world.mirrors).to_string();
+        assert!(!mirrors.contains("secret"), "{mirrors}");
+        world.unenforced = None;
+        world.see(1, &[(0, Some(1))], false);
+        assert_eq!(world.tick(10), (1, 0));
+        assert_eq!(world.quota["status"].get("conditions"), None);
+    }
 }

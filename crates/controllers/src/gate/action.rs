@@ -107,6 +107,8 @@ pub struct Record {
     pub uncounted_since: i64,
     /// Since when the condition about VMs has its status; of use while there is one.
     pub machines_since: i64,
+    /// Since when pods are not limited; of use while there are some that are not.
+    pub unenforced_since: i64,
 }
 
 /// See [`Action::Release`] and [`Action::Read`].

@@ -4,8 +4,8 @@ use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_engine::vm::Calculator;
 use sluice_index::{
-    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, Key, KubeVirtWire, NamespaceWire, PodWire, VmiWire,
-    VmimWire, Watched as _,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, DeviceClassWire, Key, KubeVirtWire, NamespaceWire,
+    PodWire, VmiWire, VmimWire, Watched as _,
 };
 use sluice_runtime::watch::Event;
 
@@ -104,6 +104,16 @@ impl Gate {
             facts: (***oldest).clone(),
         });
         self.change(Work::Watch, |state, now| state.set_kubevirt(kubevirt, now));
+    }
+
+    /// An event of the watch of DeviceClasses. What is told of claims stays until a list is complete.
+    pub fn on_device_classes(&self, event: &Event<DeviceClassWire>) {
+        let mut classes = self.device_classes.lock();
+        classes.apply(event);
+        if !matches!(event, Event::Init | Event::InitApply(_)) {
+            let extended = classes.extended_resources();
+            self.change(Work::Watch, |state, _| state.set_claimed_resources(extended));
+        }
     }
 
     /// An event of the watch of `AAQ`s. Namespaces are targeted as before until a list is complete.

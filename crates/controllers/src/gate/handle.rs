@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::NamespacePattern;
-use sluice_index::{Aaqs, KubeVirts};
+use sluice_index::{Aaqs, DeviceClasses, KubeVirts};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot};
@@ -31,6 +31,8 @@ pub struct Gate {
     pub(super) aaqs: Arc<Mutex<Aaqs>>,
     /// Locked before the state is.
     pub(super) kubevirts: Arc<Mutex<KubeVirts>>,
+    /// Locked before the state is.
+    pub(super) device_classes: Arc<Mutex<DeviceClasses>>,
     pub(super) watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
@@ -84,6 +86,7 @@ impl Gate {
             exempt,
             aaqs: Arc::default(),
             kubevirts: Arc::default(),
+            device_classes: Arc::default(),
             watches,
             asking: Arc::default(),
             clusters_changed: Arc::default(),

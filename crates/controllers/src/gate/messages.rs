@@ -3,12 +3,14 @@
 use jiff::Timestamp;
 use sluice_engine::quota_spec::HardEntry;
 use sluice_engine::status::keys_of;
-use sluice_engine::{Amount, CompiledQuota, Deadline, Excess, Reason};
+use sluice_engine::{Amount, CompiledQuota, Deadline, Excess, QuotaKind, Reason};
 
 /// The kinds of reasons, as `reason` of events.
 pub(super) mod reasons {
     /// A quota has no room.
     pub const EXCEEDED: &str = "ExceededQuota";
+    /// A pod asks for more than the whole quota.
+    pub const EXCEEDS_LIMIT: &str = "ExceedsLimit";
     /// There is room, but an older pod comes first.
     pub const QUEUED: &str = "WaitingInQueue";
     /// The pod asks for something that cannot be read.
@@ -23,6 +25,8 @@ pub(super) mod reasons {
     pub const STATUS_CONTESTED: &str = "StatusContested";
     /// Another removed the gate of a pod that waited for the quota.
     pub const GATE_REMOVED: &str = "GateRemoved";
+    /// Pods that the quota is about are not gated.
+    pub const NOT_ENFORCED: &str = "NotEnforced";
     /// Pods go without a charge because their namespaces are not targeted any more.
     pub const NO_LONGER_TARGETED: &str = "NoLongerTargeted";
     /// The API server refuses to let the gate be removed.
@@ -81,6 +85,29 @@ pub(super) fn exceeded(quota: &str, compiled: &CompiledQuota, reason: &Reason, l
         Lack::KeptForOther => format!("{kept} a pod that has waited longer, {amounts}"),
     }
 }
+
+/// What is to be told after [`exceeded`] of a pod that asks for more than the whole quota: the field to change; `None` of any other.
+pub(super) fn never_fits(kind: QuotaKind, compiled: &CompiledQuota, reason: &Reason) -> Option<String> {
+    let is_short = |(excess, entry): &(&Excess, &HardEntry)| excess.requested > entry.hard.into();
+    let exceeded = reason.excess.iter().flat_map(|excess| {
+        let entries = keys_of(compiled, &excess.resource).map(move |entry| (excess, entry));
+        entries.filter(is_short).map(|(_, entry)| &*entry.key)
+    });
+    let mut keys: Vec<&str> = exceeded.collect();
+    keys.sort_unstable();
+    let field = kind.field();
+    (!keys.is_empty()).then(|| {
+        format!(
+            "the pod alone is more than the whole quota and can never be released: raise {field}[{}] of the quota, or change the \
+             template of the pod's controller and delete the pod",
+            keys.join(",")
+        )
+    })
+}
+
+/// What is to be told of a held pod whose ephemeral volumes have claims.
+pub(super) const HELD_CLAIMS: &str = "claims of its ephemeral volumes exist already and count in quotas on storage: delete the \
+    pod to free them";
 
 /// Of the target of a migration that is held for long, and why. Says moments and not how long that is: so it stays the same.
 pub(super) fn target_held(since: i64, deadline: Deadline, why: &str) -> String {

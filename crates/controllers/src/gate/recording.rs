@@ -14,7 +14,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
 use super::apply::{Apply, refusal};
-use crate::conditions::{uncounted_keys, virtual_machines};
+use crate::conditions::{not_enforced, uncounted_keys, virtual_machines};
 
 impl Apply {
     pub(super) async fn record(&self, record: &Record) -> Answer<RecordedObject> {
@@ -119,7 +119,8 @@ pub(super) fn status(record: &Record) -> Value {
     });
     let machines = target.machines.and_then(|calculator| virtual_machines(calculator, record.machines_since));
     let uncounted = uncounted_keys(&target.uncounted, record.uncounted_since);
-    let conditions: Vec<_> = uncounted.into_iter().chain(machines).collect();
+    let unenforced = target.unenforced.as_ref().and_then(|told| not_enforced(told, record.unenforced_since));
+    let conditions: Vec<_> = uncounted.into_iter().chain(machines).chain(unenforced).collect();
     if let Some(status) = status.as_object_mut().filter(|_| !conditions.is_empty()) {
         status.insert("conditions".to_owned(), json!(conditions));
     }

@@ -11,6 +11,7 @@ mod cluster_quotas;
 mod cluster_views;
 mod contests;
 mod decisions;
+mod enforcement;
 mod events;
 mod foreign_charges;
 mod growth;
@@ -32,6 +33,9 @@ mod testing;
 
 pub use audit::{AuditCursor, AuditFinding};
 pub use cluster_views::ClusterView;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
@@ -71,6 +75,8 @@ pub struct State {
     managed: ManagedStatuses,
     machines: Machines,
     migrations: Migrations,
+    /// Extended resources that DeviceClasses name.
+    claimed_resources: BTreeSet<Arc<str>>,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     queue: ReleaseQueue,
     stages: PodStages,
@@ -106,6 +112,7 @@ impl State {
             managed: ManagedStatuses::default(),
             machines: Machines::default(),
             migrations: Migrations::default(),
+            claimed_resources: BTreeSet::new(),
             queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
@@ -300,10 +307,10 @@ impl State {
     /// How people and requests name a quota.
     pub(super) fn quota_ref(&self, id: QuotaId) -> Option<QuotaRef> {
         let quota = self.quotas.get(id)?;
-        let name = std::sync::Arc::clone(&quota.name);
+        let name = Arc::clone(&quota.name);
         Some(match quota.namespace() {
             Some(namespace) => {
-                let namespace = std::sync::Arc::clone(&self.namespaces.get(namespace)?.name);
+                let namespace = Arc::clone(&self.namespaces.get(namespace)?.name);
                 QuotaRef::Namespaced { namespace, name }
             }
             None => QuotaRef::Cluster { name },

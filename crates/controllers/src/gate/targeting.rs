@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use kube::core::{Expression, Selector};
-use sluice_api::names;
-use sluice_engine::{FieldError, NamespacePattern};
-use sluice_index::{Aaqs, Targeting, read_selector};
+use sluice_engine::NamespacePattern;
+use sluice_index::{Aaqs, Targeting};
 
 use super::state::State;
 
-/// The `AAQ` that counts is the oldest, as for the webhook configurations; there should be only one.
+/// The namespaces that count as targeted ([`Targeting::by`]). What is wrong with the selector is an error in the log.
 pub(super) fn targeting(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> Targeting {
-    let selector = aaqs.oldest().and_then(|aaq| aaq.selector.clone());
-    let selector =
-        selector.map(|selector| read_selector("spec.namespaceSelector", selector).unwrap_or_else(unreadable));
-    Targeting::new(selector.unwrap_or_else(default_selector), Arc::clone(exempt))
+    let (targeting, errors) = Targeting::by(aaqs, exempt);
+    for error in errors {
+        tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, gated pods of all namespaces wait for their quotas");
+    }
+    targeting
 }
 
 /// Waiting pods of namespaces that are no longer targeted go without a charge: a person who did not mean that reads it here.
@@ -35,19 +34,6 @@ pub(super) fn report_released(state: &mut State, aaqs: &Aaqs, released: usize) {
     }
 }
 
-fn default_selector() -> Selector {
-    Expression::Exists(names::TARGET_LABEL.to_owned()).into()
-}
-
-/// The webhook refuses such a selector, and the API server in all that gates, so pods are gated as before. If no namespace
-/// counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
-fn unreadable(errors: Vec<FieldError>) -> Selector {
-    for error in errors {
-        tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, gated pods of all namespaces wait for their quotas");
-    }
-    Selector::default()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
@@ -57,6 +43,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use serde_json::{Value, json};
+    use sluice_api::names;
     use sluice_index::{Namespaces, Watched as _};
     use sluice_runtime::watch::Event;
 

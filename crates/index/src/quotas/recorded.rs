@@ -28,6 +28,8 @@ pub struct Recorded {
     pub uncounted: Option<Box<Told>>,
     /// What the condition about VMs says.
     pub machines: Option<ToldOfMachines>,
+    /// What the condition says that pods are not limited; `None` without one, the usual case.
+    pub unenforced: Option<Box<Told>>,
 }
 
 /// What the condition about VMs says.
@@ -60,26 +62,30 @@ impl ToldOfMachines {
     }
 }
 
-/// What a condition that is true says.
+/// What a condition says that is there in one case only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
+    /// Its reason.
+    pub reason: String,
     /// Its message.
     pub message: String,
-    /// Since when it is true, in seconds since the epoch.
+    /// Since when it is there, in seconds since the epoch.
     pub since: i64,
 }
 
 impl Told {
-    fn read(condition: &QuotaConditionWire) -> Option<Box<Self>> {
+    /// The condition of this type, if it has this status.
+    fn read(conditions: &[QuotaConditionWire], kind: &str, status: &str) -> Option<Box<Self>> {
+        let condition = conditions.iter().find(|known| known.kind == kind && known.status == status)?;
         let since = condition.last_transition_time.as_ref()?.0.as_second();
-        let is = condition.kind == names::UNCOUNTED_KEYS && condition.status == "True";
-        is.then(|| Box::new(Self { message: condition.message.clone(), since }))
+        Some(Box::new(Self { reason: condition.reason.clone(), message: condition.message.clone(), since }))
     }
 }
 
 impl Recorded {
     /// Reads a status.
     pub(super) fn read(status: &QuotaStatusWire, shared: &mut SharedSpecs) -> Self {
+        let conditions = status.conditions.as_deref().unwrap_or_default();
         Self {
             hard: Quantities::read(&status.hard, shared),
             used: Quantities::read(&status.used, shared),
@@ -87,8 +93,9 @@ impl Recorded {
             limits: status.limits.clone(),
             held: status.held,
             charges: status.charges.unwrap_or(0),
-            uncounted: status.conditions.iter().flatten().find_map(Told::read),
-            machines: status.conditions.iter().flatten().find_map(ToldOfMachines::read),
+            uncounted: Told::read(conditions, names::UNCOUNTED_KEYS, "True"),
+            machines: conditions.iter().find_map(ToldOfMachines::read),
+            unenforced: Told::read(conditions, names::ENFORCED, "False"),
         }
     }
 }

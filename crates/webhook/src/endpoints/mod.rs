@@ -21,7 +21,7 @@ pub use aaq_validate::aaq_validate;
 pub use acrq_validate::acrq_validate;
 pub use pod_gate::pod_gate;
 pub use pod_guard::pod_guard;
-pub use quota_validate::{QuotaEndpoint, quota_validate};
+pub use quota_validate::{QuotaEndpoint, quota_validate, quota_validate_in};
 pub use vm_size::vm_size;
 
 use crate::http::body::HeldBody;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
-use sluice_engine::{QuotaKind, warnings};
+use sluice_engine::{CompiledQuota, QuotaKind, Ungated, unenforced, warnings};
 use sluice_index::QuotaSpecWire;
 use sluice_window::Observed;
 
@@ -26,19 +26,32 @@ const MANAGED: Managed = Managed {
     max_name: names::MAX_NAME_OF_MANAGED,
 };
 
-/// Decides on the creation or the change of a quota.
+/// Decides on the creation or the change of a quota of a namespace of which nothing is known.
 pub fn quota_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
-    judge(review, VALID, |spec| check(&review.name, spec, settings))
+    quota_validate_in(None, review, settings)
 }
 
-/// The endpoint, with what this process knows of ResourceQuotas.
+/// Decides on the creation or the change of a quota of a namespace whose pods are not gated for this reason; `None` if they are,
+/// or if the namespace is not known.
+pub fn quota_validate_in(ungated: Option<Ungated>, review: &Review<'_>, settings: &Settings) -> Verdict {
+    judge(review, VALID, |spec| check(&review.name, spec, ungated, settings))
+}
+
+/// The endpoint, with what this process knows of namespaces and their ResourceQuotas.
 #[derive(Debug)]
 pub struct QuotaEndpoint(Arc<Observed>);
 
 impl QuotaEndpoint {
-    /// Warns of the ResourceQuotas that were `observed` in the namespace of a new quota.
+    /// Warns of what was `observed` of the namespace of a quota.
     pub const fn new(observed: Arc<Observed>) -> Self {
         Self(observed)
+    }
+
+    /// Why pods of the namespace are not gated; `None` if they are, or if that is not known.
+    fn ungated(&self, namespace: &str, settings: &Settings) -> Option<Ungated> {
+        let targeting = settings.targeting.as_ref()?;
+        let labels = self.0.read(|index| Some(index.namespaces.get(namespace)?.labels.map()))?;
+        targeting.ungated(namespace, &labels)
     }
 }
 
@@ -49,7 +62,8 @@ impl AsyncEndpoint for QuotaEndpoint {
         settings: &Settings,
         _body: &HeldBody,
     ) -> BoxFuture<'static, Verdict> {
-        let mut verdict = quota_validate(review, settings);
+        let ungated = self.ungated(&review.namespace, settings);
+        let mut verdict = quota_validate_in(ungated, review, settings);
         if verdict.allowed && review.operation == Operation::Create {
             verdict.warnings.extend(self.0.read(|index| {
                 let quotas = index.resource_quotas.records_in(&review.namespace).iter();
@@ -70,11 +84,24 @@ fn beside<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 /// The warnings about a valid specification.
-fn check(name: &str, spec: QuotaSpecWire, settings: &Settings) -> Result<Vec<String>, Verdict> {
+fn check(
+    name: &str,
+    spec: QuotaSpecWire,
+    ungated: Option<Ungated>,
+    settings: &Settings,
+) -> Result<Vec<String>, Verdict> {
     let (quota, mut errors) = read_quota("spec", spec);
     errors.extend(quota.as_ref().and_then(|quota| MANAGED.name_too_long(name, quota)));
     refuse(errors)?;
-    Ok(quota.map(|quota| warnings(QuotaKind::Namespace, &quota, settings.machines())).unwrap_or_default())
+    Ok(quota.map(|quota| all_warnings(&quota, ungated, settings)).unwrap_or_default())
+}
+
+fn all_warnings(quota: &CompiledQuota, ungated: Option<Ungated>, settings: &Settings) -> Vec<String> {
+    let mut told = warnings(QuotaKind::Namespace, quota, settings.machines());
+    let selector = settings.targeting.as_ref().map_or("", |targeting| targeting.selector_text());
+    let unenforced = ungated.and_then(|why| unenforced(quota, why, selector));
+    told.extend(unenforced.map(|told| told.message));
+    told
 }
 
 #[cfg(test)]

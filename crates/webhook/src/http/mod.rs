@@ -16,6 +16,7 @@ use axum::extract::Request;
 use axum::routing::post;
 use sluice_api::Endpoint;
 
+use crate::aaq_presence::AaqSightings;
 use crate::endpoints::Decision;
 use crate::settings::{AaqPresence, Settings};
 use body::{BodyLimits, BodyReader};
@@ -39,6 +40,14 @@ impl App {
     /// Tells all later verdicts whether an `AAQ` exists, and what it allows.
     pub fn set_aaq(&self, aaq: AaqPresence) {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
+    }
+
+    /// Tells all later verdicts which namespaces these target.
+    pub fn set_targeted_by(&self, aaqs: &AaqSightings) {
+        self.settings.rcu(|settings| Settings {
+            targeting: aaqs.targeting(&settings.exempt),
+            ..Settings::clone(settings)
+        });
     }
 
     /// Tells all later verdicts whether the cluster has OpenShift's ClusterResourceQuota.

@@ -78,7 +78,7 @@ pub fn judge(endpoint: fn(&Review<'_>, &Settings) -> Verdict, review: &Value) ->
 }
 
 pub fn judge_with(
-    endpoint: fn(&Review<'_>, &Settings) -> Verdict,
+    endpoint: impl FnOnce(&Review<'_>, &Settings) -> Verdict,
     review: &Value,
     settings: &Settings,
 ) -> Verdict {

@@ -3,6 +3,7 @@
 
 mod cluster_quotas;
 mod machines;
+mod not_enforced;
 mod refused;
 
 use http::Method;

@@ -76,11 +76,11 @@ impl State {
         }
     }
 
-    fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
+    pub(super) fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
         let Some(quota) = self.quotas.get(id) else { return };
         let Some(quota_ref) = self.quota_ref(id) else { return };
         let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
-        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "quota contested");
+        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
         let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
     }

@@ -47,7 +47,8 @@ impl State {
         let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
         let none = ManagedStatus::default();
         let managed = self.managed_status_of_cluster(quota).unwrap_or(&none);
-        Some(status_target(QuotaKind::Cluster, compiled, ledger, managed, self.machines.counted_by()))
+        let target = status_target(QuotaKind::Cluster, compiled, ledger, managed, self.machines.counted_by());
+        Some(self.with_unenforced(QuotaKind::Cluster, quota, compiled, target))
     }
 
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
@@ -55,7 +56,9 @@ impl State {
         let quota = self.quotas.get(id)?;
         let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
         let managed = self.managed_status(quota, compiled);
-        Some(status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by()))
+        let target =
+            status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by());
+        Some(self.with_unenforced(QuotaKind::Namespace, quota, compiled, target))
     }
 
     /// While the managed quota says nothing of a key, as in the moments after a change of limits or of leaders, the last value

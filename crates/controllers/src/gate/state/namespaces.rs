@@ -24,6 +24,9 @@ impl State {
     /// A namespace was added or modified.
     pub fn apply_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
         let change = self.namespaces.upsert(&wire.metadata);
+        if change.is_retargeted {
+            self.restate_quotas_about(change.id);
+        }
         if change.is_relabelled {
             self.on_namespace_changed(change.id, change.is_retargeted, now);
         } else if change.is_retargeted {
@@ -50,7 +53,9 @@ impl State {
     /// Other namespaces are targeted from now on. Returns how many waiting pods may go because theirs is not.
     pub fn retarget(&mut self, targeting: Targeting, now: Moment) -> usize {
         let mut released = 0;
+        let is_worded_anew = self.namespaces.targeting().selector_text() != targeting.selector_text();
         for id in self.namespaces.retarget(targeting) {
+            self.restate_quotas_about(id);
             let gated = self.gated(id);
             if self.namespaces.is_targeted(id) == Some(false) {
                 let waits =
@@ -60,6 +65,9 @@ impl State {
             if !gated.is_empty() {
                 self.reclassify_later(id, gated);
             }
+        }
+        if is_worded_anew {
+            self.restate_unenforced();
         }
         self.go_on_reclassifying(now);
         released

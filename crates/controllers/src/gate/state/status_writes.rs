@@ -1,7 +1,7 @@
 //! Writes of quotas' status, and their answers. A charge is recorded with one before the gate is removed.
 
 use sluice_engine::{QuotaId, StatusTarget, Uid};
-use sluice_index::{QuotaRecord, Source, Version};
+use sluice_index::{QuotaRecord, Source, Told, Version};
 
 use super::State;
 use super::quotas::version;
@@ -62,6 +62,7 @@ impl State {
             self.writes.begin(id, spacing_ms, now)
         };
         let uncounted = quota.recorded.uncounted.as_ref();
+        let unenforced = quota.recorded.unenforced.as_deref();
         let machines = quota.recorded.machines.zip(target.machines);
         let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
         let record = Record {
@@ -74,8 +75,13 @@ impl State {
             charges: self.writes.charges_after(quota.recorded.charges, charged?),
             uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
+            unenforced_since: unenforced.map_or_else(|| now.unix_s(), |told| told.since),
         };
+        let is_news = is_news(unenforced, &record.target);
         self.writes.ask(&record);
+        if is_news {
+            self.announce_unenforced(&record);
+        }
         Some(record)
     }
 
@@ -193,6 +199,18 @@ fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
         && recorded.limits.as_deref().unwrap_or_default() == target.limits
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
         && recorded.machines.map(|told| told.calculator) == target.machines.map(Some)
+        && is_unenforced_said(recorded.unenforced.as_deref(), target)
+}
+
+fn is_unenforced_said(recorded: Option<&Told>, target: &StatusTarget) -> bool {
+    let recorded = recorded.map(|told| (&*told.reason, &*told.message));
+    recorded == target.unenforced.as_ref().map(|told| (told.reason, &*told.message))
+}
+
+/// Whether pods are not limited, for a reason that the status does not tell yet.
+fn is_news(recorded: Option<&Told>, target: &StatusTarget) -> bool {
+    let known = recorded.map(|told| &*told.reason);
+    target.unenforced.as_ref().is_some_and(|told| known != Some(told.reason))
 }
 
 /// Whether a write was refused although the object is no newer than what it was based on: as it is after a store was restored from

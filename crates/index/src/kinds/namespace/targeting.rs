@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Selector, SelectorExt};
-use sluice_engine::{NamespacePattern, PodId, QuotaId, ShareId};
+use kube::core::{Expression, Selector, SelectorExt};
+use sluice_api::names;
+use sluice_engine::{FieldError, NamespacePattern, PodId, QuotaId, ShareId, Ungated};
 
+use crate::kinds::aaq::Aaqs;
 use crate::list_number::ListNumber;
 use crate::quotas::Annotations;
+use crate::selector::read_selector;
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
 type Labels = Box<[(Box<str>, Box<str>)]>;
@@ -96,6 +99,8 @@ pub struct NamespaceChange {
 #[derive(Clone, Debug)]
 pub struct Targeting {
     selector: Selector,
+    /// The selector as text.
+    text: Arc<str>,
     exempt: Arc<[NamespacePattern]>,
 }
 
@@ -104,11 +109,47 @@ impl Targeting {
     /// before anything can be released.
     #[must_use]
     pub fn new(selector: Selector, exempt: Arc<[NamespacePattern]>) -> Self {
-        Self { selector, exempt }
+        let text = selector.to_string().into();
+        Self { selector, text, exempt }
+    }
+
+    /// Targets what the `AAQ` that counts selects, which is the oldest: there should be only one. Returns too what is wrong with its
+    /// selector. The webhook refuses such a one, and the API server in all that gates, so pods are gated as before. If no namespace
+    /// counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
+    #[must_use]
+    pub fn by(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> (Self, Vec<FieldError>) {
+        let by_default = || Selector::from(Expression::Exists(names::TARGET_LABEL.to_owned()));
+        let (selector, errors) = match aaqs.oldest().and_then(|aaq| aaq.selector.clone()) {
+            None => (by_default(), Vec::new()),
+            Some(selector) => match read_selector("spec.namespaceSelector", selector) {
+                Ok(selector) => (selector, Vec::new()),
+                Err(errors) => (Selector::default(), errors),
+            },
+        };
+        (Self::new(selector, Arc::clone(exempt)), errors)
+    }
+
+    /// Why pods of a namespace with this name and these labels are not gated; `None` if they are.
+    #[must_use]
+    pub fn ungated(&self, name: &str, labels: &BTreeMap<String, String>) -> Option<Ungated> {
+        if self.is_exempt(name) {
+            return Some(Ungated::Exempt);
+        }
+        (!self.selector.matches(labels)).then_some(Ungated::NotTargeted)
+    }
+
+    /// The selector of the `AAQ` as text.
+    #[must_use]
+    pub fn selector_text(&self) -> &str {
+        &self.text
+    }
+
+    fn is_exempt(&self, name: &str) -> bool {
+        self.exempt.iter().any(|each| each.matches(name))
     }
 
     fn covers(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        !self.exempt.iter().any(|each| each.matches(name)) && self.selector.matches(labels)
+        self.ungated(name, labels).is_none()
     }
 }
 
@@ -161,6 +202,20 @@ impl Namespaces {
     pub fn is_targeted(&self, id: NamespaceId) -> Option<bool> {
         let namespace = self.get(id)?;
         namespace.labels.as_ref().map(|_| namespace.targeted)
+    }
+
+    /// Why pods of the namespace are not gated; `None` if they are, or while the namespace itself was not seen.
+    #[must_use]
+    pub fn ungated(&self, id: NamespaceId) -> Option<Ungated> {
+        let namespace = self.get(id).filter(|namespace| namespace.labels.is_some() && !namespace.targeted)?;
+        let is_exempt = self.targeting.is_exempt(&namespace.name);
+        Some(if is_exempt { Ungated::Exempt } else { Ungated::NotTargeted })
+    }
+
+    /// Which namespaces are targeted.
+    #[must_use]
+    pub const fn targeting(&self) -> &Targeting {
+        &self.targeting
     }
 
     /// Takes over another choice of namespaces; returns those for which the answer changes.
@@ -282,5 +337,12 @@ mod tests {
         let labels = BTreeMap::new();
         let covered = ["kube-system", "own", "own-2", "kubevirt", "team"];
         assert_eq!(covered.map(|name| targeting.covers(name, &labels)), [false, false, true, true, true]);
+        let targeting = Targeting::new(Expression::Exists("gated".to_owned()).into(), targeting.exempt);
+        assert_eq!(
+            ["own", "team"].map(|name| targeting.ungated(name, &labels)),
+            [Some(Ungated::Exempt), Some(Ungated::NotTargeted)]
+        );
+        assert_eq!(targeting.ungated("team", &[("gated".to_owned(), String::new())].into()), None);
+        assert_eq!(targeting.selector_text(), "gated");
     }
 }

@@ -3,8 +3,8 @@
 use http::Method;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareResourceQuota, WebhookEntry, names};
-use sluice_e2e::call::{JSON_PATCH, MERGE, call, get, post};
-use sluice_e2e::objects;
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get, post};
+use sluice_e2e::objects::{self, TARGETED};
 use sluice_testbed::wait;
 
 use super::{gates, pods_path, quotas_path};
@@ -159,7 +159,7 @@ async fn what_upstream_accepts_is_accepted() {
 #[tokio::test]
 async fn who_limits_what_is_not_counted_is_warned() {
     let bed = shared().await.bed;
-    let namespace = bed.namespace("warned", &[]).await.unwrap();
+    let namespace = bed.namespace("warned", TARGETED).await.unwrap();
     let file = manifest(
         bed,
         "warned.json",
@@ -223,6 +223,38 @@ async fn keys_that_nothing_counts_are_a_warning_and_a_condition_until_they_are_g
         quota.and_then(|quota| quota.status.as_ref()).is_some_and(|status| status.conditions.is_empty())
     };
     wait::wait_for(&team.quotas, "q", SOON, "the condition to go", gone).await.unwrap();
+}
+
+/// Only API servers since 1.34 serve the kind in this version.
+#[tokio::test]
+async fn a_key_that_claims_count_to_is_told_of_while_a_device_class_names_it() {
+    const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+    let team = Team::on(shared().await.bed, "devices").await;
+    if get(&team.client, CLASSES).await.unwrap().code == 404 {
+        return;
+    }
+    team.quota("q", &[("requests.silent.example.com/gpu", "1")]).await;
+    team.until_used("q", "requests.silent.example.com/gpu", "0").await;
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "silent.example.com"},
+        "spec": {"extendedResourceName": "silent.example.com/gpu"},
+    });
+    let answer = post(&team.client, CLASSES, &class).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    // Where the feature gate DRAExtendedResource is off, the field is dropped.
+    let names_it = answer.body["spec"]["extendedResourceName"] == "silent.example.com/gpu";
+    if names_it {
+        let says = |quota: Option<&ApplicationAwareResourceQuota>| {
+            told(quota)
+                .is_some_and(|words| words.contains("not enforced on ResourceClaims: requests.silent."))
+        };
+        wait::wait_for(&team.quotas, "q", SOON, "the condition about claims", says).await.unwrap();
+    }
+    let path = format!("{CLASSES}/silent.example.com");
+    let gone = call(&team.client, Method::DELETE, &path, JSON, &json!({})).await.unwrap();
+    assert!(gone.is_ok(), "{gone:?}");
+    let silent = |quota: Option<&ApplicationAwareResourceQuota>| quota.is_some() && told(quota).is_none();
+    wait::wait_for(&team.quotas, "q", SOON, "the condition to go", silent).await.unwrap();
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ async fn served(bed: &Bed) -> Vec<(String, String)> {
     for kind in ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"] {
         all.insert(("admissionregistration.k8s.io".to_owned(), kind.to_owned()));
     }
+    all.insert(("resource.k8s.io".to_owned(), "deviceclasses".to_owned()));
     all.into_iter().collect()
 }
 

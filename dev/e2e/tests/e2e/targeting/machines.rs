@@ -45,7 +45,8 @@ async fn until_warned(bed: &Bed, hard: &Value, expected: &[&str]) {
 async fn which_keys_virtual_machines_take_is_warned_of_by_the_calculator_in_force() {
     let (bed, _turn) = cluster().await;
     let client = bed.admin().unwrap();
-    create_aaq(&client, json!({ "matchLabels": { "team": "a" } })).await;
+    // Of a quota of another namespace there would be more to warn of.
+    create_aaq(&client, json!({ "matchLabels": { "kubernetes.io/metadata.name": "default" } })).await;
     let hard = json!({ "limits.cpu": "8", "requests.cpu/vmi": "8" });
     until_warned(
         bed,

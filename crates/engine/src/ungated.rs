@@ -1,0 +1,144 @@
+//! Quotas of namespaces whose pods are not gated: what is told of them, by the webhook and in a quota's status.
+
+use std::fmt;
+
+use crate::quota_spec::CompiledQuota;
+use crate::resource::KeyKind;
+use crate::uncounted::{MAX_KEYS, QuotaKind, listed, not_enforced_start};
+
+/// Longest part of a selector that is repeated, in bytes.
+const MAX_SELECTOR: usize = 60;
+
+/// Why pods of a namespace are not gated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ungated {
+    /// `spec.namespaceSelector` of the `AAQ` does not select the namespace.
+    NotTargeted,
+    /// The namespace is that of the installation, or `--exempt-namespaces` names it.
+    Exempt,
+}
+
+/// What a quota does not enforce, as reason and message of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unenforced {
+    /// A word for programs.
+    pub reason: &'static str,
+    /// Which pods are not limited, and what to do.
+    pub message: String,
+}
+
+/// What `quota` does not enforce in its namespace, whose pods are not gated for this reason; `None` if it limits no pods.
+/// `selector` is that of the `AAQ` as text. The message has the length of a warning at most.
+#[must_use]
+pub fn unenforced(quota: &CompiledQuota, why: Ungated, selector: &str) -> Option<Unenforced> {
+    let start = pods_start(QuotaKind::Namespace, quota)?;
+    let selector = Shortened(selector);
+    Some(match why {
+        Ungated::NotTargeted => Unenforced {
+            reason: "NamespaceNotTargeted",
+            message: format!(
+                "{start}: the namespace is not targeted: label it so that spec.namespaceSelector of the AAQ ({selector}) \
+                 selects it"
+            ),
+        },
+        Ungated::Exempt => Unenforced {
+            reason: "NamespaceExempt",
+            message: format!(
+                "{start}: the namespace is exempt, being that of Sluice or one that --exempt-namespaces names: limit it by a \
+                 ResourceQuota"
+            ),
+        },
+    })
+}
+
+/// What the cluster quota `quota` does not enforce in those of its `selected` namespaces whose pods are not gated, by their names;
+/// `None` if there are none, or it limits no pods.
+#[must_use]
+pub fn unenforced_in<'n>(
+    quota: &CompiledQuota,
+    ungated: impl ExactSizeIterator<Item = &'n str>,
+    selected: usize,
+    selector: &str,
+) -> Option<Unenforced> {
+    let start = pods_start(QuotaKind::Cluster, quota)?;
+    let (many, selector) = (ungated.len(), Shortened(selector));
+    let names = listed(ungated, MAX_KEYS)?;
+    Some(Unenforced {
+        reason: "NamespacesNotGated",
+        message: format!(
+            "{start} of {many} of {selected} selected namespaces, which are not targeted or exempt: {names}: label them so that \
+             spec.namespaceSelector of the AAQ ({selector}) selects them, limit exempt ones by a ResourceQuota"
+        ),
+    })
+}
+
+fn pods_start(kind: QuotaKind, quota: &CompiledQuota) -> Option<String> {
+    let limits_pods = quota.entries.iter().any(|entry| entry.kind != KeyKind::Other);
+    limits_pods.then(|| format!("{} on pods", not_enforced_start(kind)))
+}
+
+struct Shortened<'t>(&'t str);
+
+impl fmt::Display for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        let shown = text.get(..text.floor_char_boundary(MAX_SELECTOR)).unwrap_or_default();
+        write!(f, "{shown}{}", if shown.len() < text.len() { "…" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use super::*;
+    use crate::quantity::Quantity;
+    use crate::quota_spec::{RawQuotaSpec, compile};
+
+    fn quota(keys: &[&str]) -> CompiledQuota {
+        let hard = keys.iter().map(|key| ((*key).to_owned(), Quantity::ZERO)).collect();
+        compile(&RawQuotaSpec { hard, ..RawQuotaSpec::default() }).unwrap()
+    }
+
+    #[test]
+    fn each_reason_has_its_remedy() {
+        let pods = quota(&["pods", "services"]);
+        let told = |why| unenforced(&pods, why, "team=a").unwrap();
+        let (targeted, exempt) = (told(Ungated::NotTargeted), told(Ungated::Exempt));
+        assert_eq!(targeted.reason, "NamespaceNotTargeted");
+        assert_eq!(
+            targeted.message,
+            "spec.hard: not enforced on pods: the namespace is not targeted: label it so that spec.namespaceSelector of the \
+             AAQ (team=a) selects it"
+        );
+        assert_eq!(exempt.reason, "NamespaceExempt");
+        assert!(exempt.message.ends_with(": limit it by a ResourceQuota"), "{}", exempt.message);
+        assert!(exempt.message.len() <= 256);
+    }
+
+    #[test]
+    fn what_the_managed_quota_limits_is_enforced_in_every_namespace() {
+        assert_eq!(unenforced(&quota(&["services", "count/secrets"]), Ungated::NotTargeted, "a"), None);
+        assert_eq!(unenforced_in(&quota(&["services"]), ["a"].into_iter(), 1, "a"), None);
+    }
+
+    #[test]
+    fn a_long_selector_leaves_the_message_a_warnings_length() {
+        let told = unenforced(&quota(&["pods"]), Ungated::NotTargeted, &"ä".repeat(200)).unwrap();
+        assert!(told.message.len() <= 256, "{}", told.message.len());
+        assert!(told.message.contains("ä…)"), "{}", told.message);
+    }
+
+    #[test]
+    fn a_cluster_quota_names_some_of_the_namespaces_and_says_how_many_there_are() {
+        let names: Vec<String> = (0..100).map(|n| format!("namespace-{n:02}")).collect();
+        let told = unenforced_in(&quota(&["pods"]), names.iter().map(String::as_str), 120, "team").unwrap();
+        assert_eq!(told.reason, "NamespacesNotGated");
+        let start = "spec.quota.hard: not enforced on pods of 100 of 120 selected namespaces, ";
+        assert!(told.message.starts_with(start), "{}", told.message);
+        assert!(told.message.contains(": namespace-00, namespace-01, "), "{}", told.message);
+        assert!(told.message.contains(" more: label them "), "{}", told.message);
+        assert!(told.message.len() < 400, "{}", told.message.len());
+        assert_eq!(unenforced_in(&quota(&["pods"]), [].into_iter(), 120, "team"), None);
+    }
+}
