@@ -66,6 +66,14 @@ pub struct Excess {
     pub hard: Amount,
 }
 
+impl Excess {
+    /// Whether the pod asks for more than the whole quota, so that it does not fit whatever ends.
+    #[must_use]
+    pub fn never_fits(&self) -> bool {
+        self.requested > self.hard
+    }
+}
+
 /// Running sums of the charges of one quota, over the resources its `hard` names.
 ///
 /// [`Ledger::apply`] and [`Ledger::revert`] are exact inverses; both cost time in the length of the charge,

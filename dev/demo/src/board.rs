@@ -213,7 +213,8 @@ impl Board {
         let told = change.present().into_iter().filter_map(|event| {
             let ours = event.reporting_controller.as_deref() == Some(names::EVENT_COMPONENT);
             let regarding = event.regarding.filter(|it| ours && it.kind.as_deref() == Some("Pod"))?;
-            self.told(regarding.uid.as_deref()?, event.note.as_deref()?)
+            // What to do is for those who read the events.
+            self.told(regarding.uid.as_deref()?, event.note.as_deref()?.split("; ").next()?)
         });
         told.collect()
     }

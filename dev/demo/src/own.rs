@@ -87,7 +87,7 @@ fn usage(kubeconfig: &Path) -> String {
   alias kubectl='{kubectl}'   # if you have no kubectl
 
   kubectl -n {NAMESPACE} get arq,pods
-  kubectl -n {NAMESPACE} get events --field-selector reason=ExceededQuota
+  kubectl -n {NAMESPACE} get events --field-selector reason=ExceedsLimit
   kubectl -n {NAMESPACE} delete pod urgent      # room for 2 CPUs
   kubectl -n {NAMESPACE} patch arq compute --type merge -p '{{\"spec\":{{\"hard\":{{\"requests.cpu\":\"18\"}}}}}}'   # huge goes
 

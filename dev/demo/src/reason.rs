@@ -9,7 +9,8 @@ pub fn brief(note: &str) -> String {
 }
 
 fn parse(note: &str) -> Option<String> {
-    let rest = note.strip_prefix("exceeded quota: ")?;
+    // What follows is what to do.
+    let rest = note.split("; ").next()?.strip_prefix("exceeded quota: ")?;
     let (_, rest) = rest.split_once(", requested: ")?;
     let (requested, rest) = rest.split_once(", used: ")?;
     let (used, limited) = rest.split_once(", limited: ")?;
@@ -47,6 +48,7 @@ mod tests {
         let note =
             "exceeded quota: q, requested: requests.cpu=10, used: requests.cpu=500m, limited: requests.cpu=4";
         assert_eq!(brief(note), "requests.cpu: asks for 10, the whole quota is 4");
+        assert_eq!(brief(&format!("{note}; the pod alone is more")), brief(note));
     }
 
     #[test]

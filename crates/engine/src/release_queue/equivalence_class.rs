@@ -31,7 +31,11 @@ impl Reason {
         self.quota == other.quota
             && self.behind.is_some() == other.behind.is_some()
             && self.excess.len() == other.excess.len()
-            && self.excess.iter().zip(&other.excess).all(|(a, b)| a.resource == b.resource)
+            && self
+                .excess
+                .iter()
+                .zip(&other.excess)
+                .all(|(a, b)| a.resource == b.resource && a.never_fits() == b.never_fits())
     }
 }
 

@@ -9,8 +9,8 @@ mod records;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 pub use facts::{PodFacts, growth_of, need_of};
 pub use launchers::{Launcher, LauncherRecord, Launchers};
@@ -70,6 +70,19 @@ pub struct PodSpecWire {
     /// Where it runs.
     #[serde(default)]
     pub node_name: Option<String>,
+    /// Whether it has generic ephemeral volumes. Nothing else of its volumes is kept.
+    #[serde(default, rename = "volumes", deserialize_with = "some_are_ephemeral")]
+    pub has_ephemeral_volumes: bool,
+}
+
+fn some_are_ephemeral<'de, D: Deserializer<'de>>(volumes: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    struct Volume {
+        #[serde(default)]
+        ephemeral: Option<IgnoredAny>,
+    }
+    let volumes = Option::<Vec<Volume>>::deserialize(volumes)?;
+    Ok(volumes.into_iter().flatten().any(|volume| volume.ephemeral.is_some()))
 }
 
 /// A scheduling gate.

@@ -1,8 +1,9 @@
 //! Pods wait for their quota and go when there is room.
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use sluice_e2e::objects::is_held;
+use sluice_e2e::objects::{self, is_held};
 use sluice_testbed::wait;
 
 use crate::context::{SOON, shared, used_of};
@@ -91,4 +92,87 @@ async fn fifty_pods_share_a_quota_for_ten() {
     team.until_released_count(10).await;
     let quota = team.quotas.get("compute").await.unwrap();
     assert_eq!(used_of(Some(&quota), "pods").as_deref(), Some("10"));
+}
+
+/// The words that the pod was told.
+async fn told(team: &Team, pod: &str, reason: &str) -> String {
+    let events: kube::Api<k8s_openapi::api::events::v1::Event> =
+        kube::Api::namespaced(team.client.clone(), &team.namespace.name);
+    let told = || async {
+        let events = events.list(&ListParams::default()).await.ok()?.items.into_iter();
+        let mut about = events.filter(|event| {
+            event.reason.as_deref() == Some(reason)
+                && event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(pod)
+        });
+        about.next()?.note
+    };
+    wait::eventually(SOON, told, &format!("pod {pod} to be told {reason}")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stateful_set_that_can_never_fit_is_told_and_goes_on_when_template_and_pod_are_replaced() {
+    let team = Team::on(shared().await.bed, "never").await;
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+    let sets: kube::Api<StatefulSet> = kube::Api::namespaced(team.client.clone(), &team.namespace.name);
+    let container =
+        |cpu: &str| json!([{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}]);
+    let set = json!({
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db", "replicas": 2, "selector": {"matchLabels": {"app": "db"}},
+            "template": {
+                "metadata": {"labels": {"app": "db"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0, "tolerations": [{"operator": "Exists"}],
+                    "containers": container("2"),
+                },
+            },
+        },
+    });
+    sets.create(&PostParams::default(), &objects::from_json(set)).await.unwrap();
+    let words = told(&team, "db-0", "ExceedsLimit").await;
+    assert_eq!(
+        words,
+        "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1; the pod alone is \
+         more than the whole quota and can never be released: raise spec.hard[requests.cpu] of the quota, or change the \
+         template of the pod's controller and delete the pod"
+    );
+    let before = team.pods.get("db-0").await.unwrap();
+    let smaller = json!({"spec": {"template": {"spec": {"containers": container("400m")}}}});
+    sets.patch("db", &PatchParams::default(), &Patch::Merge(smaller)).await.unwrap();
+    wait::wait_for(&sets, "db", SOON, "the controller to see the template", |set| {
+        let status = set.and_then(|set| set.status.as_ref());
+        status.is_some_and(|status| {
+            status.observed_generation >= Some(2) && status.update_revision != status.current_revision
+        })
+    })
+    .await
+    .unwrap();
+    // It waits for its first pod to be ready, and replaces nothing.
+    let after = team.pods.get("db-0").await.unwrap();
+    assert!(after.metadata.uid == before.metadata.uid && is_held(&after), "{after:?}");
+    team.pods.delete("db-0", &DeleteParams::default()).await.unwrap();
+    team.until_used("compute", "requests.cpu", "800m").await;
+    assert_eq!(team.held().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_claim_of_an_ephemeral_volume_is_there_while_its_pod_is_held_which_is_told() {
+    let team = Team::on(shared().await.bed, "claims").await;
+    team.quota("compute", &[("pods", "1"), ("persistentvolumeclaims", "5")]).await;
+    team.pod("first", &[]).await;
+    team.until_released("first").await;
+    let template = json!({"spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let mut pod = serde_json::to_value(objects::pod("claiming", &[])).unwrap();
+    pod["spec"]["volumes"] = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
+    assert!(team.create(&pod).await.is_ok());
+    let words = told(&team, "claiming", "ExceededQuota").await;
+    assert!(words.contains("claims of its ephemeral volumes exist already"), "{words}");
+    team.until_used("compute", "persistentvolumeclaims", "1").await;
+    assert_eq!(team.held().await, ["claiming"]);
+    // What is told frees them.
+    team.pods.delete("claiming", &DeleteParams::default()).await.unwrap();
+    team.until_used("compute", "persistentvolumeclaims", "0").await;
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, PodId, QuotaId, Reason, ShareId, Uid};
+use sluice_engine::{ClassId, PodId, QuotaId, QuotaKind, Reason, ShareId, Uid};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
 use super::machines::unknown_text;
 use crate::gate::action::{GateEvent, Regarding, Release};
 use crate::gate::config::Moment;
-use crate::gate::messages::{Lack, exceeded, reasons};
+use crate::gate::messages::{HELD_CLAIMS, Lack, exceeded, never_fits, reasons};
 use crate::gate::parts::events::{LOOKS, Text, Turn};
 use crate::gate::stage::{Stage, Stuck};
 
@@ -71,7 +71,12 @@ impl State {
     fn text_about(&self, id: PodId) -> Option<Text> {
         let record = self.pods.get(id)?;
         match self.stages.get(id) {
-            Stage::Waiting(class) => self.text_about_class(*class),
+            Stage::Waiting(class) => {
+                let (reason, message) = self.text_about_class(*class)?;
+                let claims =
+                    if record.has_ephemeral_volumes { format!("; {HELD_CLAIMS}") } else { String::new() };
+                Some((reason, message + &claims))
+            }
             Stage::Stuck(Stuck::InvalidQuota(quota)) => {
                 Some((reasons::INVALID_QUOTA, format!("held: {}", self.invalid_message(*quota))))
             }
@@ -93,7 +98,14 @@ impl State {
 
     fn text_about_class(&self, class: ClassId) -> Option<Text> {
         let class = self.queue.class(class)?;
-        self.text_about_lack(class.reason()?, class.quotas().share())
+        let why = class.reason()?;
+        let (reason, message) = self.text_about_lack(why, class.quotas().share())?;
+        let quota = self.quotas.get(why.quota)?;
+        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
+        Some(match never_fits(kind, quota.compiled.as_ref().ok()?, why) {
+            Some(remedy) => (reasons::EXCEEDS_LIMIT, format!("{message}; {remedy}")),
+            None => (reason, message),
+        })
     }
 
     /// Why there is no room for a pod of a namespace.

@@ -222,3 +222,49 @@ fn events_of_pods_and_of_the_configuration_take_turns_four_at_a_time() {
     let early = told.iter().take(10).filter(|is_announced| **is_announced).count();
     assert!((3..=7).contains(&early), "of the first ten {early} are about the configuration");
 }
+
+#[test]
+fn a_pod_that_is_more_than_the_whole_quota_is_told_the_field_to_change_as_long_as_it_is() {
+    let mut story = Story::led();
+    story.server.set_hard(1_000);
+    story.server.create_pod("small", 500, 0);
+    story.run(at(0));
+    story.server.create_pod("huge", 2_000, 0);
+    story.run(at(10));
+    let words = "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=500m, limited: requests.cpu=1";
+    let remedy = "the pod alone is more than the whole quota and can never be released: raise spec.hard[requests.cpu] of \
+        the quota, or change the template of the pod's controller and delete the pod";
+    assert_eq!(story.told_of("huge"), [("ExceedsLimit", format!("{words}; {remedy}").as_str())]);
+    // It would fit without the other one now.
+    story.server.set_hard(2_200);
+    story.run(at(20_000));
+    let [_, (reason, message)] = story.told_of("huge")[..] else { panic!("{:?}", story.told) };
+    assert_eq!(reason, "ExceededQuota");
+    assert!(message.ends_with("limited: requests.cpu=2200m"), "{message}");
+}
+
+#[test]
+fn a_held_pod_is_told_that_the_claims_of_its_ephemeral_volumes_count_already() {
+    use super::server::{GATE, NAMESPACE, wire};
+    let mut story = Story::led();
+    story.server.set_hard(1_000);
+    story.run(at(0));
+    let pod = |name: &str, volumes: serde_json::Value| {
+        let requests = serde_json::json!({"requests": {"cpu": "2"}});
+        let metadata =
+            serde_json::json!({"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": "900"});
+        let gates = serde_json::json!([{"name": GATE}]);
+        let containers = serde_json::json!([{"name": "c", "resources": requests}]);
+        serde_json::json!({
+            "metadata": metadata,
+            "spec": {"schedulingGates": gates, "containers": containers, "volumes": volumes},
+        })
+    };
+    let ephemeral = serde_json::json!([{"name": "a", "emptyDir": {}}, {"name": "b", "ephemeral": {}}]);
+    story.state.apply_pod(&wire(pod("claiming", ephemeral)), at(1));
+    story.state.apply_pod(&wire(pod("plain", serde_json::json!([{"name": "a", "emptyDir": {}}]))), at(1));
+    story.state.apply_pod(&wire(pod("bare", serde_json::Value::Null)), at(1));
+    story.run(at(10));
+    let told = |name: &str| story.told_of(name).first().map(|(_, message)| message.contains("ephemeral"));
+    assert_eq!(["claiming", "plain", "bare"].map(told), [Some(true), Some(false), Some(false)]);
+}

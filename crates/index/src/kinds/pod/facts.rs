@@ -40,6 +40,8 @@ pub struct PodFacts {
     pub scope_facts: ScopeFacts,
     /// What holds it back.
     pub gates: Gates,
+    /// See [`crate::PodRecord::has_ephemeral_volumes`].
+    pub has_ephemeral_volumes: bool,
     /// See [`crate::PodRecord::overdue_at`].
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
@@ -71,6 +73,7 @@ impl PodFacts {
             unreadable: unreadable.or(crowded),
             scope_facts,
             gates: gates(wire, gate),
+            has_ephemeral_volumes: wire.spec.has_ephemeral_volumes,
             overdue_at,
             ownership: Ownership::of(meta, || bounded(pod_charge(&compute_only(&input), rules, now)).0),
             platform: None,

@@ -51,6 +51,9 @@ pub struct PodRecord {
     pub scope_facts: Arc<ScopeFacts>,
     /// What holds it back.
     pub gates: Gates,
+    /// Whether it has generic ephemeral volumes, which never changes. Their claims are created while it is held
+    /// (`k8s.io/kubernetes/pkg/controller/volume/ephemeral/controller.go`).
+    pub has_ephemeral_volumes: bool,
     /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
@@ -298,6 +301,7 @@ impl Pods {
             unreadable: facts.unreadable.map(Box::new),
             scope_facts,
             gates: facts.gates,
+            has_ephemeral_volumes: facts.has_ephemeral_volumes,
             overdue_at: facts.overdue_at,
             ownership: self.share_ownership(facts.ownership),
             platform: self.share_platform(facts.platform),

@@ -292,8 +292,9 @@ fn requests_of(wire: &PodWire) -> PodInput<'_> {
     }
 }
 
-/// Reads `… exceeded quota: q, requested: …, used: …, limited: …`.
+/// Reads `… exceeded quota: q, requested: …, used: …, limited: …`, after which may follow what to do.
 pub fn read_excesses(message: &str) -> Option<Excesses> {
+    let message = message.split("; ").next()?;
     let (_, rest) = message.split_once("exceeded quota: ")?;
     let (quota, rest) = rest.split_once(", requested: ")?;
     let (requested, rest) = rest.split_once(", used: ")?;

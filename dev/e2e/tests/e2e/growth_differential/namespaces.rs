@@ -145,7 +145,9 @@ impl Ours {
         let events = self.events.list(&ListParams::default()).await.ok()?.items;
         let about =
             |event: &Event| event.regarding.as_ref().is_some_and(|pod| pod.name.as_deref() == Some(name));
-        events.iter().filter(|event| about(event)).find_map(|event| Verdict::exceeded(event.note.as_deref()?))
+        // What to do follows the words that a native quota says too.
+        let words = |event: &Event| Verdict::exceeded(event.note.as_deref()?.split("; ").next()?);
+        events.iter().filter(|event| about(event)).find_map(words)
     }
 
     pub async fn report(&self, name: &str, size: Size) -> anyhow::Result<()> {
