@@ -27,7 +27,7 @@ pub struct DeviceClassWire {
 pub struct DeviceClassSpecWire {
     /// The extended resource that its devices are requested by too.
     #[serde(default)]
-    pub extended_resource_name: Option<Arc<str>>,
+    pub extended_resource_name: Option<String>,
 }
 
 /// All DeviceClasses.
@@ -55,7 +55,7 @@ impl Indexed for DeviceClasses {
         &wire.metadata
     }
     fn body(wire: &DeviceClassWire) -> Option<Arc<str>> {
-        wire.spec.extended_resource_name.clone()
+        wire.spec.extended_resource_name.as_deref().map(Arc::from)
     }
     fn affects(_: &Key) -> Affected {
         Affected::Everywhere
