@@ -12,7 +12,7 @@ use super::admission::{Judgement, Ticket};
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Record what is charged to a quota, provided that the object that says so has not changed.
-    Record(Record),
+    Record(Box<Record>),
     /// Remove the gate of a pod, provided that it is the pod that was decided on.
     Release(Release),
     /// List the versions of the quotas of these namespaces, of several by one request for those of all, and wait until the watch has

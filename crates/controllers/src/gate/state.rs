@@ -186,7 +186,7 @@ impl State {
             self.decide(now);
         }
         let mut actions = Vec::new();
-        actions.extend(self.plan_records(now).into_iter().map(Action::Record));
+        actions.extend(self.plan_records(now).into_iter().map(|record| Action::Record(Box::new(record))));
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
         actions.extend(self.plan_catching_up());

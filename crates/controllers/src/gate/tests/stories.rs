@@ -300,7 +300,7 @@ fn charge_with_lost_answer(story: &mut Story) -> crate::gate::Record {
     let _ = story.server.record(&record);
     let lost = Answer::Unknown("connection lost".to_owned());
     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid.clone(), lost), at(0));
-    record
+    *record
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn an_equal_record_of_another_leader_is_not_taken_for_the_own() {
     story.see_all(at(0));
     let Some(Action::Record(record)) = story.state.plan(at(0)).into_iter().next() else { unreachable!() };
     // Another leader charges the same amount for a pod of its own; our request and its answer are lost.
-    let theirs = crate::gate::Record { charges: record.charges + 1, ..record.clone() };
+    let theirs = crate::gate::Record { charges: record.charges + 1, ..(*record).clone() };
     let _ = story.server.record(&theirs);
     let lost = Answer::Unknown("connection lost".to_owned());
     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, lost), at(0));
