@@ -105,7 +105,7 @@ pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
 /// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.
 pub const CREATED_BY_ANNOTATION: &str = "quota.sluice.dev/created-by";
 
-/// Namespace that `deploy/install.yaml` installs into.
+/// Namespace that an installation is in unless it is rendered for another.
 pub const INSTALL_NAMESPACE: &str = "sluice-system";
 /// Name of the controller's Deployment, ServiceAccount and roles.
 pub const CONTROLLER: &str = "sluice-controller";

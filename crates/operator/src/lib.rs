@@ -11,20 +11,29 @@ mod expressions;
 mod flow;
 mod gate_policies;
 mod headroom_policies;
+mod kubernetes;
 mod network;
 mod options;
+mod placement;
 mod platform_accounts;
 mod rbac;
 mod render;
+mod resources;
+mod security;
+mod validate;
 mod vmi_policy;
 mod webhooks;
 mod workload;
 
 pub use admission_policies::{AdmissionPolicy, admission_policies};
+pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use options::{
-    Gating, InstallOptions, WebhookClient, default_exempt_namespaces, default_namespace_selector,
+    Gating, InstallOptions, NamespaceUse, Platform, PullPolicy, WebhookClient, default_exempt_namespaces,
+    default_namespace_selector,
 };
 pub use platform_accounts::PlatformAccounts;
 pub use rbac::rancher_objects;
-pub use render::render;
+pub use render::{admission_objects, crds, default_aaq, install_objects, render};
+pub use resources::{Amounts, Resources};
+pub use validate::InvalidOption;
 pub use webhooks::{mutating, validating};

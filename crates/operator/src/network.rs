@@ -45,7 +45,7 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
             labels(Some(names::WEBHOOK)),
             json!({
                 "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{ "ports": [one("TCP", names::WEBHOOK_PORT)] }],
+                "ingress": [{ "ports": [one("TCP", options.webhook_port)] }],
                 "egress": [{ "to": pods(names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] }],
             }),
         ),
@@ -54,10 +54,20 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
             labels(Some(names::CONTROLLER)),
             json!({
                 "policyTypes": ["Ingress"],
-                "ingress": [{ "from": pods(names::WEBHOOK), "ports": [one("TCP", names::GROWTH_PORT)] }],
+                "ingress": [growth(options)],
             }),
         ),
     ]
+}
+
+/// From the webhook alone, unless it has the address of its node: no label selects that.
+fn growth(options: &InstallOptions) -> Value {
+    let ports = [one("TCP", names::GROWTH_PORT)];
+    if options.host_network {
+        json!({ "ports": ports })
+    } else {
+        json!({ "from": pods(names::WEBHOOK), "ports": ports })
+    }
 }
 
 fn pods(component: &str) -> Value {

@@ -1,12 +1,15 @@
 //! What may differ between installations.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
 
 use crate::platform_accounts::PlatformAccounts;
+use crate::resources::Resources;
 
 /// How the API server reaches the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +40,82 @@ impl Display for Gating {
     }
 }
 
+/// What the cluster asks of pods beyond Kubernetes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Platform {
+    /// Nothing: pods name their user and groups.
+    #[default]
+    Generic,
+    /// OpenShift: user and groups are given by the range of the namespace. The SecurityContextConstraints `restricted-v2`
+    /// refuse any other number.
+    Openshift,
+}
+
+/// Whose namespace the installation is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NamespaceUse {
+    /// Its own, which is one of the objects.
+    #[default]
+    Created,
+    /// Its own, made by others: by an administrator, or by `helm install --create-namespace`.
+    Own,
+    /// Shared with other workloads: there is no ResourceQuota that would hold for their pods too.
+    Shared,
+}
+
+/// When the image is pulled, as a container has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// Where the node has none of this name.
+    #[default]
+    IfNotPresent,
+    /// Before each start.
+    Always,
+    /// Never: the nodes have it.
+    Never,
+}
+
+/// As a container has it.
+impl Display for PullPolicy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Always => "Always",
+            Self::Never => "Never",
+        })
+    }
+}
+
 /// What may differ between installations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstallOptions {
     /// Namespace of everything that has one.
     pub namespace: String,
+    /// Whose that is.
+    pub namespace_use: NamespaceUse,
+    /// What the cluster asks of pods.
+    pub platform: Platform,
     /// Image of all Deployments.
     pub image: String,
+    /// When it is pulled.
+    pub pull_policy: PullPolicy,
+    /// Names of the Secrets that it is pulled with.
+    pub image_pull_secrets: Vec<String>,
+    /// Taints that all pods tolerate.
+    pub tolerations: Vec<Toleration>,
+    /// Labels of the nodes that all pods run on.
+    pub node_selector: BTreeMap<String, String>,
+    /// What the containers ask for.
+    pub resources: Resources,
+    /// Port that the webhook listens on.
+    pub webhook_port: u16,
+    /// The webhook's pods have the addresses of their nodes, for API servers that reach no pods.
+    pub host_network: bool,
+    /// How often an address with several API servers behind it is asked for a proof; 0: such addresses are not trusted.
+    pub balancer_proofs: u32,
+    /// Leases and addresses of API servers are read by roles of the cluster, and not in their two namespaces alone: then all
+    /// objects with a namespace are in that of the installation, and a kustomization may replace it.
+    pub reads_leases_everywhere: bool,
     /// Replicas of each Deployment.
     pub replicas: u32,
     /// How the API server reaches the webhook.
@@ -76,6 +148,17 @@ impl Default for InstallOptions {
     fn default() -> Self {
         Self {
             namespace: names::INSTALL_NAMESPACE.to_owned(),
+            namespace_use: NamespaceUse::default(),
+            platform: Platform::default(),
+            pull_policy: PullPolicy::default(),
+            image_pull_secrets: Vec::new(),
+            tolerations: Vec::new(),
+            node_selector: BTreeMap::new(),
+            resources: Resources::default(),
+            webhook_port: names::WEBHOOK_PORT,
+            host_network: false,
+            balancer_proofs: 0,
+            reads_leases_everywhere: false,
             image: format!("localhost/sluice:{}", env!("CARGO_PKG_VERSION")),
             replicas: 2,
             webhook_client: WebhookClient::Service,

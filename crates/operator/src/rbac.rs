@@ -166,6 +166,8 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         rule("", &["resourcequotas"], &["get", "list"]),
         // Whether the installation is being removed.
         named("", "namespaces", &options.namespace, &READ),
+        // What the operator makes belongs to its role, and goes with it.
+        named(GROUP, "clusterroles", names::OPERATOR, &["get"]),
     ];
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
@@ -263,13 +265,19 @@ fn webhook_rules() -> Value {
 
 /// Each API server is asked whether it knows of a raise: where their addresses are, and the Leases that say how many there
 /// are, which lie in a namespace with other Leases.
-fn api_servers(options: &InstallOptions) -> [Value; 4] {
+fn api_servers(options: &InstallOptions) -> Vec<Value> {
     let (namespace, name) = API_SERVERS;
     let slices = named("discovery.k8s.io", "endpointslices", name, &READ);
     let leases = rule("coordination.k8s.io", &["leases"], &["list", "watch"]);
+    if options.reads_leases_everywhere {
+        const NAME: &str = "sluice-api-servers";
+        let mut bound = binding(options, "ClusterRole", cluster_metadata(NAME), NAME);
+        set(&mut bound, "subjects", json!(subjects(options)));
+        return vec![role("ClusterRole", cluster_metadata(NAME), json!([slices, leases])), bound];
+    }
     let [addresses, address_binding] = api_server_role(options, namespace, slices);
     let [identities, identity_binding] = api_server_role(options, "kube-system", leases);
-    [addresses, address_binding, identities, identity_binding]
+    vec![addresses, address_binding, identities, identity_binding]
 }
 
 fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [Value; 2] {

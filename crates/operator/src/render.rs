@@ -4,21 +4,44 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
-use crate::options::InstallOptions;
-use crate::{flow, headroom_policies, network, rbac, webhooks, workload};
+use crate::options::{InstallOptions, NamespaceUse};
+use crate::{flow, headroom_policies, network, rbac, security, webhooks, workload};
 
-/// All objects of an installation, in the order they have to be applied.
-///
-/// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
-/// have reviewed. The policy that refuses pods without a gate is last.
+/// All objects that an installation consists of once its operator runs, in the order they have to be applied.
 pub fn render(options: &InstallOptions) -> Vec<Value> {
-    let mut objects = vec![namespace(options)];
-    objects.extend(crds());
+    [crds(), install_objects(options), admission_objects(options)].concat()
+}
+
+/// The CRDs. They belong to no installation: who removes them removes every quota.
+#[must_use]
+pub fn crds() -> Vec<Value> {
+    // A CRD is made of strings, numbers and lists only: it always has a JSON form.
+    sluice_api::all_crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+}
+
+/// What is applied to install: `deploy/install.yaml`.
+#[must_use]
+pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
+    let mut objects = Vec::new();
+    if options.namespace_use == NamespaceUse::Created {
+        objects.push(namespace(options));
+    }
     objects.extend(rbac::objects(options));
     objects.extend(network::objects(options));
     objects.extend(flow::objects(options));
     objects.extend(workload::objects(options));
     objects.push(headroom_policies::proof_quota(options));
+    objects
+}
+
+/// What the operator writes: everything that gates, guards or reviews. No manifest contains it, for whoever applies a manifest
+/// again would undo what the `AAQ` selects.
+///
+/// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
+/// have reviewed. The policy that refuses pods without a gate is last.
+#[must_use]
+pub fn admission_objects(options: &InstallOptions) -> Vec<Value> {
+    let mut objects = Vec::new();
     let mut policies = admission_policies(options);
     let last = policies.pop();
     objects.extend(policies.into_iter().flat_map(|each| [each.policy, each.binding]));
@@ -28,16 +51,25 @@ pub fn render(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// The CRDs as they are written to `deploy/crds/`.
-fn crds() -> impl Iterator<Item = Value> {
-    // A CRD is made of strings, numbers and lists only: it always has a JSON form.
-    sluice_api::all_crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok())
+/// An `AAQ` that says what holds without one: something to edit.
+#[must_use]
+pub fn default_aaq(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": names::API_VERSION,
+        "kind": "AAQ",
+        "metadata": { "name": "aaq" },
+        "spec": { "namespaceSelector": options.namespace_selector },
+    })
 }
 
 fn namespace(options: &InstallOptions) -> Value {
     let mut labels = labels(None);
     for mode in ["enforce", "audit", "warn"] {
-        set(&mut labels, &format!("pod-security.kubernetes.io/{mode}"), json!("restricted"));
+        set(
+            &mut labels,
+            &format!("pod-security.kubernetes.io/{mode}"),
+            json!(security::level(options.host_network)),
+        );
     }
     json!({
         "apiVersion": "v1",

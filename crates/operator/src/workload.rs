@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::options::{InstallOptions, WebhookClient};
+use crate::options::{InstallOptions, NamespaceUse, WebhookClient};
 use crate::render::{labels, metadata, set};
+use crate::resources::Amounts;
+use crate::{placement, security};
 
-/// User and group of the containers; the image has an entry for them.
-const NON_ROOT: u32 = 65532;
 /// Seconds that a token is valid; kubelet renews it before.
 const TOKEN_SECONDS: u32 = 3600;
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -17,8 +17,7 @@ struct Component {
     name: &'static str,
     arguments: Vec<String>,
     ports: Vec<(&'static str, u16)>,
-    cpu: &'static str,
-    memory: &'static str,
+    resources: Amounts,
 }
 
 pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
@@ -91,6 +90,11 @@ fn platform(options: &InstallOptions) -> Option<String> {
         .then(|| format!("--platform-accounts={accounts}"))
 }
 
+/// How often an address with several API servers behind it is asked.
+fn balancers(options: &InstallOptions) -> Option<String> {
+    (options.balancer_proofs > 0).then(|| format!("--balancer-proofs={}", options.balancer_proofs))
+}
+
 /// What differs from the default in the admission objects that the operator keeps.
 fn admission(options: &InstallOptions) -> Vec<String> {
     let removers = options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"));
@@ -103,28 +107,26 @@ fn admission(options: &InstallOptions) -> Vec<String> {
 
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=0.0.0.0:{}", names::GROWTH_PORT);
-    let further = platform(options).into_iter().chain([serving]).collect();
+    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
     Component {
         name: names::CONTROLLER,
         arguments: [own("controller"), gating(options), further].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
-        cpu: "100m",
-        memory: "256Mi",
+        resources: options.resources.controller.clone(),
     }
 }
 
 fn webhook(options: &InstallOptions) -> Component {
     let serving = vec![
-        format!("--listen=0.0.0.0:{}", names::WEBHOOK_PORT),
+        format!("--listen=0.0.0.0:{}", options.webhook_port),
         format!("--tls-secret={}", names::SERVING_SECRET),
     ];
-    let further = platform(options).into_iter().chain(exempt(options)).collect();
+    let further = platform(options).into_iter().chain(exempt(options)).chain(balancers(options)).collect();
     Component {
         name: names::WEBHOOK,
         arguments: [own("webhook"), serving, further].concat(),
-        ports: vec![("webhook", names::WEBHOOK_PORT)],
-        cpu: "50m",
-        memory: "128Mi",
+        ports: vec![("webhook", options.webhook_port)],
+        resources: options.resources.webhook.clone(),
     }
 }
 
@@ -135,8 +137,7 @@ fn operator(options: &InstallOptions) -> Component {
         name: names::OPERATOR,
         arguments: [own("operator"), gating(options), admission(options)].concat(),
         ports: vec![],
-        cpu: "20m",
-        memory: "64Mi",
+        resources: options.resources.operator.clone(),
     }
 }
 
@@ -149,10 +150,7 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
         "spec": {
             "replicas": options.replicas,
             "selector": { "matchLabels": labels },
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
-            },
+            "strategy": placement::strategy(options, component.name),
             "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
         },
     })
@@ -164,13 +162,7 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": NON_ROOT,
-            "runAsGroup": NON_ROOT,
-            "fsGroup": NON_ROOT,
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
+        "securityContext": security::of_pod(options.platform),
         "containers": [container(options, component)],
         "volumes": [token_volume()],
         "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
@@ -184,6 +176,7 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
     if let Some(class) = &options.priority_class {
         set(&mut spec, "priorityClassName", json!(class));
     }
+    placement::place(options, component.name, &mut spec);
     spec
 }
 
@@ -198,7 +191,7 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
     json!({
         "name": component.name,
         "image": options.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": options.pull_policy.to_string(),
         "args": arguments,
         "ports": ports,
         "livenessProbe": probe(names::PATH_HEALTHZ, 10, 3),
@@ -219,14 +212,10 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
         }],
         // No limit on CPU: throttling would add to the time each pod creation takes.
         "resources": {
-            "requests": { "cpu": component.cpu, "memory": component.memory },
-            "limits": { "memory": component.memory },
+            "requests": { "cpu": component.resources.cpu, "memory": component.resources.memory },
+            "limits": { "memory": component.resources.memory },
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": false,
-            "capabilities": { "drop": ["ALL"] },
-            "readOnlyRootFilesystem": true,
-        },
+        "securityContext": security::of_container(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true }],
     })
@@ -301,6 +290,10 @@ fn metrics_service(options: &InstallOptions) -> Value {
 
 /// Some clusters allow the priority classes of the system only where a ResourceQuota names them.
 fn critical_pods(options: &InstallOptions) -> Option<Value> {
+    if options.namespace_use == NamespaceUse::Shared {
+        // It would hold for the pods of others too.
+        return None;
+    }
     let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
     // Each Deployment has one pod more while it is rolled; and as much again for what is ending.
     let pods = options.replicas.saturating_add(1).saturating_mul(3).saturating_mul(2);

@@ -52,6 +52,14 @@ impl GatingArgs {
         self.exempt.with(own)
     }
 
+    /// Who gates pods where the API server can.
+    pub fn wanted(&self) -> Gating {
+        match self.gating {
+            GatedBy::Policy => Gating::Policy,
+            GatedBy::Webhook => Gating::Webhook,
+        }
+    }
+
     /// Who gates pods at an API server of this version.
     #[must_use]
     pub fn of(&self, version: &ServerVersion) -> Gating {

@@ -11,6 +11,7 @@ mod metrics;
 mod mtq_leftovers;
 mod operator;
 mod platform;
+mod render;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,13 @@ enum Command {
     MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
     /// Print the custom resource definitions as YAML
     Crds,
+    /// Print the objects of an installation as YAML, for `kubectl apply --server-side --filename -`
+    ///
+    /// What gates pods is not among them: the operator writes it.
+    ///
+    /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
+    #[command(args_override_self = true)]
+    Render(Box<render::RenderArgs>),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -79,6 +87,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::Operator(args) => operator::run(*args).await?,
             Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
             Command::Crds => crds::print()?,
+            Command::Render(args) => return Ok(render::run(&args)),
         }
         Ok(ExitCode::SUCCESS)
     })

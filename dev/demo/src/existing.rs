@@ -166,7 +166,7 @@ async fn installed(client: &Client, place: &str) -> anyhow::Result<()> {
         there,
         "Sluice is not installed on {place}: it has no CustomResourceDefinition {crd} or no \
          MutatingWebhookConfiguration {}. Install it (`make image`, load target/image/sluice.tar into the nodes, \
-         `kubectl apply -f deploy/install.yaml`) and try again",
+         `kubectl apply --server-side -f deploy/crds.yaml -f deploy/install.yaml`) and try again",
         names::MUTATING_CONFIG
     );
     Ok(())

@@ -238,7 +238,7 @@ async fn the_story_comes_true_on_an_existing_cluster() {
     assert_eq!(refused.status.code(), Some(1));
     let text = told(&refused);
     assert!(text.contains("Sluice is not installed on https://127.0.0.1:"), "{text}");
-    assert!(text.contains("kubectl apply -f deploy/install.yaml"), "{text}");
+    assert!(text.contains("-f deploy/crds.yaml -f deploy/install.yaml"), "{text}");
 
     let _sluice = Running::on(&bed, Setup::default()).await.unwrap();
     let unasked = output(demo(&["--kubeconfig", kubeconfig])).await;

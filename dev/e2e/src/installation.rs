@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{Gating, InstallOptions, WebhookClient, render};
+use sluice_operator::{Gating, InstallOptions, WebhookClient, admission_objects, crds, install_objects};
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Identity, Program, wait};
 
@@ -55,8 +55,8 @@ pub struct Installation<'b> {
 }
 
 impl<'b> Installation<'b> {
-    /// Applies what is shipped, but for the Deployments: their containers could not run here. The webhook is
-    /// reached at a loopback port.
+    /// Applies what is shipped, but for the Deployments: their containers could not run here. The operator writes what gates;
+    /// where there is none, what does not judge pods is applied. The webhook is reached at a loopback port.
     ///
     /// # Errors
     /// When the API server refuses an object.
@@ -67,10 +67,12 @@ impl<'b> Installation<'b> {
             gating: setup.gating(),
             ..InstallOptions::default()
         };
-        let objects = render(&options).into_iter().filter(|object| object["kind"] != "Deployment");
-        // Before the webhook answers, its configurations refuse every pod.
-        let objects = objects.filter(|object| !(setup.without_webhook && is_about_pods(object)));
-        bed.apply_objects(objects.collect::<Vec<_>>()).await?;
+        let shipped = [crds(), install_objects(&options)].concat();
+        bed.apply_objects(shipped.into_iter().filter(|object| object["kind"] != "Deployment")).await?;
+        if setup.without_webhook {
+            let objects = admission_objects(&options).into_iter().filter(|object| !is_about_pods(object));
+            bed.apply_objects(objects).await?;
+        }
         let scraper = Scraper::on(bed).await?;
         let started = AtomicU32::new(0);
         let mut installation = Self { bed, setup, webhook_port, started, scraper, operator: None };

@@ -71,6 +71,18 @@ pub fn kwok() -> anyhow::Result<PathBuf> {
         .ensure()
 }
 
+/// Path of the program that renders Helm charts and kustomizations, without a cluster.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn packaging() -> anyhow::Result<PathBuf> {
+    let module = modules().join("packaging");
+    let modfile = module.join("go.mod");
+    let version = required_version(&modfile, "helm.sh/helm/v3")?;
+    let ldflags = "-s -w".to_owned();
+    Artifact { name: "packaging".into(), version, module, modfile, package: ".", ldflags }.ensure()
+}
+
 /// Path of the KubeVirt program: virt-controller, and the definitions of its kinds.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write deploy/crds/*.yaml and deploy/install.yaml.
+    /// Write all files in deploy/.
     Gen {
         /// Write nothing; fail if a file differs from what would be written.
         #[arg(long)]

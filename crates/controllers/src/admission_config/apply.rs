@@ -7,8 +7,10 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use serde_json::Value;
 use sluice_api::names;
 use sluice_runtime::client::with_deadline;
@@ -93,11 +95,24 @@ async fn create(
         return Ok("left out: the installation is being removed");
     }
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-    let object: DynamicObject = serde_json::from_value(object)?;
+    let mut object: DynamicObject = serde_json::from_value(object)?;
+    object.metadata.owner_references = owner(client).await?.map(|owner| vec![owner]);
     match with_deadline(DEADLINE, api.create(&PostParams::default(), &object)).await {
         Ok(_) => Ok("created"),
         // Another client put it back, and the watch tells how it is.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok("exists"),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Who removes the installation removes the operator's role, and the garbage collector then what the operator has made: no
+/// manifest contains it. Not the namespace: that goes last, and what refuses would outlive what answers.
+async fn owner(client: &Client) -> Result<Option<OwnerReference>, kube::Error> {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    match with_deadline(DEADLINE, roles.get_opt(names::OPERATOR)).await {
+        Ok(role) => Ok(role.and_then(|role| role.owner_ref(&()))),
+        // Rights of an older installation. What gates is needed more than that it goes by itself.
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -1,5 +1,6 @@
-//! `deploy/install.yaml`, as it is in the repository, on a cluster of its own.
+//! `deploy/crds.yaml` and `deploy/install.yaml`, as they are in the repository, on a cluster of their own.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,7 +15,10 @@ use sluice_testbed::{Bed, BedOptions, Program, wait};
 
 use crate::context::{SOON, kubectl_tries};
 
-const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
+const MANIFESTS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml"),
+];
 /// Names and replicas.
 const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 2), (names::OPERATOR, 1)];
 
@@ -22,28 +26,10 @@ const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 
 async fn the_shipped_manifest_installs_on_a_real_cluster() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
     bed.add_nodes(2, &[("cpu", "4"), ("memory", "8Gi")]).await.unwrap();
-    let manifest = manifest(&bed).await;
-    applies_and_applies_again(&bed, &manifest).await;
+    applies_and_applies_again(&bed).await;
     its_pods_are_let_in_and_run(&bed).await;
     the_binary_knows_the_arguments(&bed).await;
     pods_wait_until_somebody_answers(&bed).await;
-}
-
-/// The shipped file, or, on a server that does not know a kind of it, what README says to apply there.
-async fn manifest(bed: &Bed) -> String {
-    if gates_by_policy(bed).await {
-        return MANIFEST.to_owned();
-    }
-    let objects = std::fs::read_to_string(MANIFEST).unwrap();
-    let (left_out, kept): (Vec<_>, Vec<_>) =
-        objects.split("\n---\n").partition(|object| object.contains("\nkind: MutatingAdmissionPolicy"));
-    assert_eq!(left_out.len(), 4, "README says four");
-    let (done, stdout, stderr) =
-        kubectl_tries(bed, &["apply", "--dry-run=server", "--filename", MANIFEST]).await;
-    assert!(!done && stderr.matches("no matches for kind").count() == 4, "{stdout}{stderr}");
-    let path = bed.dir().join("install.yaml");
-    std::fs::write(&path, kept.join("\n---\n")).unwrap();
-    path.to_str().unwrap().to_owned()
 }
 
 async fn gates_by_policy(bed: &Bed) -> bool {
@@ -51,29 +37,34 @@ async fn gates_by_policy(bed: &Bed) -> bool {
     served["resources"].as_array().unwrap().iter().any(|kind| kind["name"] == "mutatingadmissionpolicies")
 }
 
-async fn applies_and_applies_again(bed: &Bed, manifest: &str) {
-    let objects = std::fs::read_to_string(manifest).unwrap();
-    let count = objects.lines().filter(|line| line.starts_with("kind:")).count();
-    let apply = ["apply", "--filename", manifest];
+async fn applies_and_applies_again(bed: &Bed) {
+    let texts = MANIFESTS.map(|manifest| std::fs::read_to_string(manifest).unwrap());
+    let count = texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("kind:")).count();
+    let apply = [&["apply"][..], &files()].concat();
     let (done, first, stderr) = kubectl_tries(bed, &apply).await;
     assert!(done, "{first}{stderr}");
     assert_eq!(stderr, "", "no warnings, of Pod Security or other");
     assert_eq!(first.lines().count(), count, "{first}");
     assert!(first.lines().all(|line| line.ends_with(" created")), "{first}");
-    let before = generations(bed, manifest).await;
+    let before = generations(bed).await;
     let (done, second, stderr) = kubectl_tries(bed, &apply).await;
     assert!(done && stderr.is_empty(), "{second}{stderr}");
     assert_eq!(second.lines().count(), count, "{second}");
     // kubectl sends the selector of a PodDisruptionBudget each time, for it is replaced as a whole.
     let changed = |line: &&str| !line.ends_with(" unchanged") && !line.starts_with("poddisruptionbudget");
     assert_eq!(second.lines().filter(changed).collect::<Vec<_>>(), Vec::<&str>::new());
-    assert_eq!(generations(bed, manifest).await, before);
+    assert_eq!(generations(bed).await, before);
+}
+
+fn files() -> [&'static str; 4] {
+    let [crds, install] = MANIFESTS;
+    ["--filename", crds, "--filename", install]
 }
 
 /// What the API server counts as changes of a specification.
-async fn generations(bed: &Bed, manifest: &str) -> String {
+async fn generations(bed: &Bed) -> String {
     let columns = "--output=custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation";
-    let (done, stdout, stderr) = kubectl_tries(bed, &["get", "--filename", manifest, columns]).await;
+    let (done, stdout, stderr) = kubectl_tries(bed, &[&["get", columns][..], &files()].concat()).await;
     assert!(done, "{stdout}{stderr}");
     stdout
 }
@@ -147,15 +138,18 @@ async fn the_binary_knows_the_arguments(bed: &Bed) {
     }
 }
 
-/// The shipped webhook has no endpoint here (simulated pods do not answer): pods are created and wait.
+/// An operator with the rights that are shipped makes what gates. The shipped webhook has no endpoint here (simulated pods do not
+/// answer): pods are created and wait.
 async fn pods_wait_until_somebody_answers(bed: &Bed) {
     let namespace = bed.namespace("closed", sluice_e2e::objects::TARGETED).await.unwrap();
     let client = bed.admin().unwrap();
-    let pod = sluice_e2e::objects::pod("p", &[]);
+    let _operator = operator(bed).await;
+    let count = AtomicU32::new(0);
+    let pod = || sluice_e2e::objects::pod(&format!("p-{}", count.fetch_add(1, Relaxed)), &[]);
     if !gates_by_policy(bed).await {
         // Only the webhook can gate here: without an answer of it the pod is refused, by name.
         let refused = || async {
-            let answer = sluice_e2e::objects::create(&client, &namespace.name, &pod).await;
+            let answer = sluice_e2e::objects::create(&client, &namespace.name, &pod()).await;
             answer
                 .err()
                 .is_some_and(|error| error.to_string().contains("gater.cqo.kubevirt.io"))
@@ -163,11 +157,22 @@ async fn pods_wait_until_somebody_answers(bed: &Bed) {
         };
         return wait::eventually(SOON, refused, "a pod to be refused").await.unwrap();
     }
-    // What was installed a moment ago is not in force at once, and then pods are refused.
-    let created = || async { sluice_e2e::objects::create(&client, &namespace.name, &pod).await.ok() };
-    let created = wait::eventually(SOON, created, "a pod to be created").await.unwrap();
-    assert!(sluice_e2e::objects::is_held(&created), "{created:?}");
+    // What was made a moment ago is not in force at once, and in between pods are refused.
+    let held = || async {
+        let created = sluice_e2e::objects::create(&client, &namespace.name, &pod()).await.ok()?;
+        sluice_e2e::objects::is_held(&created).then_some(())
+    };
+    wait::eventually(SOON, held, "a pod to be held").await.unwrap();
     let free = bed.namespace("open", &[]).await.unwrap();
-    let created = sluice_e2e::objects::create(&client, &free.name, &pod).await.unwrap();
+    let created = sluice_e2e::objects::create(&client, &free.name, &pod()).await.unwrap();
     assert!(!sluice_e2e::objects::is_held(&created), "{created:?}");
+}
+
+async fn operator(bed: &Bed) -> Program {
+    let identity = bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await.unwrap();
+    let kubeconfig = identity.kubeconfig().to_str().unwrap().to_owned();
+    let listen = ["--admin-listen", "--metrics-listen"]
+        .map(|flag| format!("{flag}=127.0.0.1:{}", sluice_testbed::ports::free().unwrap()));
+    let args = [vec!["operator".to_owned(), format!("--kubeconfig={kubeconfig}")], listen.to_vec()].concat();
+    bed.program("operator", build::sluice().unwrap(), args, Vec::<(String, String)>::new()).unwrap()
 }

@@ -128,6 +128,7 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         "patch admissionregistration.k8s.io:mutatingadmissionpolicybindings - sluice-stamp".to_owned(),
         "patch admissionregistration.k8s.io:validatingadmissionpolicies - sluice-guard".to_owned(),
         "patch admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-gated".to_owned(),
+        "get rbac.authorization.k8s.io:clusterroles - sluice-operator".to_owned(),
         format!("get {lease} {OWN} sluice-operator"),
         format!("update {lease} {OWN} sluice-operator"),
         format!("get :secrets {OWN} sluice-ca"),
@@ -146,6 +147,8 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         "delete admissionregistration.k8s.io:mutatingadmissionpolicies - sluice-gate".to_owned(),
         "delete admissionregistration.k8s.io:validatingadmissionpolicybindings - sluice-headroom-lock"
             .to_owned(),
+        "get rbac.authorization.k8s.io:clusterroles - cluster-admin".to_owned(),
+        "update rbac.authorization.k8s.io:clusterroles - sluice-operator".to_owned(),
         "get coordination.k8s.io:leases kube-system other".to_owned(),
         format!("update {lease} {OWN} other"),
         format!("delete {lease} {OWN} sluice-operator"),

@@ -46,8 +46,15 @@ const MAY_USE: [(&str, &[&str]); 9] = [
 const NOT_IN_ENGINE: [&str; 6] = ["futures", "k8s-openapi", "kube", "reqwest", "tokio", "hyper"];
 
 /// Crates under `dev/`: nothing that ships may use them.
-const DEV: [&str; 6] =
-    ["sluice-bench", "sluice-demo", "sluice-e2e", "sluice-testbed", "workspace-hack", "xtask"];
+const DEV: [&str; 7] = [
+    "sluice-bench",
+    "sluice-demo",
+    "sluice-e2e",
+    "sluice-packaging",
+    "sluice-testbed",
+    "workspace-hack",
+    "xtask",
+];
 
 /// Reports every dependency that is against the rules.
 ///

@@ -63,6 +63,15 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
     };
     let (created, ()) = tokio::join!(creating, removing);
     assert!(created > 0);
+    // The garbage collector takes what belongs to the operator's role.
+    let gone = || async {
+        for kind in KINDS {
+            let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.ok()?;
+            list.body["items"].as_array().filter(|items| items.is_empty())?;
+        }
+        Some(())
+    };
+    wait::eventually(SOON, gone, "what gates to be gone").await.unwrap();
     // Longer than the operator takes to see that something is gone, and to put it back.
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {

@@ -1,0 +1,83 @@
+//! Options that are read from files. A field that nothing knows is an error: it would otherwise have no effect, unseen.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Toleration;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sluice_operator::Resources;
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    /// It cannot be read.
+    #[error("{field}: could not read {}: {error}: give a file that can be read", .path.display())]
+    Read {
+        /// As the command line has it.
+        field: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It says something else.
+    #[error("{field}: {} is not {what}: {error}: correct the file", .path.display())]
+    Content {
+        /// As the command line has it.
+        field: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// In one line.
+        error: String,
+    },
+}
+
+/// A toleration of a pod. The type of Kubernetes would ignore fields that it does not know.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Given {
+    key: Option<String>,
+    operator: Option<String>,
+    value: Option<String>,
+    effect: Option<String>,
+    toleration_seconds: Option<i64>,
+}
+
+pub(super) fn tolerations(path: &Path) -> Result<Vec<Toleration>, FileError> {
+    let given: Vec<Given> =
+        read("tolerations", path, "a list of tolerations, as in spec.tolerations of a pod")?;
+    let toleration = |given: Given| Toleration {
+        key: given.key,
+        operator: given.operator,
+        value: given.value,
+        effect: given.effect,
+        toleration_seconds: given.toleration_seconds,
+    };
+    Ok(given.into_iter().map(toleration).collect())
+}
+
+pub(super) fn resources(path: &Path) -> Result<Resources, FileError> {
+    read("resources", path, "a map of controller, webhook and operator to cpu and memory")
+}
+
+fn read<T: DeserializeOwned>(field: &'static str, path: &Path, what: &'static str) -> Result<T, FileError> {
+    let text = std::fs::read_to_string(path).map_err(|error| FileError::Read {
+        field,
+        path: path.to_owned(),
+        error,
+    })?;
+    serde_saphyr::from_str(&text).map_err(|error| {
+        // What follows shows the line of the file.
+        let error = error.to_string().lines().next().unwrap_or_default().to_owned();
+        FileError::Content { field, path: path.to_owned(), what, error }
+    })
+}
+
+/// `key=value`; whether it is a label is for [`sluice_operator::InstallOptions::validate`].
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} has no \"=\": write key=value"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,187 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first thing that is not as it must be"
+)]
+
+use std::io;
+
+use clap::Parser;
+use serde_json::Value;
+use sluice_operator::Gating;
+
+use super::{RenderArgs, objects, text, write};
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    render: RenderArgs,
+}
+
+fn args(words: &[&str]) -> RenderArgs {
+    Line::try_parse_from([&["render"], words].concat()).unwrap().render
+}
+
+fn rendered(words: &[&str]) -> Vec<Value> {
+    objects(&args(words)).unwrap()
+}
+
+/// What the parser of arguments or the validation says.
+fn refused(words: &[&str]) -> String {
+    match Line::try_parse_from([&["render"], words].concat()) {
+        Err(error) => {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        }
+        Ok(line) => text(&line.render).unwrap_err().to_string(),
+    }
+}
+
+fn file(content: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), content).unwrap();
+    file
+}
+
+fn kinds(objects: &[Value]) -> Vec<&str> {
+    objects.iter().map(|object| object["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn each_wrong_option_is_refused_with_its_field_and_a_remedy() {
+    for (words, field, remedy) in [
+        (&["--namespace=kube-system"][..], "namespace", "namespace of its own"),
+        (&["--namespace=default"], "namespace", "namespace of its own"),
+        (&["--namespace=openshift-quota"], "namespace", "namespace of its own"),
+        (&["--namespace=Sluice"], "namespace", "namespace of its own"),
+        (&["--image=registry.example.com/slu ice:1"], "image", "registry/path:tag"),
+        (&["--image="], "image", "registry/path:tag"),
+        (&["--image=registry.example.com/sluice@sha256:1234"], "image", "registry/path:tag"),
+        (&["--image=registry.example.com/Sluice:1"], "image", "registry/path:tag"),
+        (&["--kubernetes=1.12"], "--kubernetes", "1.31 to 1.37"),
+        (&["--kubernetes=latest"], "--kubernetes", "1.31 to 1.37"),
+        (&["--replicas=0"], "replicas", "from 1 to 9"),
+        (&["--platform=openshit"], "--platform", "openshift"),
+        (&["--port=443"], "port", "1024"),
+        (&["--port=8444"], "port", "another one"),
+        (&["--port=70000"], "--port", "65535"),
+        (&["--host-network", "--platform=openshift"], "host-network", "leave it out"),
+        (&["--node-selector=infra"], "--node-selector", "key=value"),
+        (&["--node-selector=a b=c"], "node-selector", "key=value"),
+        (&["--image-pull-secret=A_B"], "image-pull-secret", "name of a Secret"),
+        (&["--tolerations=/nonexistent"], "tolerations", "a file that can be read"),
+        (&["--only=everything"], "--only", "install"),
+        (&["--monitoring"], "--monitoring", "unexpected"),
+    ] {
+        let said = refused(words);
+        assert!(said.contains(field) && said.contains(remedy), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_typing_error_in_a_file_is_refused() {
+    for (flag, content, named) in [
+        ("tolerations", "- {key: infra, opreator: Exists}\n", "opreator"),
+        ("tolerations", "- {key: infra, operator: Exist}\n", "Exists"),
+        ("tolerations", "- {operator: Exists, value: a}\n", "leave the value out"),
+        ("tolerations", "- {effect: NoSchedule}\n", "give it a key"),
+        ("tolerations", "- {key: infra, effect: NoShedule}\n", "NoShedule"),
+        ("tolerations", "- {key: infra, tolerationSeconds: 1}\n", "NoExecute"),
+        ("tolerations", "key: infra\n", "a list of tolerations"),
+        ("resources", "controler: {memory: 1Gi}\n", "controler"),
+        ("resources", "controller: {memroy: 1Gi}\n", "memroy"),
+        ("resources", "controller: {memory: 1GiB}\n", "1GiB"),
+        ("resources", "controller: {cpu: 0}\n", "amount"),
+    ] {
+        let file = file(content);
+        let said = refused(&[&format!("--{flag}={}", file.path().display())]);
+        assert!(said.starts_with(flag) && said.contains(named), "{content}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn below_kubernetes_1_36_every_kind_is_known() {
+    let known = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Deployment",
+        "FlowSchema",
+        "Namespace",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "PriorityLevelConfiguration",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+        "AAQ",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ];
+    const ALL: &str = "--only=crds,install,aaq-cr,admission,rancher";
+    for version in ["1.31", "1.34", "1.35"] {
+        let objects = rendered(&["--kubernetes", version, ALL]);
+        for kind in kinds(&objects) {
+            assert!(known.contains(&kind), "{version}: {kind}");
+        }
+    }
+    assert!(kinds(&rendered(&[ALL])).contains(&"MutatingAdmissionPolicy"), "1.36 has them");
+}
+
+#[test]
+fn what_gates_is_in_no_manifest() {
+    for kind in kinds(&rendered(&[])) {
+        assert!(!kind.contains("AdmissionPolicy") && !kind.contains("Webhook"), "{kind}");
+    }
+    assert_eq!(kinds(&rendered(&["--only=aaq-cr"])), ["AAQ"]);
+    assert!(kinds(&rendered(&["--only=crds"])).iter().all(|kind| *kind == "CustomResourceDefinition"));
+    assert!(!kinds(&rendered(&["--only=install"])).contains(&"CustomResourceDefinition"));
+}
+
+#[test]
+fn a_version_does_not_tie_an_installation_to_it() {
+    // The operator asks API servers itself: an installation goes on when its cluster is upgraded.
+    assert_eq!(rendered(&["--kubernetes=1.34"]), rendered(&["--kubernetes=1.37"]));
+    assert_eq!(args(&["--gating=webhook"]).install_options().unwrap().gating, Gating::Webhook);
+}
+
+#[test]
+fn one_reference_fills_every_image() {
+    let reference = format!("registry.example.com:5000/quota/sluice:1@sha256:{}", "a".repeat(64));
+    let objects = rendered(&["--image", &reference, "--only=install"]);
+    let deployments: Vec<_> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
+    assert_eq!(deployments.len(), 3);
+    for deployment in deployments {
+        for container in deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap() {
+            assert_eq!(container["image"], reference.as_str());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    struct Closed;
+    impl io::Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let said = write(&mut Closed, "a").unwrap_err().to_string();
+    assert!(said.starts_with("stdout: ") && said.contains("redirect"), "{said}");
+}
+
+#[test]
+fn yaml_is_read_back_as_the_objects() {
+    let words = ["--only=crds,install,aaq-cr,admission,rancher"];
+    let text = text(&args(&words)).unwrap();
+    let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    assert_eq!(read, rendered(&words));
+}

@@ -1,0 +1,127 @@
+//! What of the chart is no object: its description, values, their schema, helpers and the values that it is tested with.
+
+mod cases;
+mod schema;
+
+use std::path::PathBuf;
+
+use crate::Files;
+use crate::yaml::HEADER;
+
+pub(super) use cases::CASES;
+
+const CHART: &str = "\
+apiVersion: v2
+name: sluice
+description: Quotas for Kubernetes clusters that run virtual machines; pods wait for room instead of being refused.
+type: application
+version: VERSION
+appVersion: VERSION
+kubeVersion: '>= 1.31.0-0'
+keywords: [quota, kubevirt, admission]
+";
+
+const VALUES: &str = "\
+# The image of all Deployments.
+image:
+  registry: localhost
+  repository: sluice
+  # Empty: the version of the chart, unless there is a digest.
+  tag: ''
+  # sha256:…
+  digest: ''
+  pullPolicy: IfNotPresent
+# Secrets that it is pulled with: [{name: …}]
+imagePullSecrets: []
+# generic or openshift. On OpenShift user and groups are left to the range of the namespace.
+platform: generic
+# Of controller and webhook.
+replicas: 2
+# The memory is request and limit.
+resources:
+  controller: {cpu: 100m, memory: 256Mi}
+  webhook: {cpu: 50m, memory: 128Mi}
+  operator: {cpu: 20m, memory: 64Mi}
+# Of all pods.
+nodeSelector: {}
+tolerations: []
+# Empty: none.
+priorityClassName: system-cluster-critical
+# Others run in the namespace of the release too: no ResourceQuota there permits the priority class.
+sharedNamespace: false
+webhook:
+  # 1024 or above, where a firewall lets API servers reach few ports.
+  port: 8443
+  # The webhook's pods have the network of their nodes, where API servers reach no pods. The namespace has to permit that
+  # (label pod-security.kubernetes.io/enforce: privileged).
+  hostNetwork: false
+# policy, or webhook: the webhook alone gates pods, as it does before Kubernetes 1.36.
+gating: policy
+# Namespaces whose pods are never gated, in place of the default that `sluice operator --help` shows.
+exemptNamespaces: null
+# ServiceAccounts (namespace:name) whose pods may name their node, in place of CDI's.
+platformAccounts: null
+# How often an address with several API servers behind it is asked for each raise; 0: it is not trusted.
+balancerProofs: 0
+networkPolicy:
+  # Ports of API servers, behind their Service.
+  apiServerPorts: [443, 6443, 8443]
+crds:
+  # false: they are there already, of application-aware-quota or applied by themselves. They are never removed.
+  enabled: true
+# Rights to write the status of quotas beside Rancher's webhook (Kubernetes 1.36).
+rancher: false
+";
+
+const HELPERS: &str = "\
+{{- define \"sluice.image\" -}}
+{{- $tag := .Values.image.tag -}}
+{{- if not (or $tag .Values.image.digest) }}{{ $tag = .Chart.AppVersion }}{{ end -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end -}}
+{{- .Values.image.repository -}}
+{{- with $tag }}:{{ . }}{{ end -}}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+";
+
+/// As [`sluice_operator::InstallOptions::validate`], where a schema cannot say it.
+const CHECK: &str = "\
+{{- if or (hasPrefix \"kube-\" .Release.Namespace) (eq .Release.Namespace \"default\") }}
+{{- fail (printf \"namespace: %s is a namespace of Kubernetes: give --namespace sluice-system --create-namespace\" .Release.Namespace) }}
+{{- end }}
+{{- if and .Values.webhook.hostNetwork (eq .Values.platform \"openshift\") }}
+{{- fail \"webhook.hostNetwork: restricted-v2 of OpenShift refuses pods with the network of their node: leave it out\" }}
+{{- end }}
+";
+
+const NOTES: &str = "\
+Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. Its operator now puts in force what gates pods:
+
+  kubectl --namespace {{ .Release.Namespace }} rollout status deployment
+
+Pods are gated in namespaces with the label application-aware-quota/enable-gating, or those that an AAQ selects:
+
+  kubectl label namespace NAME application-aware-quota/enable-gating=
+
+Before you uninstall, let go what waits, as docs/install.md says. Quotas and their definitions stay.
+{{- if .Values.webhook.hostNetwork }}
+
+The webhook has the network of its nodes: the namespace has to permit that.
+
+  kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=privileged
+{{- end }}
+";
+
+pub(super) fn files() -> Files {
+    let chart = CHART.replace("VERSION", env!("CARGO_PKG_VERSION"));
+    let mut files = Files::from([
+        (PathBuf::from("Chart.yaml"), format!("{HEADER}{chart}")),
+        (PathBuf::from("values.yaml"), format!("{HEADER}{VALUES}")),
+        (PathBuf::from("values.schema.json"), format!("{:#}\n", schema::schema())),
+        (PathBuf::from("templates/_helpers.tpl"), HELPERS.to_owned()),
+        (PathBuf::from("templates/check.yaml"), CHECK.to_owned()),
+        (PathBuf::from("templates/NOTES.txt"), NOTES.to_owned()),
+    ]);
+    files.extend(super::cases().into_iter().map(|(path, text)| (path, text.to_owned())));
+    files
+}

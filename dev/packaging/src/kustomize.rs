@@ -1,0 +1,79 @@
+//! Bases and components for kustomize.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use sluice_operator::{InstallOptions, crds, install_objects, rancher_objects};
+
+use crate::yaml::HEADER;
+use crate::{Files, documents, name};
+
+const BASE: &str = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n";
+const COMPONENT: &str = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n";
+
+/// Where objects of ours have the name of the namespace besides `metadata.namespace` and subjects of bindings: `namespace:` of
+/// a kustomization renames the Namespace, and these follow.
+const REFERENCES: &str = "\
+nameReference:
+- kind: Namespace
+  version: v1
+  fieldSpecs:
+  - path: spec/rules/subjects/serviceAccount/namespace
+    kind: FlowSchema
+  - path: rules/resourceNames
+    kind: ClusterRole
+";
+
+/// Users and groups are left to the range of the namespace.
+const OPENSHIFT: &str = "\
+patches:
+- target: {kind: Deployment}
+  patch: |-
+    - {op: remove, path: /spec/template/spec/securityContext/runAsUser}
+    - {op: remove, path: /spec/template/spec/securityContext/runAsGroup}
+    - {op: remove, path: /spec/template/spec/securityContext/fsGroup}
+";
+
+/// The namespace of what it grants to is rewritten by `namespace:`, and so is that of the account that is impersonated.
+const RANCHER_NOTE: &str =
+    "# Without `namespace:` only: its Role belongs to kube-system. For another namespace apply the output of
+# `sluice render --only rancher --namespace NAME` beside the kustomization.
+";
+
+pub(crate) fn files() -> anyhow::Result<Files> {
+    // All objects are in the namespace of the installation, so that `namespace:` may replace it.
+    let options = InstallOptions { reads_leases_everywhere: true, ..InstallOptions::default() };
+    let folder = Path::new("kustomize");
+    Ok(Files::from([
+        (PathBuf::from("crds/kustomization.yaml"), with_resources(BASE, &crd_files()?)),
+        (folder.join("crds/kustomization.yaml"), with_resources(BASE, &["../../crds".to_owned()])),
+        (
+            folder.join("operator/kustomization.yaml"),
+            format!(
+                "{}configurations: [references.yaml]\n",
+                with_resources(BASE, &["operator.yaml".to_owned()])
+            ),
+        ),
+        (folder.join("operator/references.yaml"), format!("{HEADER}{REFERENCES}")),
+        (folder.join("operator/operator.yaml"), documents(&install_objects(&options))?),
+        (folder.join("components/openshift/kustomization.yaml"), format!("{HEADER}{COMPONENT}{OPENSHIFT}")),
+        (
+            folder.join("components/rancher/kustomization.yaml"),
+            format!("{}{RANCHER_NOTE}", with_resources(COMPONENT, &["rancher.yaml".to_owned()])),
+        ),
+        (folder.join("components/rancher/rancher.yaml"), documents(&rancher_objects(&options))?),
+    ]))
+}
+
+fn crd_files() -> anyhow::Result<Vec<String>> {
+    let file = |crd: &Value| -> anyhow::Result<String> {
+        Ok(format!("{}.yaml", name(crd).context("a CRD has no name")?))
+    };
+    crds().iter().map(file).collect()
+}
+
+fn with_resources(kind: &str, resources: &[String]) -> String {
+    let resources: String = resources.iter().map(|file| format!("- {file}\n")).collect();
+    format!("{HEADER}{kind}resources:\n{resources}")
+}

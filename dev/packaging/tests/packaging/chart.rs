@@ -1,0 +1,106 @@
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sluice_operator::{crds, install_objects, rancher_objects};
+use sluice_packaging::{chart, read};
+
+use crate::values::Values;
+use crate::{assert_same, deploy, packaging, write};
+
+const NAMESPACE: &str = "quota-system";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What Helm renders of the chart in this folder, with these values if any.
+fn template(deploy: &Path, kubernetes: &str, values: Option<&str>) -> Result<String, String> {
+    let (chart, given) = (deploy.join("helm/sluice"), deploy.join("values.yaml"));
+    write(&given, values.unwrap_or("{}"));
+    packaging(&["helm-template", text(&chart), "sluice", NAMESPACE, kubernetes, text(&given)])
+}
+
+fn expected(values: &Values) -> Vec<Value> {
+    let options = values.options(NAMESPACE);
+    let mut objects = install_objects(&options);
+    if values.rancher {
+        objects.extend(rancher_objects(&options));
+    }
+    if values.crds.enabled {
+        objects.extend(crds().into_iter().map(|mut crd| {
+            crd["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+            crd
+        }));
+    }
+    objects
+}
+
+#[test]
+fn each_set_of_values_renders_what_the_options_render() {
+    let deploy = deploy();
+    let cases = chart::cases();
+    assert!(cases.len() >= 12);
+    for (path, values) in cases {
+        let rendered = template(deploy.path(), "1.36", Some(values)).unwrap();
+        let values: Values = serde_saphyr::from_str(values).unwrap();
+        assert_same(read(&rendered).unwrap(), expected(&values), text(&path));
+    }
+}
+
+#[test]
+fn what_is_rendered_is_the_same_for_all_versions_that_are_supported() {
+    let deploy = deploy();
+    let newest = template(deploy.path(), "1.36", None).unwrap();
+    for version in ["1.31", "1.34", "v1.35.2-gke.100"] {
+        assert_eq!(template(deploy.path(), version, None).unwrap(), newest, "{version}");
+    }
+    let old = template(deploy.path(), "1.30", None).unwrap_err();
+    assert!(old.contains("kubeVersion") && old.contains("1.31"), "{old}");
+}
+
+#[test]
+fn values_yaml_says_the_defaults() {
+    let deploy = deploy();
+    let values = std::fs::read_to_string(deploy.path().join("helm/sluice/values.yaml")).unwrap();
+    let said: Values = serde_saphyr::from_str(&values).unwrap();
+    assert_same(expected(&said), expected(&Values::default()), "values.yaml");
+}
+
+#[test]
+fn a_wrong_value_is_refused() {
+    let deploy = deploy();
+    for (values, named) in [
+        ("replica: 3", "replica"),
+        ("replicas: 0", "replicas"),
+        ("image: {tga: a}", "tga"),
+        ("image: {repository: 'slu ice'}", "repository"),
+        ("image: {digest: 'sha256:1'}", "digest"),
+        ("platform: openshit", "platform"),
+        ("webhook: {port: 443}", "port"),
+        ("webhook: {port: 8444}", "port"),
+        ("tolerations: [{key: a, opreator: Exists}]", "opreator"),
+        ("resources: {controller: {memory: 1GiB}}", "memory"),
+        ("resources: {controler: {memory: 1Gi}}", "controler"),
+        ("exemptNamespaces: ['*-system']", "exemptNamespaces"),
+        ("gating: both", "gating"),
+        ("platform: openshift\nwebhook: {hostNetwork: true}", "webhook.hostNetwork"),
+    ] {
+        let said = template(deploy.path(), "1.36", Some(values)).unwrap_err();
+        assert!(said.contains(named), "{values}: {said}");
+    }
+    let chart = deploy.path().join("helm/sluice");
+    for namespace in ["kube-system", "default"] {
+        let said = packaging(&["helm-template", text(&chart), "sluice", namespace, "1.36"]).unwrap_err();
+        assert!(said.contains(namespace), "{said}");
+    }
+}
+
+#[test]
+fn lint_finds_nothing_and_the_notes_say_what_to_do() {
+    let deploy = deploy();
+    let chart = deploy.path().join("helm/sluice");
+    packaging(&["helm-lint", text(&chart)]).unwrap();
+    let notes = packaging(&["helm-notes", text(&chart), "sluice", NAMESPACE, "1.36"]).unwrap();
+    assert!(notes.contains("kubectl --namespace quota-system rollout status deployment"), "{notes}");
+    assert!(!notes.contains("privileged") && !notes.contains("{{"), "{notes}");
+}

@@ -1,0 +1,71 @@
+//! What Helm and kustomize make of the files in `deploy/`: the objects that the same options render.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test stops at the first thing that is not as it must be"
+)]
+
+mod chart;
+mod kustomize;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use sluice_packaging::files;
+use sluice_testbed::artifacts;
+use tempfile::TempDir;
+
+/// `deploy/`, as it is generated.
+fn deploy() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files().unwrap() {
+        write(&folder.path().join(path), &text);
+    }
+    folder
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// What the program prints, or what it says is wrong.
+fn packaging(arguments: &[&str]) -> Result<String, String> {
+    static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| artifacts::packaging().unwrap());
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if output.status.success() { Ok(stdout) } else { Err(stderr) }
+}
+
+/// Objects by what names them; each once.
+fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    let mut named = BTreeMap::new();
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let name = format!(
+            "{} {} {}/{}",
+            text("/apiVersion"),
+            text("/kind"),
+            text("/metadata/namespace"),
+            text("/metadata/name")
+        );
+        assert!(named.insert(name.clone(), object).is_none(), "{name} is there twice");
+    }
+    named
+}
+
+/// Says which object differs, and not all of them.
+fn assert_same(is: Vec<Value>, expected: Vec<Value>, what: &str) {
+    let (is, expected) = (by_name(is), by_name(expected));
+    assert_eq!(is.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
+    for (name, object) in &expected {
+        assert_eq!(&is[name], object, "{what}: {name}");
+    }
+}
