@@ -1,6 +1,6 @@
 //! `MTQ`: the configuration object of a managed-tenant-quota installation (`docs/predecessors.md`, *API of MTQ*).
 //!
-//! Served so that manifests written for managed-tenant-quota still apply; Sluice is configured by its own flags.
+//! Served so that manifests written for managed-tenant-quota still apply. Where there is no `AAQ` it places the Deployments.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aaq::{AaqStatus, CertConfig, ImagePullPolicy, NodePlacement};
 
-/// `spec`: every field is optional and accepted for compatibility.
+/// `spec`: every field is optional. What an `AAQ` says holds before it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "mtq.kubevirt.io",
@@ -19,7 +19,7 @@ use crate::aaq::{AaqStatus, CertConfig, ImagePullPolicy, NodePlacement};
     shortname = "mtqs",
     status = "AaqStatus",
     derive = "PartialEq",
-    doc = "The configuration of an installation of managed-tenant-quota; accepted for compatibility.",
+    doc = "The configuration of an installation of managed-tenant-quota. What an AAQ says holds before it.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
 )]

@@ -24,6 +24,8 @@ pub const JOB_QUEUE_CONFIG: &str = "aaqjqc";
 pub const ARQ_LOCK: &str = "application-aware-resource-quota-lock";
 /// Key of `AAQJobQueueConfig.status.controllerLock` for cluster quotas.
 pub const ACRQ_LOCK: &str = "application-aware-cluster-resource-quota-lock";
+/// Resource name of [`crate::MTQ`].
+pub const MTQS: &str = "mtqs";
 /// Conventional name of the `AAQ` singleton.
 pub const AAQ_NAME: &str = "aaq";
 
@@ -113,6 +115,10 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
+/// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
+pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
+/// The PriorityClass that application-aware-quota takes when the `AAQ` names none, where the cluster has it.
+pub const CLUSTER_CRITICAL: &str = "kubevirt-cluster-critical";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).
 pub const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 /// One arena, and memory given back at once: a list of many pods takes a fifth longer, and the process a fifth less memory.
@@ -186,6 +192,20 @@ pub const ENFORCED: &str = "Enforced";
 /// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual machines
 /// are counted. `False` if their pods are charged instead.
 pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
+
+/// Type of a condition of the `AAQ`, written by the controller: whether pods are gated at each API server. Its reason says
+/// by whom.
+pub const GATING: &str = "Gating";
+/// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether the installation does its work. Types and
+/// meaning of this one and the next two are those of application-aware-quota's operator (`operator/pkg/operator/resources`).
+pub const AVAILABLE: &str = "Available";
+/// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether pods of the installation are being replaced.
+pub const PROGRESSING: &str = "Progressing";
+/// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether something of the installation is missing or
+/// wrong.
+pub const DEGRADED: &str = "Degraded";
+/// Type of a condition of `AAQ` and `MTQ`, written by the operator: which fields are set and have no effect.
+pub const FIELDS_NOT_IN_FORCE: &str = "FieldsNotInForce";
 
 /// Type of a condition of the `AAQ`: whether live migrations may get head-room in native quotas.
 pub const HEADROOM: &str = "Headroom";

@@ -1,5 +1,6 @@
 //! The control loops: each observes, plans with a pure function, and applies. `mtq_leftovers` observes once, and prints its plan.
 
+mod aaq_conditions;
 pub mod admission_config;
 pub mod certificates;
 pub mod cluster_quota_status;
@@ -7,6 +8,7 @@ mod conditions;
 pub mod gate;
 pub mod gating;
 pub mod headroom;
+pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;
 mod status_write;

@@ -158,7 +158,14 @@ fn controller_cluster_rules() -> Value {
 
 fn operator_cluster_rules(options: &InstallOptions) -> Value {
     let mut rules = vec![
+        // What is asked of the installation, and what is said of it.
         rule(names::GROUP, &[names::AAQS], &READ),
+        rule(names::GROUP, &[&format!("{}/status", names::AAQS)], &["patch"]),
+        rule(names::MTQ_GROUP, &[names::MTQS], &READ),
+        rule(names::MTQ_GROUP, &[&format!("{}/status", names::MTQS)], &["patch"]),
+        definitions(&[(names::MTQ_GROUP, names::MTQS)]),
+        // A class that does not exist would keep pods from being made.
+        rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         // Who creates the targets of migrations.
         rule("kubevirt.io", &["kubevirts"], &READ),
         definitions(&[("kubevirt.io", "kubevirts")]),
@@ -227,7 +234,12 @@ fn operator_rules() -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
-    json!([create, keep, rule("", &["secrets"], &["create"]), secrets])
+    let mut read = rule("apps", &["deployments"], &READ);
+    set(&mut read, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK, names::OPERATOR]));
+    // Not its own: that is what the manifest says.
+    let mut apply = rule("apps", &["deployments"], &["patch"]);
+    set(&mut apply, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK]));
+    json!([create, keep, rule("", &["secrets"], &["create"]), secrets, read, apply])
 }
 
 /// To elect one replica. `create` cannot be limited to a name: the API server authorises it before it knows the name.

@@ -165,13 +165,13 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
         "securityContext": security::of_pod(options.platform),
         "containers": [container(options, component)],
         "volumes": [token_volume()],
-        "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-            "weight": 100,
-            "podAffinityTerm": {
-                "labelSelector": { "matchLabels": labels(Some(component.name)) },
-                "topologyKey": "kubernetes.io/hostname",
-            },
-        }]}},
+        // And no affinity, which an `AAQ` may replace.
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": { "matchLabels": labels(Some(component.name)) },
+        }],
     });
     if let Some(class) = &options.priority_class {
         set(&mut spec, "priorityClassName", json!(class));

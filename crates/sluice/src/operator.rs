@@ -1,4 +1,5 @@
-//! `sluice operator`: keeps the installation's admission objects and certificates, with an identity that may do nothing else.
+//! `sluice operator`: keeps the installation's admission objects and certificates, brings to its Deployments what the `AAQ`
+//! asks and says how it is, with an identity that may do nothing else.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
+use sluice_controllers::installation::{self, InstallationSettings};
 use sluice_operator::{InstallOptions, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::health::Admin;
@@ -54,6 +56,10 @@ pub struct OperatorArgs {
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
+    /// The version that the status of AAQ and MTQ says; that of this program if not given. For programs that wait for a
+    /// version of application-aware-quota
+    #[arg(long, env = "OPERATOR_VERSION", value_name = "VERSION")]
+    reported_version: Option<String>,
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -92,8 +98,12 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         certificates::run(client.clone(), secrets.clone(), settings, may_write(&token), cancel.clone());
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
     let options = args.install_options(&version);
-    let configuration = admission_config::run(client, secrets, options, may_write(&token), cancel.clone());
-    tasks.spawn("admission configuration", once_leading(leadership, cancel.clone(), configuration));
+    let configuration =
+        admission_config::run(client.clone(), secrets, options, may_write(&token), cancel.clone());
+    tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
+    let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref());
+    let keeping = installation::run(client, settings, may_write(&token), cancel.clone());
+    tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));
     tasks.supervise(cancel, GRACE).await?;

@@ -154,9 +154,6 @@ fn fields_that_are_not_in_force_are_named() {
     insta::assert_snapshot!(warnings.join("\n"), @"
     spec.certConfig is not in force in this version: certificates keep the lifetimes they have
     spec.configuration.sidecarEvaluators is not in force in this version: pods are counted as Kubernetes counts them
-    spec.imagePullPolicy is not in force in this version: set it on the Deployments
-    spec.infra is not in force in this version: set it on the Deployments
-    spec.priorityClass is not in force in this version: set it on the Deployments
     spec.tlsSecurityProfile is not in force in this version: TLS 1.2 and 1.3 are served
     spec.workload is not in force in this version: nothing runs as a workload
     ");

@@ -1,93 +1,65 @@
 //! The status of the `AAQ`: whether pods are gated, by whom, and how virtual machines are counted.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use sluice_api::{AaqCondition, AaqPhase, AaqStatus, names};
+use sluice_api::{AaqStatus, names};
 use sluice_index::Stated;
 
 use super::aaqs::InForce;
 use super::probe::{Gates, LastWord};
 use super::report::Findings;
+use crate::aaq_conditions::{Said, merged};
 use crate::conditions::machines_status;
 
-/// Of Sluice.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Types of conditions, as application-aware-quota's operator writes them (`operator/pkg/operator/resources`); people wait for
-/// the first one.
-const AVAILABLE: &str = "Available";
-const PROGRESSING: &str = "Progressing";
-const DEGRADED: &str = "Degraded";
-
-/// The merge patch that brings the status up to date; `None` if it is, or while nothing is known. `version`: of Sluice.
+/// The merge patch that brings the controller's conditions up to date; `None` if they are, or while nothing is known. All
+/// else in the status is the operator's.
 pub(super) fn patch(
     aaq: &Stated<AaqStatus>,
     findings: &Findings,
     (machines, unproven): (Option<&InForce>, Option<&str>),
-    version: &str,
     now: Timestamp,
 ) -> Option<Value> {
     if findings.seen.is_empty() {
         return None;
     }
-    let old = &aaq.status;
-    let stated =
-        said(findings).into_iter().chain(machines.map(said_of_machines)).chain([said_of_headroom(unproven)]);
-    let wanted = AaqStatus {
-        conditions: Some(conditions(old.conditions.as_deref().unwrap_or_default(), stated, now)),
-        observed_version: Some(version.to_owned()),
-        operator_version: Some(version.to_owned()),
-        phase: Some(AaqPhase::Deployed.as_str().to_owned()),
-        target_version: Some(version.to_owned()),
-    };
-    (wanted != *old)
-        .then(|| json!({ "metadata": { "resourceVersion": aaq.resource_version }, "status": wanted }))
-}
-
-/// One condition.
-struct Said {
-    kind: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: String,
+    let old = aaq.status.conditions.as_deref().unwrap_or_default();
+    let stated = [said(findings)].into_iter().chain(machines.map(said_of_machines));
+    let wanted = merged(old, stated.chain([said_of_headroom(unproven)]), now);
+    (wanted != old).then(|| {
+        json!({
+            "metadata": { "resourceVersion": aaq.resource_version },
+            "status": { "conditions": wanted },
+        })
+    })
 }
 
 /// Whether pods are gated, and by whom.
-fn said(findings: &Findings) -> [Said; 3] {
+fn said(findings: &Findings) -> Said {
     let alarms = findings.alarms();
     let is_unknown = findings.seen.values().any(|seen| {
         matches!(seen.gates, Gates::Unknown(_)) || matches!(seen.last_word, LastWord::Unknown(_))
     });
     let is_webhook = findings.seen.values().any(|seen| seen.gates == Gates::Webhook);
-    let (available, degraded, reason) = match alarms.first() {
-        Some(alarm) => ("False", "True", alarm.reason),
-        None if is_unknown => ("Unknown", "Unknown", "NotKnown"),
-        None if is_webhook => ("True", "False", "GatedByWebhook"),
-        None => ("True", "False", "GatedByPolicy"),
+    let (status, reason) = match alarms.first() {
+        Some(alarm) => ("False", alarm.reason),
+        None if is_unknown => ("Unknown", "NotKnown"),
+        None if is_webhook => ("True", "GatedByWebhook"),
+        None => ("True", "GatedByPolicy"),
     };
     let message = match &alarms[..] {
         [] => findings.summary(),
         alarms => alarms.iter().map(|alarm| &*alarm.note).collect::<Vec<_>>().join("; "),
     };
-    [(AVAILABLE, available), (PROGRESSING, "False"), (DEGRADED, degraded)].map(|(kind, status)| Said {
-        kind,
-        status,
-        reason,
-        message: message.clone(),
-    })
+    Said::new(names::GATING, status, reason, message)
 }
 
 fn said_of_machines(in_force: &InForce) -> Said {
-    Said {
-        kind: names::VIRTUAL_MACHINES,
-        status: machines_status(in_force.calculator),
-        reason: in_force.calculator.name(),
-        message: in_force.message.clone(),
-    }
+    let status = machines_status(in_force.calculator);
+    Said::new(names::VIRTUAL_MACHINES, status, in_force.calculator.name(), in_force.message.clone())
 }
 
-/// Whether live migrations may get head-room in native quotas: it is given where the admission policies are proven at each API server.
+/// Whether live migrations may get head-room in native quotas: it is given where the admission policies are proven at each
+/// API server.
 fn said_of_headroom(unproven: Option<&str>) -> Said {
     let (status, reason, message) = match unproven {
         None => (
@@ -97,38 +69,15 @@ fn said_of_headroom(unproven: Option<&str>) -> Said {
         ),
         Some(why) => ("False", "NotProven", format!("no quota is raised for live migrations: {why}")),
     };
-    Said { kind: names::HEADROOM, status, reason, message }
-}
-
-/// Our conditions among those of others, in the order they have.
-fn conditions(old: &[AaqCondition], said: impl Iterator<Item = Said>, now: Timestamp) -> Vec<AaqCondition> {
-    let mut conditions = old.to_vec();
-    for Said { kind, status, reason, message } in said {
-        let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
-        let since = known.as_ref().filter(|known| known.status == status);
-        let since = since.and_then(|known| known.last_transition_time.clone());
-        let condition = AaqCondition {
-            // It would be a write each time that nothing has changed.
-            last_heartbeat_time: None,
-            last_transition_time: since.or_else(|| Timestamp::from_second(now.as_second()).ok().map(Time)),
-            message: Some(message),
-            reason: Some(reason.to_owned()),
-            status: status.to_owned(),
-            type_: kind.to_owned(),
-        };
-        match known {
-            Some(known) => *known = condition,
-            None => conditions.push(condition),
-        }
-    }
-    conditions
+    Said::new(names::HEADROOM, status, reason, message)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use sluice_api::AAQ;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use sluice_api::{AAQ, AaqCondition};
     use sluice_engine::vm::Calculator;
     use sluice_index::{Aaqs, Watched as _};
     use sluice_operator::Gating;
@@ -149,10 +98,10 @@ mod tests {
     }
 
     /// As the watch shows the object.
-    fn patch_of(aaq: &AAQ, findings: &Findings, version: &str, now: Timestamp) -> Option<Value> {
+    fn patch_of(aaq: &AAQ, findings: &Findings, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, (None, None), version, now)
+        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, (None, None), now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -170,20 +119,11 @@ mod tests {
     #[test]
     fn what_is_seen_is_said_once() {
         let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
-        assert_eq!(patch_of(&aaq, &findings(&[]), "1", at(1)), None, "nothing is known");
+        assert_eq!(patch_of(&aaq, &findings(&[]), at(1)), None, "nothing is known");
         let good = findings(&[Gates::Policy]);
-        let aaq = patched(&aaq, &patch_of(&aaq, &good, "1", at(1)).unwrap());
-        assert_eq!(
-            shown(&aaq),
-            [
-                ["Available", "True", "GatedByPolicy"],
-                ["Progressing", "False", "GatedByPolicy"],
-                ["Degraded", "False", "GatedByPolicy"],
-                ["Headroom", "True", "Proven"]
-            ]
-        );
-        assert_eq!(patch_of(&aaq, &good, "1", at(2)), None);
-        assert!(patch_of(&aaq, &good, "2", at(2)).is_some(), "another version runs");
+        let aaq = patched(&aaq, &patch_of(&aaq, &good, at(1)).unwrap());
+        assert_eq!(shown(&aaq), [["Gating", "True", "GatedByPolicy"], ["Headroom", "True", "Proven"]]);
+        assert_eq!(patch_of(&aaq, &good, at(2)), None);
     }
 
     #[test]
@@ -194,11 +134,11 @@ mod tests {
             (vec![Gates::Policy, Gates::Unknown("x".into())], "Unknown", "NotKnown", 9),
             (vec![Gates::Policy, Gates::Nothing], "False", "PodsRefused", 9),
         ] {
-            let before = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(0)).unwrap());
-            let after = patched(&before, &patch_of(&before, &findings(&gates), "1", at(9)).unwrap());
-            let available = &after.status.clone().unwrap().conditions.unwrap()[0];
-            assert_eq!((&*available.status, available.reason.as_deref()), (status, Some(reason)));
-            assert_eq!(available.last_transition_time, Some(Time(at(since))), "{reason}");
+            let before = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), at(0)).unwrap());
+            let after = patched(&before, &patch_of(&before, &findings(&gates), at(9)).unwrap());
+            let gating = &after.status.clone().unwrap().conditions.unwrap()[0];
+            assert_eq!((&*gating.status, gating.reason.as_deref()), (status, Some(reason)));
+            assert_eq!(gating.last_transition_time, Some(Time(at(since))), "{reason}");
         }
     }
 
@@ -208,19 +148,20 @@ mod tests {
         let unknown = Seen { gates: Gates::Policy, last_word: LastWord::Unknown("x".into()) };
         findings.seen.insert("other".into(), unknown);
         let aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
-        let aaq = patched(&aaq, &patch_of(&aaq, &findings, "1", at(1)).unwrap());
-        assert_eq!(shown(&aaq)[0], ["Available", "Unknown", "NotKnown"]);
-        assert_eq!(shown(&aaq)[2], ["Degraded", "Unknown", "NotKnown"]);
+        let aaq = patched(&aaq, &patch_of(&aaq, &findings, at(1)).unwrap());
+        assert_eq!(shown(&aaq)[0], ["Gating", "Unknown", "NotKnown"]);
     }
 
     #[test]
-    fn conditions_of_others_stay() {
+    fn what_others_say_stays() {
         let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
-        let other = json!({ "conditions": [{ "type": "Other", "status": "True" }] });
+        let other =
+            json!({ "phase": "Deploying", "conditions": [{ "type": "Available", "status": "False" }] });
         aaq.status = Some(serde_json::from_value(other).unwrap());
-        let aaq = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), "1", at(1)).unwrap());
-        assert_eq!(shown(&aaq)[0], ["Other", "True", ""]);
-        assert_eq!(shown(&aaq).len(), 5);
+        let aaq = patched(&aaq, &patch_of(&aaq, &findings(&[Gates::Policy]), at(1)).unwrap());
+        assert_eq!(shown(&aaq)[0], ["Available", "False", ""]);
+        assert_eq!(shown(&aaq).len(), 3);
+        assert_eq!(aaq.status.unwrap().phase.as_deref(), Some("Deploying"));
     }
 
     #[test]
@@ -236,14 +177,14 @@ mod tests {
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
             let stated = aaqs.oldest().unwrap().stated.clone().unwrap();
             let Some(patch) =
-                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), "1", at(second))
+                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), at(second))
             else {
                 told.push("nothing".to_owned());
                 continue;
             };
             aaq = patched(&aaq, &patch);
             let conditions = aaq.status.clone().unwrap().conditions.unwrap();
-            let of = &conditions[3];
+            let of = &conditions[1];
             let since = of.last_transition_time.as_ref().unwrap().0.as_second();
             let (reason, message) = (of.reason.as_deref().unwrap(), of.message.as_deref().unwrap());
             told.push(format!("{} {} {reason} {message} {since}", of.type_, of.status));
@@ -257,6 +198,6 @@ mod tests {
                 "VirtualMachines False IgnoreVmiCalculator words 4",
             ]
         );
-        assert_eq!(shown(&aaq)[0], ["Available", "True", "GatedByPolicy"]);
+        assert_eq!(shown(&aaq)[0], ["Gating", "True", "GatedByPolicy"]);
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
-use super::status::{VERSION, patch};
+use super::status::patch;
 use crate::status_write::patch_status;
 
 /// After writes, so that another writer of the same fields is not answered at its own speed.
@@ -52,7 +52,7 @@ impl GatingWatch {
                     let wanted = |aaq: &Arc<AaqRecord>| {
                         let stated = aaq.stated.as_ref()?;
                         let said = (in_force.as_ref(), unproven.as_deref());
-                        let patch = patch(stated, &findings, said, VERSION, now)?;
+                        let patch = patch(stated, &findings, said, now)?;
                         Some((Arc::clone(&aaq.name), patch))
                     };
                     aaqs.all().iter().filter_map(wanted).collect()

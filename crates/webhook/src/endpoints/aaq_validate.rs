@@ -76,16 +76,12 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
 }
 
 /// Fields that nothing reads yet, and what is so instead.
-const NOT_IN_FORCE: [(&str, &str); 7] = [
+const NOT_IN_FORCE: [(&str, &str); 4] = [
     ("certConfig", "certificates keep the lifetimes they have"),
     ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
-    ("imagePullPolicy", ON_DEPLOYMENTS),
-    ("infra", ON_DEPLOYMENTS),
-    ("priorityClass", ON_DEPLOYMENTS),
     ("tlsSecurityProfile", "TLS 1.2 and 1.3 are served"),
     ("workload", "nothing runs as a workload"),
 ];
-const ON_DEPLOYMENTS: &str = "set it on the Deployments";
 
 /// A warning for each field that is set and not in force.
 fn not_in_force(spec: &Value) -> Vec<String> {

@@ -134,9 +134,16 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         format!("get :secrets {OWN} sluice-ca"),
         format!("update :secrets {OWN} sluice-ca"),
         format!("update :secrets {OWN} sluice-webhook-cert"),
+        format!("watch apps:deployments {OWN} sluice-operator"),
+        format!("patch apps:deployments {OWN} sluice-controller"),
+        format!("patch apps:deployments {OWN} sluice-webhook"),
     ];
     check(&identity, &granted.each_ref().map(String::as_str), true).await;
     let refused = [
+        format!("patch apps:deployments {OWN} sluice-operator"),
+        format!("update apps:deployments {OWN} sluice-webhook"),
+        format!("create apps:deployments {OWN}"),
+        "patch apps:deployments default sluice-webhook".to_owned(),
         format!("patch {hooks} - somebody-elses"),
         format!("patch {validating} - gating-mutator"),
         format!("delete {hooks} - gating-mutator"),

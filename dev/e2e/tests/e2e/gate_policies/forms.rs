@@ -103,9 +103,8 @@ async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_ot
     let is_said = || async {
         let aaq = get(&client, &format!("{AAQS}/{}", names::AAQ_NAME)).await.ok()?.body;
         let conditions = aaq["status"]["conditions"].as_array()?.clone();
-        let available = conditions.iter().find(|condition| condition["type"] == "Available")?;
-        let said = available["status"] == "True" && available["reason"] == "GatedByPolicy";
-        (said && aaq["status"]["phase"] == "Deployed").then_some(())
+        let gating = conditions.iter().find(|condition| condition["type"] == names::GATING)?;
+        (gating["status"] == "True" && gating["reason"] == "GatedByPolicy").then_some(())
     };
     wait::eventually(SOON, is_said, "the AAQ to say that pods are gated by a policy").await.unwrap();
     let mut before = "d";

@@ -1,0 +1,140 @@
+//! What is said of the installation in the status of each `AAQ` and `MTQ`.
+//!
+//! Words and meaning are those of application-aware-quota's operator, but that the phase is true: it is `Deployed` only
+//! while pods of controller and webhook do their work and nothing lets pods in without a gate or refuses them all.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_api::{AaqCondition, AaqPhase, AaqStatus, names};
+
+use super::apply::{Target, Write};
+use super::in_force;
+use super::observe::World;
+use super::state::{Gate, Operands};
+use super::wire::Order;
+use crate::aaq_conditions::{Said, merged};
+
+/// The writes that bring every status up to date; none as long as something is not known. `refused`: by Deployment, why it
+/// could not be written. `version`: what is said to run.
+pub(super) fn plan(
+    world: &World,
+    refused: &BTreeMap<&'static str, String>,
+    version: &str,
+    now: Timestamp,
+) -> Vec<Write> {
+    let (Some(aaqs), Some(mtqs), Some(_)) = (&world.aaqs, &world.mtqs, &world.priority_classes) else {
+        return Vec::new();
+    };
+    let Some(operands) = Operands::of(world, refused) else { return Vec::new() };
+    let write = |target: Target, order: &Order, said: Told| {
+        let is = order.status.as_ref()?;
+        let wanted = said.on(is, version, now);
+        (wanted != *is).then(|| Write {
+            target,
+            resource_version: order.resource_version.clone(),
+            body: body(&order.resource_version, &wanted),
+        })
+    };
+    let of_aaqs = aaqs.values().filter_map(|order| {
+        let told = match world.aaq().filter(|holds| holds.name != order.name) {
+            Some(holds) => unwanted(order, "AAQ", &holds.name),
+            None => {
+                let told = told(order, &operands, &gate(order), version);
+                told.and(in_force::of_aaq(world, order))
+            }
+        };
+        write(Target::Aaq(order.name.clone()), order, told)
+    });
+    let of_mtqs = mtqs.values().filter_map(|order| {
+        let told = match world.mtq().filter(|holds| holds.name != order.name) {
+            Some(holds) => unwanted(order, "MTQ", &holds.name),
+            // Who gates pods is no matter of migrations.
+            None => {
+                let told = told(order, &operands, &Gate::Holds(String::new()), version);
+                told.and(in_force::of_mtq(world, order))
+            }
+        };
+        write(Target::Mtq(order.name.clone()), order, told)
+    });
+    of_aaqs.chain(of_mtqs).collect()
+}
+
+fn body(resource_version: &str, wanted: &AaqStatus) -> Value {
+    json!({ "metadata": { "resourceVersion": resource_version }, "status": wanted })
+}
+
+/// What is said of one object.
+struct Told {
+    phase: AaqPhase,
+    /// All that runs is of the version that is said to run.
+    is_all_new: bool,
+    conditions: Vec<Said>,
+}
+
+impl Told {
+    fn and(mut self, further: Said) -> Self {
+        self.conditions.push(further);
+        self
+    }
+
+    fn on(self, is: &AaqStatus, version: &str, now: Timestamp) -> AaqStatus {
+        let old = is.conditions.as_deref().unwrap_or_default();
+        let observed = if self.is_all_new { Some(version.to_owned()) } else { is.observed_version.clone() };
+        AaqStatus {
+            conditions: Some(merged(old, self.conditions, now)),
+            observed_version: observed,
+            operator_version: Some(version.to_owned()),
+            phase: Some(self.phase.as_str().to_owned()),
+            target_version: Some(version.to_owned()),
+        }
+    }
+}
+
+/// A second object beside the one that holds.
+fn unwanted(order: &Order, kind: &str, holds: &str) -> Told {
+    let message =
+        format!("the {kind} {holds} is older and holds, and nothing of this one is in force: delete it");
+    let said = |kind, status| Said::new(kind, status, "ConfigError", message.clone());
+    Told {
+        phase: if order.is_deleted { AaqPhase::Deleting } else { AaqPhase::Error },
+        is_all_new: false,
+        conditions: vec![
+            said(names::AVAILABLE, "False"),
+            said(names::PROGRESSING, "False"),
+            said(names::DEGRADED, "True"),
+        ],
+    }
+}
+
+/// What the controller says of the gate.
+fn gate(order: &Order) -> Gate {
+    let conditions = order.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let is = |condition: &&AaqCondition| condition.type_ == names::GATING;
+    let Some(said) = conditions.into_iter().flatten().find(is) else {
+        return Gate::Unknown("the controller has not said yet who gates pods".to_owned());
+    };
+    let message = said.message.clone().unwrap_or_default();
+    match said.status.as_str() {
+        "True" => Gate::Holds(message),
+        "False" => Gate::Broken(said.reason.clone().unwrap_or_default(), message),
+        _ => Gate::Unknown(message),
+    }
+}
+
+fn told(order: &Order, operands: &Operands, gate: &Gate, version: &str) -> Told {
+    let observed = order.status.as_ref().and_then(|status| status.observed_version.as_deref());
+    let observed = observed.filter(|observed| !observed.is_empty());
+    let phase = if order.is_deleted { AaqPhase::Deleting } else { operands.phase(gate, observed, version) };
+    let is_first = observed.is_none() && phase != AaqPhase::Deployed;
+    Told {
+        phase,
+        is_all_new: phase == AaqPhase::Deployed,
+        conditions: vec![
+            operands.available(gate, is_first),
+            operands.progressing(phase, is_first),
+            operands.degraded(gate, is_first),
+        ],
+    }
+}

@@ -1,0 +1,111 @@
+//! The kinds that are read, narrowed to what matters here.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_api::{AAQ, AaqStatus, MTQ};
+
+/// A Deployment.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = Deployment)]
+pub(super) struct DeploymentWire {
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: Value,
+    #[serde(default)]
+    pub(super) status: Value,
+}
+
+/// A PriorityClass: its name is all that matters.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = PriorityClass)]
+pub(super) struct PriorityClassWire {
+    pub(super) metadata: ObjectMeta,
+}
+
+/// An `AAQ`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = AAQ)]
+pub(super) struct AaqWire {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Value,
+}
+
+/// An `MTQ`.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = MTQ)]
+pub(super) struct MtqWire {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Value,
+}
+
+/// What `AAQ` and `MTQ` ask of an installation. What is copied to other objects is kept as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spec {
+    pub(super) cert_config: Value,
+    pub(super) configuration: Value,
+    pub(super) image_pull_policy: Option<String>,
+    pub(super) infra: Value,
+    pub(super) priority_class: Option<String>,
+    pub(super) tls_security_profile: Value,
+    pub(super) workload: Value,
+}
+
+/// An `AAQ` or `MTQ` as far as the plan reads it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Order {
+    /// Its name.
+    pub(super) name: String,
+    /// The precondition of a write.
+    pub(super) resource_version: String,
+    /// Seconds since 1970.
+    pub(super) created: i64,
+    /// It is being deleted.
+    pub(super) is_deleted: bool,
+    /// What is asked for.
+    pub(super) spec: Spec,
+    /// `None` if it cannot be read: then nothing is said.
+    pub(super) status: Option<AaqStatus>,
+}
+
+/// A kind that asks something of the installation.
+pub(super) trait Orders {
+    /// What it asks.
+    fn order(self) -> Order;
+}
+
+impl Orders for AaqWire {
+    fn order(self) -> Order {
+        order(self.metadata, self.spec, self.status)
+    }
+}
+
+impl Orders for MtqWire {
+    fn order(self) -> Order {
+        order(self.metadata, self.spec, self.status)
+    }
+}
+
+fn order(metadata: ObjectMeta, spec: Spec, status: Value) -> Order {
+    Order {
+        name: metadata.name.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
+        is_deleted: metadata.deletion_timestamp.is_some(),
+        spec,
+        status: if status.is_null() {
+            Some(AaqStatus::default())
+        } else {
+            serde_json::from_value(status).ok()
+        },
+    }
+}

@@ -1,0 +1,169 @@
+//! What `AAQ` and `MTQ` ask of the installation's Deployments, and what is said of it in their status. The Deployments are the
+//! shipped ones; simulated kubelets run their pods, and the processes run beside the cluster.
+
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::audit::AuditEventExt as _;
+use sluice_e2e::call::{MERGE, Response, call, get, post};
+use sluice_e2e::{Running, Setup};
+use sluice_operator::{InstallOptions, render};
+use sluice_testbed::{Bed, BedOptions, wait};
+
+use crate::context::{SOON, kubectl};
+
+/// The numbers of the operator: what a stranger edits is back in this time, and so long nothing is written.
+const DRIFT: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_secs(30);
+/// A label that all simulated nodes have.
+const SIMULATED: &str = "sluice.dev/simulated";
+
+const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
+const MTQS: &str = "/apis/mtq.kubevirt.io/v1alpha1/mtqs";
+
+async fn created(client: &Client, path: &str, kind: &str, name: &str) {
+    let version = path.trim_start_matches("/apis/").rsplit_once('/').unwrap().0;
+    let object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": {} });
+    let tries = || async { post(client, path, &object).await.ok().filter(Response::is_ok) };
+    wait::eventually(SOON, tries, &format!("{kind} {name} to be created")).await.unwrap();
+}
+
+async fn patch(client: &Client, path: &str, patch: &Value) {
+    let answer = call(client, Method::PATCH, path, MERGE, patch).await.unwrap();
+    assert!(answer.is_ok(), "{path}: {answer:?}");
+}
+
+fn deployment_path(name: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{}/deployments/{name}", names::INSTALL_NAMESPACE)
+}
+
+/// Waits until the pods of a Deployment are asked for as `is` says.
+async fn until_pods(bed: &Bed, name: &str, deadline: Duration, what: &str, is: impl Fn(&Value) -> bool) {
+    let deployments: Api<Deployment> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
+    let pod = |deployment: &Deployment| {
+        serde_json::to_value(deployment).unwrap()["spec"]["template"]["spec"].clone()
+    };
+    let seen = |deployment: Option<&Deployment>| deployment.is_some_and(|deployment| is(&pod(deployment)));
+    wait::wait_for(&deployments, name, deadline, what, seen).await.unwrap();
+}
+
+/// Waits until the status has this phase and this condition.
+async fn until_told(client: &Client, path: &str, phase: &str, (kind, status, reason): (&str, &str, &str)) {
+    let told = || async {
+        let object = get(client, path).await.ok()?.body;
+        let conditions = object["status"]["conditions"].as_array()?.clone();
+        let said = conditions.iter().find(|said| said["type"] == kind)?.clone();
+        let is = object["status"]["phase"] == phase && said["status"] == status && said["reason"] == reason;
+        is.then_some(())
+    };
+    let what = format!("{path} to be {phase} with {kind}={status} for {reason}");
+    wait::eventually(SOON, told, &what).await.unwrap();
+}
+
+async fn until_condition(bed: &Bed, object: &str, condition: &str) {
+    kubectl(bed, &["wait", object, &format!("--for=condition={condition}"), "--timeout=120s"]).await;
+}
+
+/// Sluice, with the shipped Deployments.
+async fn installed(bed: &Bed) -> Running<'_> {
+    bed.add_nodes(2, &[("cpu", "8"), ("memory", "16Gi")]).await.unwrap();
+    let running = Running::on(bed, Setup::default()).await.unwrap();
+    let objects = render(&InstallOptions::default());
+    bed.apply_objects(objects.into_iter().filter(|object| object["kind"] == "Deployment")).await.unwrap();
+    running
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployments_follow_the_aaq_and_nothing_is_written_when_nothing_differs() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    until_told(&client, &aaq, "Deployed", ("FieldsNotInForce", "False", "AllInForce")).await;
+
+    let infra = json!({ "nodeSelector": { SIMULATED: "true" }, "tolerations": [{ "key": "k", "operator": "Exists" }] });
+    patch(&client, &aaq, &json!({ "spec": { "infra": infra, "imagePullPolicy": "Always" } })).await;
+    let is_placed = |pod: &Value| {
+        pod["nodeSelector"] == infra["nodeSelector"]
+            && pod["tolerations"] == infra["tolerations"]
+            && pod["containers"][0]["imagePullPolicy"] == "Always"
+    };
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        until_pods(&bed, name, SOON, "what the AAQ asks", is_placed).await;
+    }
+
+    let edited = json!({ "spec": { "template": { "spec": { "nodeSelector": { "pool": "mine" } } } } });
+    patch(&client, &deployment_path(names::WEBHOOK), &edited).await;
+    until_pods(&bed, names::WEBHOOK, DRIFT, "what the AAQ asks, again", is_placed).await;
+    until_condition(&bed, "aaq/aaq", "Progressing=False").await;
+
+    patch(&client, &aaq, &json!({ "spec": { "infra": null, "imagePullPolicy": null } })).await;
+    let is_shipped = |pod: &Value| {
+        pod["nodeSelector"].is_null()
+            && pod["tolerations"].is_null()
+            && pod["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+    };
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        until_pods(&bed, name, SOON, "what is shipped", is_shipped).await;
+    }
+    until_rolled(&bed).await;
+    until_condition(&bed, "aaq/aaq", "Progressing=False").await;
+    until_told(&client, &aaq, "Deployed", (names::DEGRADED, "False", "DeployCompleted")).await;
+    let quiet_from = Timestamp::now();
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(writes_since(&bed, quiet_from).await, Vec::<String>::new());
+}
+
+/// Waits until all pods have the form that is asked for.
+async fn until_rolled(bed: &Bed) {
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        let deployment = format!("deployment/{name}");
+        let namespace = format!("--namespace={}", names::INSTALL_NAMESPACE);
+        kubectl(bed, &["rollout", "status", &deployment, &namespace, "--timeout=120s"]).await;
+    }
+}
+
+/// What the operator has changed; its lease and its questions about who may see metrics are no changes.
+async fn writes_since(bed: &Bed, from: Timestamp) -> Vec<String> {
+    let account = format!("{}:{}", names::INSTALL_NAMESPACE, names::OPERATOR);
+    let events = bed.audit_events_with(&account).await.unwrap();
+    let by_operator = events.into_iter().filter(|event| event.is_by(names::OPERATOR) && event.is_write());
+    let since = by_operator.filter(|event| event.received >= from && !event.resource.ends_with("reviews"));
+    let changes = since.filter(|event| event.resource != "leases");
+    changes.map(|event| format!("{} {} {}", event.verb, event.resource, event.name)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_is_true_of_deployments_that_fail_and_of_an_mtq() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    created(&client, MTQS, "MTQ", "mtq").await;
+    for object in ["aaq/aaq", "mtq/mtq"] {
+        until_condition(&bed, object, "Available").await;
+    }
+    let (aaq, mtq) = (format!("{AAQS}/{}", names::AAQ_NAME), format!("{MTQS}/mtq"));
+    let webhook = deployment_path(names::WEBHOOK);
+    patch(&client, &webhook, &json!({ "spec": { "replicas": 0 } })).await;
+    for path in [&aaq, &mtq] {
+        until_told(&client, path, "Deploying", ("Available", "False", "DeploymentsNotReady")).await;
+    }
+    patch(&client, &webhook, &json!({ "spec": { "replicas": 2 } })).await;
+    for path in [&aaq, &mtq] {
+        until_told(&client, path, "Deployed", ("Available", "True", "DeployCompleted")).await;
+    }
+    patch(&client, &mtq, &json!({ "spec": { "imagePullPolicy": "Always" } })).await;
+    until_told(&client, &mtq, "Deployed", ("FieldsNotInForce", "True", "NotInForce")).await;
+    patch(&client, &aaq, &json!({ "spec": { "priorityClass": "missing" } })).await;
+    until_told(&client, &aaq, "Deployed", ("FieldsNotInForce", "True", "NotInForce")).await;
+    created(&client, MTQS, "MTQ", "second").await;
+    until_told(&client, &format!("{MTQS}/second"), "Error", (names::DEGRADED, "True", "ConfigError")).await;
+}
