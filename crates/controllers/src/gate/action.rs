@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire};
+use sluice_index::{
+    AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire,
+};
 
 use super::admission::{Judgement, Ticket};
 
@@ -15,10 +17,9 @@ pub enum Action {
     Record(Box<Record>),
     /// Remove the gate of a pod, provided that it is the pod that was decided on.
     Release(Release),
-    /// List the versions of the quotas of these namespaces, of several by one request for those of all, and wait until the watch has
-    /// shown them.
+    /// Read the quotas of these namespaces as they are now, of several by one request for those of all.
     ListQuotas(Vec<(NamespaceId, Arc<str>)>),
-    /// The same for the cluster quotas.
+    /// Read the cluster quotas as they are now.
     ListClusterQuotas,
     /// Have the watches of namespaces and of configurations list everything anew.
     ListTargets,
@@ -212,10 +213,10 @@ pub enum Outcome {
     Recorded(QuotaId, Uid, Answer<RecordedObject>),
     /// Of a [`Release`].
     Released(PodId, Uid, Answer<PodWire>),
-    /// Of [`Action::ListQuotas`]: these namespaces were asked about, and the watch has shown what was listed.
-    Listed(Vec<NamespaceId>, Answer<()>),
-    /// Of [`Action::ListClusterQuotas`]: the watch has shown what was listed.
-    ClusterListed(Answer<()>),
+    /// Of [`Action::ListQuotas`]: these namespaces were asked about.
+    Listed(Vec<NamespaceId>, Answer<Vec<ArqWire>>),
+    /// Of [`Action::ListClusterQuotas`].
+    ClusterListed(Answer<Vec<AcrqWire>>),
     /// Of [`Action::ListTargets`]: the watches have handed it on. It never fails.
     TargetsListed,
     /// Of [`Action::Read`].

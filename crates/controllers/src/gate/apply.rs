@@ -8,11 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::api::{ListParams, ObjectList, Patch, PatchParams};
 use kube::core::Request;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
-use sluice_index::{NamespaceId, PodWire, VmiWire};
+use sluice_index::{PodWire, VmiWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
@@ -79,7 +78,10 @@ impl Apply {
             log(&answer, "releasing pod", &release.namespace, &release.name);
             return Some(Outcome::Released(release.pod, release.uid, answer));
         }
-        let turns = if matches!(action, Action::ReadMachine(_)) { &self.lists } else { &self.others };
+        let turns = match action {
+            Action::ListQuotas(_) | Action::ListClusterQuotas | Action::ReadMachine(_) => &self.lists,
+            _ => &self.others,
+        };
         let _turn = turns.acquire().await.ok()?;
         match action {
             Action::Record(record) => {
@@ -93,16 +95,27 @@ impl Apply {
                 log(&answer, "reading pod", &pod.namespace, &pod.name);
                 Some(Outcome::Read(pod.pod, pod.uid, answer))
             }
+            Action::ListQuotas(namespaces) => {
+                let one = if let [(_, name)] = namespaces.as_slice() { Some(&**name) } else { None };
+                let path = ApplicationAwareResourceQuota::url_path(&(), one);
+                let answer = self.list(&path).await;
+                log(&answer, "listing quotas", one.unwrap_or_default(), "");
+                Some(Outcome::Listed(namespaces.into_iter().map(|(id, _)| id).collect(), answer))
+            }
             Action::ReadMachine(machine) => {
                 let path = VmiWire::url_path(&(), Some(&machine.namespace));
                 let answer = self.read(Request::new(&path).get(&machine.name, &Default::default())).await;
                 log(&answer, "reading virtual machine", &machine.namespace, &machine.name);
                 Some(Outcome::MachineRead(machine, Box::new(answer)))
             }
+            Action::ListClusterQuotas => {
+                let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);
+                let answer = self.list(&path).await;
+                log(&answer, "listing cluster quotas", "", "");
+                Some(Outcome::ClusterListed(answer))
+            }
             // Who has the watches and the questions does that; events and releases are above.
             Action::CatchUp
-            | Action::ListQuotas(_)
-            | Action::ListClusterQuotas
             | Action::ListTargets
             | Action::Answer(..)
             | Action::WriteEvent(_)
@@ -137,27 +150,9 @@ impl Apply {
         }
     }
 
-    /// The latest version of any quota of these namespaces that there is now; 0 if there is none.
-    pub(super) async fn newest_quota(&self, namespaces: &[(NamespaceId, Arc<str>)]) -> Answer<u64> {
-        let one = if let [(_, name)] = namespaces { Some(&**name) } else { None };
-        let answer = self.newest_of(&ApplicationAwareResourceQuota::url_path(&(), one)).await;
-        log(&answer, "listing quotas", one.unwrap_or_default(), "");
-        answer
-    }
-
-    /// As [`Self::newest_quota`], of cluster quotas.
-    pub(super) async fn newest_cluster_quota(&self) -> Answer<u64> {
-        let answer = self.newest_of(&ApplicationAwareClusterResourceQuota::url_path(&(), None)).await;
-        log(&answer, "listing cluster quotas", "", "");
-        answer
-    }
-
-    /// The list names no version, as that of [`Self::newest_version`]. The version of the list itself would not do: it is that of
-    /// the whole store, which the watch of a kind that does not change reaches with its next bookmark only, in a minute.
-    async fn newest_of(&self, path: &str) -> Answer<u64> {
-        let Ok(_turn) = self.lists.acquire().await else { return Answer::Busy(None) };
-        match self.send::<Versions>(Request::new(path).list_metadata(&ListParams::default())).await {
-            Ok(list) => Answer::Done(list.newest()),
+    async fn list<T: DeserializeOwned + Clone>(&self, path: &str) -> Answer<Vec<T>> {
+        match self.send::<ObjectList<T>>(Request::new(path).list(&ListParams::default())).await {
+            Ok(list) => Answer::Done(list.items),
             Err(error) => refusal(&error),
         }
     }
@@ -209,32 +204,6 @@ impl Apply {
     }
 }
 
-/// What is read of the metadata of a list of objects. That of an empty list may have `null` for them.
-#[derive(Deserialize)]
-struct Versions {
-    items: Option<Vec<Versioned>>,
-}
-
-#[derive(Deserialize)]
-struct Versioned {
-    metadata: VersionedMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionedMeta {
-    resource_version: Option<String>,
-}
-
-impl Versions {
-    /// A version that is not a number is later than any that a watch can tell: only another list of it can be awaited.
-    fn newest(&self) -> u64 {
-        let number = |item: &Versioned| item.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-        let versions = self.items.iter().flatten().map(|item| number(item).unwrap_or(u64::MAX));
-        versions.max().unwrap_or(0)
-    }
-}
-
 pub(super) fn refusal<T>(error: &kube::Error) -> Answer<T> {
     match classify(error) {
         Failure::Throttled { retry_after } => Answer::Busy(retry_after),
@@ -269,27 +238,5 @@ fn log<T>(answer: &Answer<T>, what: &'static str, namespace: &str, name: &str) {
         Answer::Busy(after) => tracing::debug!(what, ns = namespace, name, ?after, "put off"),
         Answer::Refused(error) => tracing::warn!(what, ns = namespace, name, error, "refused"),
         Answer::Unknown(error) => tracing::warn!(what, ns = namespace, name, error, "outcome unknown"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
-
-    use serde_json::{Value, json};
-
-    use super::Versions;
-
-    #[test]
-    fn the_newest_of_a_list_is_that_of_its_objects() {
-        let newest = |items: Value| {
-            let metadata = json!({ "resourceVersion": "900" });
-            let list = json!({ "kind": "PartialObjectMetadataList", "metadata": metadata, "items": items });
-            serde_json::from_value::<Versions>(list).unwrap().newest()
-        };
-        let item = |version: &str| json!({ "metadata": { "name": "q", "resourceVersion": version } });
-        assert_eq!(newest(json!([item("9"), item("10"), item("8")])), 10);
-        assert_eq!([newest(json!([])), newest(json!(null))], [0, 0], "what there is not is seen");
-        assert_eq!(newest(json!([item("9"), item("x9")])), u64::MAX);
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::action::{Action, Answer, Outcome};
+use super::action::{Action, Outcome};
 use super::apply::Apply;
 use super::audit::audit_for_ever;
 use super::handle::Gate;
@@ -24,9 +24,6 @@ const DRAIN: Duration = Duration::from_secs(6);
 /// So long the watch of pods may take to come to the present by itself, as it does where pods change all the time; then they
 /// are listed, which in a large cluster takes longer.
 const CATCH_UP: Duration = Duration::from_millis(250);
-
-/// So long the watch of quotas may take to show what is listed; then it lists too.
-const QUOTAS_CATCH_UP: Duration = Duration::from_secs(1);
 
 /// So long a new leader waits for lists of namespaces and configurations.
 const OTHERS_CATCH_UP: Duration = Duration::from_secs(5);
@@ -96,7 +93,21 @@ impl Gate {
                 let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
                 let tasks = if matches!(action, Action::WriteEvent(_)) { &mut events } else { &mut requests };
                 tasks.spawn(async move {
-                    if let Some(outcome) = gate.execute(action, &apply, &cancel).await {
+                    let outcome = match action {
+                        Action::CatchUp => {
+                            let caught_up = cancel.run_until_cancelled(gate.pods_catch_up(&apply)).await;
+                            caught_up.map(|()| Outcome::CaughtUp)
+                        }
+                        Action::ListTargets => {
+                            let watches = &gate.watches;
+                            // Where the kind is gone, as while Sluice is removed, what was selected last holds.
+                            let aaqs = timeout(OTHERS_CATCH_UP, watches.aaqs.list_again());
+                            let both = async { tokio::join!(watches.namespaces.list_again(), aaqs) };
+                            cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
+                        }
+                        action => apply.execute(action).await,
+                    };
+                    if let Some(outcome) = outcome {
                         gate.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
                     }
                 });
@@ -105,33 +116,6 @@ impl Gate {
         let drained = async { while requests.join_next().await.is_some() {} };
         if timeout(DRAIN, drained).await.is_err() {
             tracing::warn!("stopping while requests are still under way");
-        }
-    }
-
-    /// Executes one action; `None` if nothing comes of it. What waits for a watch ends with `cancel`.
-    async fn execute(&self, action: Action, apply: &Apply, cancel: &CancellationToken) -> Option<Outcome> {
-        let watches = &self.watches;
-        match action {
-            Action::CatchUp => {
-                let caught_up = cancel.run_until_cancelled(self.pods_catch_up(apply)).await;
-                caught_up.map(|()| Outcome::CaughtUp)
-            }
-            Action::ListQuotas(namespaces) => {
-                let shown = shows(&watches.quotas, apply.newest_quota(&namespaces));
-                let answer = cancel.run_until_cancelled(shown).await?;
-                Some(Outcome::Listed(namespaces.into_iter().map(|(id, _)| id).collect(), answer))
-            }
-            Action::ListClusterQuotas => {
-                let shown = shows(&watches.cluster_quotas, apply.newest_cluster_quota());
-                cancel.run_until_cancelled(shown).await.map(Outcome::ClusterListed)
-            }
-            Action::ListTargets => {
-                // Where the kind is gone, as while Sluice is removed, what was selected last holds.
-                let aaqs = timeout(OTHERS_CATCH_UP, watches.aaqs.list_again());
-                let both = async { tokio::join!(watches.namespaces.list_again(), aaqs) };
-                cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
-            }
-            action => apply.execute(action).await,
         }
     }
 
@@ -180,16 +164,4 @@ impl Gate {
         self.metrics.observe(stats);
         actions
     }
-}
-
-/// Waits until the watch has handed on all objects that there are now, by the latest version of any of them. What is deleted
-/// meanwhile the watch shows with a later version, and in a list it is not.
-async fn shows(watch: &WatchHealth, newest: impl Future<Output = Answer<u64>>) -> Answer<()> {
-    let newest = newest.await;
-    if let Answer::Done(version) = &newest
-        && timeout(QUOTAS_CATCH_UP, watch.reached(*version)).await.is_err()
-    {
-        watch.list_again().await;
-    }
-    newest.map(|_| ())
 }

@@ -203,11 +203,8 @@ impl State {
         match outcome {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
-            Outcome::Listed(namespaces, answer) => {
-                let lists: Vec<_> = namespaces.into_iter().map(Listed::Namespace).collect();
-                self.on_listed(&lists, &answer, now);
-            }
-            Outcome::ClusterListed(answer) => self.on_listed(&[Listed::Cluster], &answer, now),
+            Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
+            Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
             Outcome::TargetsListed => self.on_checked(Listed::Targets),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),

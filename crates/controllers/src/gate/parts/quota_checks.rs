@@ -1,8 +1,9 @@
 //! Lists that are read before pods go: of quotas, and of what says which namespaces are targeted.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use sluice_engine::Uid;
 use sluice_index::NamespaceId;
 
 use super::confirmations::{Decision, Decisions};
@@ -43,6 +44,8 @@ pub struct QuotaChecks {
     checks: HashMap<Listed, Check>,
     wanted: BTreeSet<Listed>,
     later: BTreeSet<(u64, Listed)>,
+    /// Cluster quotas that have ended since a list was requested that may hold them still.
+    gone: HashSet<Uid>,
 }
 
 impl QuotaChecks {
@@ -76,6 +79,9 @@ impl QuotaChecks {
                 check.not_before_ms = now.mono_ms + TARGETS_SPACING_MS;
                 self.later.insert((check.not_before_ms, listed));
             }
+            if listed == Listed::Cluster {
+                self.gone.clear();
+            }
         }
         begun
     }
@@ -87,7 +93,7 @@ impl QuotaChecks {
         all.copied().collect()
     }
 
-    /// The list was read, and the watch has shown what it holds: returns the decisions that it was requested after.
+    /// The list was read: returns the decisions that it was requested after.
     pub fn succeeded(&mut self, listed: Listed) -> Decisions {
         let Some(check) = self.checks.get_mut(&listed) else { return Vec::new() };
         check.failures = 0;
@@ -118,6 +124,19 @@ impl QuotaChecks {
         if let Some(in_flight) = &mut check.in_flight {
             in_flight.clear();
         }
+    }
+
+    /// A cluster quota has ended.
+    pub fn note_gone(&mut self, uid: &Uid) {
+        let check = self.checks.get(&Listed::Cluster);
+        if check.is_some_and(|check| check.in_flight.is_some()) {
+            self.gone.insert(uid.clone());
+        }
+    }
+
+    /// Whether the cluster quota has ended since the last list was requested.
+    pub fn is_gone(&self, uid: &Uid) -> bool {
+        self.gone.contains(uid)
     }
 
     /// The namespace is no more, and with it the decisions that wait for a list.

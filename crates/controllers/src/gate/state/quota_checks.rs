@@ -3,14 +3,14 @@
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
 //! charge in a quota of the namespace shows that the watch of these has come that far
 //! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
-//! quotas, the versions of the quotas are listed after the decision, and the pod goes when the watch has come to the latest of them.
-//! What a quota says comes by the watch alone, so no late list brings one back that is gone. A pod that adds nothing to what its
-//! owner is charged needs neither.
+//! quotas, the quotas are read once more, after the decision and before the pod goes. A pod that adds nothing to what its owner is
+//! charged needs neither.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, QuotaSet};
-use sluice_index::NamespaceId;
+use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
+use sluice_index::{AcrqWire, ArqWire, NamespaceId, Source};
 use smallvec::SmallVec;
 
 use super::State;
@@ -82,15 +82,40 @@ impl State {
         actions
     }
 
-    pub(super) fn on_listed(&mut self, lists: &[Listed], answer: &Answer<()>, now: Moment) {
-        let after = match answer {
-            Answer::Done(()) => {
-                for listed in lists {
-                    self.on_checked(*listed);
-                }
-                return;
+    pub(super) fn on_listed(&mut self, ids: &[NamespaceId], answer: Answer<Vec<ArqWire>>, now: Moment) {
+        let lists: SmallVec<[Listed; 1]> = ids.iter().copied().map(Listed::Namespace).collect();
+        let Some(quotas) = self.take_list(&lists, answer, now) else { return };
+        let asked: HashSet<NamespaceId> = ids.iter().copied().collect();
+        for quota in &quotas {
+            // One that is not asked about may have been deleted meanwhile, and no charge would find that out.
+            let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
+            if namespace.is_some_and(|namespace| asked.contains(&namespace)) {
+                self.see_quota(quota, Source::Answer, now);
             }
-            Answer::Busy(after) => *after,
+        }
+        for listed in lists {
+            self.on_checked(listed);
+        }
+    }
+
+    pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
+        let quotas = self.take_list(&[Listed::Cluster], answer, now);
+        for quota in quotas.iter().flatten() {
+            let uid = Uid::parse(quota.metadata.uid.as_deref().unwrap_or_default());
+            // The watch has shown its end already and will not do so again.
+            if !self.checks.is_gone(&uid) {
+                self.see_cluster_quota(quota, Source::Answer, now);
+            }
+        }
+        if quotas.is_some() {
+            self.on_checked(Listed::Cluster);
+        }
+    }
+
+    fn take_list<T>(&mut self, lists: &[Listed], answer: Answer<T>, now: Moment) -> Option<T> {
+        let after = match answer {
+            Answer::Done(quotas) => return Some(quotas),
+            Answer::Busy(after) => after,
             Answer::Stale(_) | Answer::Refused(_) | Answer::Unknown(_) => None,
         };
         let stages = &self.stages;
@@ -98,9 +123,10 @@ impl State {
         for listed in lists {
             self.checks.failed(*listed, after, is_waited_for, now);
         }
+        None
     }
 
-    /// The watch has shown what was in the list: what was decided before it and still stands, stands.
+    /// Whatever was in the list is applied: what was decided before it and still stands, stands.
     pub(super) fn on_checked(&mut self, listed: Listed) {
         let confirmed = self.checks.succeeded(listed);
         self.on_charges_confirmed(confirmed);

@@ -121,7 +121,9 @@ impl State {
 
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
         let namespaces = self.namespaces_of(id);
-        self.quotas.remove(id, &mut self.namespaces);
+        if let Some(quota) = self.quotas.remove(id, &mut self.namespaces) {
+            self.checks.note_gone(&quota.uid);
+        }
         self.drop_quota(id, &namespaces);
         self.reclassify_each(namespaces, now);
     }

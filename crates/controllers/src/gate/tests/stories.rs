@@ -93,11 +93,12 @@ impl Story {
                     Outcome::Released(release.pod, release.uid, answer)
                 }
                 Action::ListQuotas(namespaces) => {
-                    self.see_all(now);
+                    let list =
+                        self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
                     let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
-                    Outcome::Listed(namespaces, Answer::Done(()))
+                    Outcome::Listed(namespaces, Answer::Done(list))
                 }
-                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(())),
+                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
                 Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
                 Action::ReadMachine(read) => {
                     let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());

@@ -42,18 +42,11 @@ impl World {
                 self.now_ms, request.replica, request.action, request.outcome
             );
         }
-        let awaited = match request.action {
-            Action::CatchUp => Some(Kind::Pod),
-            Action::ListQuotas(_) if !is_dead => Some(Kind::Quota),
-            Action::ListClusterQuotas if !is_dead => Some(Kind::ClusterQuota),
-            _ => None,
-        };
-        let is_alive = self.lives[request.replica] == request.life;
-        let is_behind = |kind| !self.replicas[request.replica].has_seen(kind, request.logged);
-        if is_alive && awaited.is_some_and(is_behind) {
-            return self.requests.push(request);
-        }
         if matches!(request.action, Action::CatchUp) {
+            let is_alive = self.lives[request.replica] == request.life;
+            if is_alive && !self.replicas[request.replica].has_seen(Kind::Pod, request.logged) {
+                return self.requests.push(request);
+            }
             request.outcome = Some(Outcome::CaughtUp);
         }
         let outcome = match request.outcome.take() {
@@ -96,11 +89,15 @@ impl World {
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
             Action::ListQuotas(namespaces) => {
+                let one = if let [(_, name)] = namespaces.as_slice() { name } else { "" };
+                let list = self.server.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
                 let ids = namespaces.iter().map(|(id, _)| *id).collect();
-                Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(())), fault))
+                Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::ListClusterQuotas => {
-                Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(())), fault))
+                let list = self.server.all(Kind::ClusterQuota, "");
+                let list = list.map(|(_, quota)| wire(quota.clone())).collect();
+                Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::Read(pod) => {
                 let found = self.server.get(&key(Kind::Pod, &pod.namespace, &pod.name));
