@@ -20,7 +20,7 @@ const MANIFESTS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml"),
 ];
 /// Names and replicas.
-const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 2), (names::OPERATOR, 1)];
+const DEPLOYMENTS: [(&str, i32); 3] = [(names::CONTROLLER, 2), (names::WEBHOOK, 2), (names::OPERATOR, 2)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_manifest_installs_on_a_real_cluster() {

@@ -150,7 +150,7 @@ fn pods_that_claim_a_vm_cost_no_more_than_others() {
             "metadata": {
                 "name": format!("claimant-{n}"), "namespace": NAMESPACE, "uid": format!("claimant-{n}"), "resourceVersion": "9",
                 "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", n / 60, n % 60), "annotations": annotations,
-                "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "v1"}],
+                "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "v1", "controller": true}],
             },
             "spec": {"containers": [{"name": "compute"}]},
         }))
