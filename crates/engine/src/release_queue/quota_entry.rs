@@ -8,7 +8,7 @@ use super::equivalence_class::{ClassId, EquivalenceClass, Front};
 use super::lanes::{Cursor, Head, Lane, Turn};
 use super::long_queue::LongQueue;
 use super::quota_set::ShareId;
-use super::reservation::{Account, Kept, Pace};
+use super::reservation::{Account, Kept};
 use super::shares::Shares;
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
@@ -29,7 +29,6 @@ pub(super) struct QuotaEntry {
     pub(super) held: usize,
     pub(super) kept: Option<Kept>,
     pub(super) account: Account,
-    pub(super) pace: Pace,
     /// What ends makes no room, see [`ReleaseQueue::freeze`](super::ReleaseQueue::freeze).
     pub(super) frozen: bool,
     pub(super) rest: Rest,
@@ -102,7 +101,6 @@ impl QuotaEntry {
         if self.frozen {
             self.keep_in_flight(charge);
         }
-        self.pace.has_freed |= !self.frozen;
         !self.frozen
     }
 

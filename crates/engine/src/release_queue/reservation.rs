@@ -1,11 +1,11 @@
 //! Keeping room for a pod that has waited long.
 //!
 //! Room is kept for one class in a quota, that of the pod whose turn it is: the one that has waited longest, once it has waited
-//! longer than is reasonable. It is kept in all quotas of the pod together. What runs may run for ever, so the room that is free may
-//! never be enough for the pod. Therefore a turn is over when for some time nothing was freed of what the pod lacks: as long as pods
-//! are patient; more where room is freed less often than that ([`Pace`]); and more in a turn that has lasted for long, because the
-//! fewer pods are left, the rarer they end. A quota keeps room in vain for a small part of the time only ([`Account`]), however many
-//! such pods there are. A turn begins when a quota has got room, so that the room of pods that end together is kept for a pod that had its turn before in vain.
+//! longer than is reasonable. It is kept in all quotas of the pod together. Nobody knows whether it will ever be enough: what runs
+//! may run for ever. So a turn is over when for some time nothing was freed of what the pod lacks: as long as pods are patient,
+//! and more in a turn that has lasted for long, because the fewer pods are left, the rarer they end. A quota keeps room in
+//! vain for a small part of the time only ([`Account`]), however many such pods there are. A turn begins when a quota has got
+//! room, so that the room of pods that end together is kept for a pod that had its turn before in vain.
 //!
 //! A shared quota keeps room for pods only that their own quotas have room for, which keep it until then: otherwise a tenant whose own
 //! quota is full would hold up those that have nothing to do with it. In a shared quota a pod's wait counts from when its share had its
@@ -24,37 +24,6 @@ use crate::ledger::Ledger;
 
 /// How often the time may double in which something has to be freed.
 const DOUBLED: u32 = 6;
-/// The same in a turn for which something is freed again and again.
-const DOUBLED_AT_WORK: u32 = 7;
-
-/// How often room is freed in a quota, by which a turn knows how long to wait for more.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// Room was freed since the last look at the clock.
-    pub(super) has_freed: bool,
-    last_ms: u64,
-    /// The time from one moment to the next, on average of late; 0 if that is not known.
-    mean_ms: u64,
-}
-
-impl Pace {
-    /// A turn waits for so many of these times.
-    const TIMES: u64 = 4;
-
-    /// Looks at the clock. What is freed in a turn comes ever more seldom, because nothing takes its place, and does not count.
-    fn look(&mut self, now_ms: u64, in_turn: bool) {
-        if !std::mem::take(&mut self.has_freed) {
-            return;
-        }
-        let last_ms = std::mem::replace(&mut self.last_ms, now_ms);
-        let passed_ms = now_ms.saturating_sub(last_ms);
-        if last_ms == 0 || in_turn {
-            return;
-        }
-        let old = if self.mean_ms == 0 { passed_ms } else { self.mean_ms };
-        self.mean_ms = old.saturating_mul(7).saturating_add(passed_ms.saturating_mul(3)) / 10;
-    }
-}
 
 /// Room that is kept for a class.
 #[derive(Debug)]
@@ -132,11 +101,9 @@ impl ReleaseQueue {
     /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is one that its
     /// own quotas let in, in another one it is not: that one is not in its way.
     pub(super) fn reserve(&mut self, quota: QuotaId, patience: Patience) {
-        let Some(entry) = self.entries.get_mut(&quota) else { return };
-        entry.pace.look(patience.now_ms, entry.kept.is_some());
-        if !entry.may_keep(patience.now_ms) {
+        let Some(entry) = self.entries.get(&quota).filter(|entry| entry.may_keep(patience.now_ms)) else {
             return;
-        }
+        };
         let is_shared = entry.shares().is_some();
         let Some(sweep) = self.sweeps.get_mut(&quota) else { return };
         let mut searched = sweep.searched.take();
@@ -187,16 +154,12 @@ impl ReleaseQueue {
         true
     }
 
-    /// From now on something has to be freed for the class: in twice the time that its turn has lasted, and where pods are more patient
-    /// than it mostly takes, in some of these times.
+    /// From now on something has to be freed for the class: in twice the time that its turn has lasted.
     fn go_on(&mut self, id: ClassId, quotas: Arc<QuotaSet>, began_ms: u64, patience: Patience) {
         let Some(class) = self.classes.get(&id) else { return };
         let (charge, in_vain) = (Arc::clone(&class.charge), class.in_vain.min(DOUBLED));
-        let [vain_ms, longest_ms, most_ms] =
-            [in_vain, DOUBLED, DOUBLED_AT_WORK].map(|times| patience.limit_ms.saturating_mul(1 << times));
-        let pace_ms = Some(self.pace_ms(&quotas, &charge)).filter(|pace_ms| *pace_ms > patience.limit_ms);
-        let paced_ms = pace_ms.map_or(0, |pace_ms| pace_ms.saturating_mul(Pace::TIMES).min(longest_ms));
-        let least_ms = vain_ms.max(paced_ms);
+        let [least_ms, most_ms] =
+            [in_vain, DOUBLED].map(|times| patience.limit_ms.saturating_mul(1 << times));
         let lasts_ms = patience.now_ms.saturating_sub(began_ms).saturating_mul(2).clamp(least_ms, most_ms);
         let due_ms = patience.now_ms.saturating_add(lasts_ms);
         let new = Reservation { quotas, charge, began_ms, due_ms, lack: self.lack(id) };
@@ -204,13 +167,6 @@ impl ReleaseQueue {
             self.dues.remove(&(old.due_ms, id));
         }
         self.dues.insert((due_ms, id));
-    }
-
-    /// The time from one moment to the next at which something is freed in the slowest of the quotas that such a class lacks room in.
-    fn pace_ms(&self, quotas: &QuotaSet, charge: &Charge) -> u64 {
-        let entries = quotas.iter().filter_map(|quota| self.entries.get(quota));
-        let lacking = entries.filter(|entry| !entry.ledger().excess(charge, None).is_empty());
-        lacking.map(|entry| entry.pace.mean_ms).max().unwrap_or(0)
     }
 
     /// How much more its quotas would have to have free, summed up over all of them and all resources: what matters is
