@@ -117,8 +117,6 @@ pub const WEBHOOK: &str = "sluice-webhook";
 pub const OPERATOR: &str = "sluice-operator";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
-/// The PriorityClass that application-aware-quota takes when the `AAQ` names none, where the cluster has it.
-pub const CLUSTER_CRITICAL: &str = "kubevirt-cluster-critical";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).
 pub const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 /// One arena, and memory given back at once: a list of many pods takes a fifth longer, and the process a fifth less memory.

@@ -252,7 +252,7 @@ fn a_deleted_pod_stops_counting_after_its_grace() {
 fn a_deadline_puts_no_pod_of_kubevirt_under_other_quotas() {
     let terminating = |creator: Option<&str>, owner: &str| {
         let annotations = creator.map(|creator| json!({ "quota.sluice.dev/created-by": creator }));
-        let owner = json!({ "apiVersion": "v1", "kind": owner, "name": "o", "uid": "o" });
+        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": owner, "name": "o", "uid": "o", "controller": true });
         let wire: PodWire = serde_json::from_value(json!({
             "metadata": {
                 "name": "p", "namespace": "n", "uid": "u", "annotations": annotations, "ownerReferences": [owner],

@@ -121,7 +121,7 @@ fn webhook(options: &InstallOptions) -> Component {
         format!("--listen=0.0.0.0:{}", options.webhook_port),
         format!("--tls-secret={}", names::SERVING_SECRET),
     ];
-    let further = platform(options).into_iter().chain(exempt(options)).chain(balancers(options)).collect();
+    let further = exempt(options).into_iter().chain(platform(options)).chain(balancers(options)).collect();
     Component {
         name: names::WEBHOOK,
         arguments: [own("webhook"), serving, further].concat(),

@@ -7,13 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `crates` that do, and what rests on it. None decides about a pod, a quota or a lease.
-const READERS: [(&str, &str); 6] = [
+const READERS: [(&str, &str); 7] = [
     (
         "controllers/src/certificates/mod.rs",
         "lifetimes of certificates, which begin five minutes before they are issued",
     ),
     ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
     ("controllers/src/headroom/status_writer.rs", "times of conditions of budgets"),
+    ("controllers/src/installation/mod.rs", "times of conditions of AAQ and MTQ"),
     ("runtime/src/events.rs", "times of events"),
     ("runtime/src/lease.rs", "times in the Lease, which no replica reads"),
     ("runtime/src/tls.rs", "whether a certificate has expired, long after it was to be replaced"),

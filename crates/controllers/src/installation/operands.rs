@@ -42,11 +42,11 @@ fn asked(spec: &Spec, classes: &BTreeSet<String>) -> BTreeMap<Field, Value> {
     asked
 }
 
-/// That of the `AAQ`, or else the one that clusters with KubeVirt may have; a class that does not exist would keep pods from
-/// being made (application-aware-quota, `pkg/aaq-operator/resources/namespaced`).
+/// A class that does not exist would keep pods from being made. application-aware-quota
+/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here what was installed stays, so that
+/// applying the manifest again has nothing to contest.
 fn priority_class<'a>(spec: &'a Spec, classes: &BTreeSet<String>) -> Option<&'a str> {
-    let mut wanted = spec.priority_class.as_deref().into_iter().chain([names::CLUSTER_CRITICAL]);
-    wanted.find(|class| classes.contains(*class))
+    spec.priority_class.as_deref().filter(|class| classes.contains(*class))
 }
 
 /// All that is to be owned of a Deployment; `None` if that is so, or if it is a newer operator's.

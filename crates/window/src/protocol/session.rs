@@ -42,6 +42,8 @@ pub struct WindowSession {
     mark: Option<i64>,
     /// Quotas that carry the raise, or may: a raise without an answer counts.
     raised: Vec<QuotaRef>,
+    /// Quotas of which a write had no answer: these may carry the raise, whatever a later write is answered.
+    unanswered: Vec<QuotaRef>,
     /// The one that carries the mark which API servers are asked for, or may.
     primary: Option<QuotaRef>,
     looks: u32,
@@ -60,6 +62,7 @@ impl WindowSession {
             phase: Phase::Looking(Look::Grants),
             mark: None,
             raised: Vec::new(),
+            unanswered: Vec::new(),
             primary: None,
             looks: 0,
             renewals: 0,
@@ -249,9 +252,11 @@ impl WindowSession {
                     self.raising(raises)
                 }
             }
-            // The next look tells whether an earlier write without an answer has arrived after all.
-            Done::Unanswered => Phase::Looking(Look::Live),
-            // Had an earlier write without an answer arrived, the next look would show its mark; now it cannot arrive any more.
+            // The next look tells whether the write has arrived after all.
+            Done::Unanswered => {
+                self.unanswered.extend(raises.front().map(reference));
+                Phase::Looking(Look::Live)
+            }
             Done::Conflict => {
                 self.was_not_written(&raises);
                 self.primary = None;
@@ -267,7 +272,7 @@ impl WindowSession {
     }
 
     fn was_not_written(&mut self, raises: &VecDeque<Raise>) {
-        if let Some(quota) = raises.front().map(reference) {
+        if let Some(quota) = raises.front().map(reference).filter(|quota| !self.unanswered.contains(quota)) {
             self.raised.retain(|other| *other != quota);
         }
     }

@@ -85,8 +85,7 @@ async fn its_pods_are_let_in_and_run(bed: &Bed) {
         .unwrap();
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
-    let all =
-        wait::wait_for_all(&pods, watcher::Config::default(), SOON, "five pods", |pods| pods.len() == 5);
+    let all = wait::wait_for_all(&pods, watcher::Config::default(), SOON, "six pods", |pods| pods.len() == 6);
     for pod in all.await.unwrap() {
         let spec = pod.spec.as_ref().unwrap();
         assert!(spec.scheduling_gates.is_none(), "{}", pod.name_any());

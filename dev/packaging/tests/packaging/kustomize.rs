@@ -46,6 +46,11 @@ labels:
     };
     let labelled = install_objects(&options).into_iter().map(|mut object| {
         object["metadata"]["labels"]["team"] = json!("platform");
+        // Kustomize takes these kinds, which it does not know, for kinds with a namespace. API servers drop it
+        // (`k8s.io/apiserver/pkg/registry/rest/create.go`, `BeforeCreate`).
+        if ["FlowSchema", "PriorityLevelConfiguration"].map(Some).contains(&object["kind"].as_str()) {
+            object["metadata"]["namespace"] = json!("quota-system");
+        }
         object
     });
     assert_same(overlay(deploy.path(), kustomization), labelled.collect(), "overlay");

@@ -65,7 +65,20 @@ fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
 fn assert_same(is: Vec<Value>, expected: Vec<Value>, what: &str) {
     let (is, expected) = (by_name(is), by_name(expected));
     assert_eq!(is.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
-    for (name, object) in &expected {
-        assert_eq!(&is[name], object, "{what}: {name}");
+    for (name, object) in expected {
+        assert_eq!(whole(is[&name].clone()), whole(object), "{what}: {name}");
+    }
+}
+
+/// 1 and 1.0 are one number in YAML.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 => Value::from(float as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, whole(value))).collect(),
+        other => other,
     }
 }

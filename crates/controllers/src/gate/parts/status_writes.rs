@@ -83,7 +83,7 @@ impl StatusWrites {
 
     /// The quota's status may have to be written.
     pub fn mark(&mut self, id: QuotaId) {
-        let has_failed = self.by_quota.get(&id).is_some_and(|write| write.failures > 0);
+        let has_failed = self.has_failed(id);
         if has_failed { &mut self.dirty_again } else { &mut self.dirty }.insert(id);
     }
 
@@ -173,6 +173,11 @@ impl StatusWrites {
     /// Ends the write that is in flight.
     pub fn answered(&mut self, id: QuotaId) -> Option<InFlight> {
         self.by_quota.get_mut(&id)?.in_flight.take()
+    }
+
+    /// Whether the last write of this quota was not done.
+    pub fn has_failed(&self, id: QuotaId) -> bool {
+        self.by_quota.get(&id).is_some_and(|write| write.failures > 0)
     }
 
     /// The API server has answered with the quota as it is now.

@@ -77,7 +77,8 @@ impl State {
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
             unenforced_since: unenforced.map_or_else(|| now.unix_s(), |told| told.since),
         };
-        let is_news = is_news(unenforced, &record.target);
+        // A write that is repeated says what the first one has said.
+        let is_news = !self.writes.has_failed(id) && is_news(unenforced, &record.target);
         self.writes.ask(&record);
         if is_news {
             self.announce_unenforced(&record);

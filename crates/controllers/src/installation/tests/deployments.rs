@@ -155,10 +155,9 @@ fn the_priority_class_is_one_that_exists() {
         applied(&world).map(|body| body["spec"]["template"]["spec"]["priorityClassName"].clone())
     };
     let named = json!({ "priorityClass": "high" });
-    assert_eq!(chosen(named.clone(), &["high", names::CLUSTER_CRITICAL]), Some(json!("high")));
-    assert_eq!(chosen(named.clone(), &[names::CLUSTER_CRITICAL]), Some(json!(names::CLUSTER_CRITICAL)));
-    assert_eq!(chosen(json!({}), &[names::CLUSTER_CRITICAL]), Some(json!(names::CLUSTER_CRITICAL)));
+    assert_eq!(chosen(named.clone(), &["high", "other"]), Some(json!("high")));
     assert_eq!(chosen(named, &["other"]), None);
+    assert_eq!(chosen(json!({}), &["kubevirt-cluster-critical"]), None, "what was installed stays");
 }
 
 #[test]

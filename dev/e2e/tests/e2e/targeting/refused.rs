@@ -123,9 +123,9 @@ async fn who_gates_every_namespace_or_sets_what_is_not_in_force_is_warned() {
         matches!(warnings[..], [one] if one.starts_with("Warning: spec.namespaceSelector: {}") && one.ends_with("metadata.name")),
         "{stderr}"
     );
-    let (done, stdout, stderr) = patch(json!({ "infra": { "nodeSelector": { "a": "b" } } })).await;
+    let (done, stdout, stderr) = patch(json!({ "workload": { "nodeSelector": { "a": "b" } } })).await;
     assert!(done, "{stdout}{stderr}");
-    assert!(stderr.starts_with("Warning: spec.infra is not in force"), "{stderr}");
+    assert!(stderr.starts_with("Warning: spec.workload is not in force"), "{stderr}");
     let label = ["label", "aaq", names::AAQ_NAME, "a=b", "--dry-run=server"];
     let (done, stdout, stderr) = kubectl_tries(bed, &label).await;
     assert!(done && stderr.is_empty(), "{stdout}{stderr}");
