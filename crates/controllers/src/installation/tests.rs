@@ -47,7 +47,7 @@ fn shipped(name: &str) -> Operand {
     read(name, &json!({}), &json!({}), &json!({ "priorityClassName": "system-cluster-critical" }), 2)
 }
 
-/// Nobody asks for anything, and everything runs.
+/// There is no `AAQ` and no `MTQ`, and all Deployments are ready.
 fn world() -> World {
     let deployments = OPERANDS.into_iter().chain([names::OPERATOR]);
     World {

@@ -22,7 +22,7 @@ pub struct ClientAuthority {
 }
 
 impl ClientAuthority {
-    /// Lets nobody in until [`Self::set_pem`], then clients whose certificate is for the DNS name `name`.
+    /// Refuses all clients until [`Self::set_pem`]; then it accepts clients whose certificate is for the DNS name `name`.
     #[must_use]
     pub fn new(name: String) -> Arc<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());

@@ -215,7 +215,7 @@ fn a_quota_that_changed_is_planned_anew_and_one_that_is_raised_is_not_raised_aga
     let asked = play(&mut session, [seen(&full), Done::Conflict, seen(&now), Done::Written]);
     assert_eq!(asked[2..], ["Look Live", "Raise b to 13 +0", "Settle +0"]);
     let raised: Vec<&str> = session.raised().iter().map(|quota| &*quota.name).collect();
-    assert_eq!(raised, ["b"], "the other one was not written, so nobody ends its raise");
+    assert_eq!(raised, ["b"], "the raise of a was not written, so it is not ended");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One of two API servers stands still while full namespaces ask for head-room: how long the targets of a namespace with room
-//! take meanwhile. KubeVirt's controller creates one target after the other in the whole cluster, so whoever waits for the API
-//! server that does not answer lets all others wait.
+//! take meanwhile. KubeVirt's controller creates one target after the other in the whole cluster, so a
+//! session that waits for the stopped API server delays the targets of all namespaces.
 
 use anyhow::{Context as _, ensure};
 use futures::future::{join_all, try_join, try_join_all};

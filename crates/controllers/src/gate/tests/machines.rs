@@ -137,8 +137,8 @@ fn a_pod_that_only_claims_to_be_a_launcher_is_charged_as_what_it_is() {
     assert_eq!(story.held(), ["v1-px4"]);
 }
 
-/// Nobody stamps the pods of a namespace that was made before there was a stamp, and a tenant may create any number. Every walk over
-/// the pods of a VM goes over this list.
+/// Pods from before Sluice have no stamp, and a tenant may have created any number of them. Every walk over the pods of a VM
+/// goes over this list.
 #[test]
 fn pods_that_claim_a_vm_cost_no_more_than_others() {
     let mut story = Story::counting(Calculator::VirtualResources, 2100);
