@@ -60,7 +60,7 @@ impl Default for Resources {
         let amounts = |cpu: &str, memory: &str| Amounts { cpu: cpu.to_owned(), memory: memory.to_owned() };
         Self {
             controller: amounts("100m", "256Mi"),
-            webhook: amounts("50m", "128Mi"),
+            webhook: amounts("50m", "192Mi"),
             operator: amounts("20m", "64Mi"),
         }
     }

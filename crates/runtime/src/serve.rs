@@ -43,7 +43,8 @@ const ACCEPT_RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::
 #[derive(Debug, Clone)]
 pub struct ServeLimits {
     /// Open connections. For one more another is closed: one that never had a successful answer or that is idle, of the
-    /// peer that holds most; if there is none, the new one.
+    /// peer that holds most; if there is none, the new one. From half of it on, answers end their connections. An API
+    /// server answers 600 requests at a time by default, each of which may need a connection.
     pub max_connections: usize,
     /// From TCP accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
@@ -63,7 +64,7 @@ pub struct ServeLimits {
 impl Default for ServeLimits {
     fn default() -> Self {
         Self {
-            max_connections: 512,
+            max_connections: 1024,
             handshake_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(10),
@@ -143,7 +144,7 @@ async fn accept(
     let slots = Slots::new(limits.max_connections, metrics.clone());
     let shared = Arc::new(Shared {
         acceptor,
-        front: Front::new(app, &limits, metrics.clone()),
+        front: Front::new(app, &limits, slots.clone(), metrics.clone()),
         metrics,
         drain: cancel.clone(),
         kill: CancellationToken::new(),

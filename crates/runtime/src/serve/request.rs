@@ -17,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::poll_fn;
-use http::{Request, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tower::ServiceExt;
@@ -25,6 +26,7 @@ use tower::ServiceExt;
 use super::ServeLimits;
 use super::connection_state::{ConnectionState, Phase};
 use super::metrics::{Refusal, ServeMetrics};
+use super::slots::Slots;
 
 /// How much of a body that the app does not read is taken, in bytes and in time, so that its sender sees the answer.
 const LEFTOVER: (usize, Duration) = (256 << 10, Duration::from_millis(250));
@@ -34,14 +36,15 @@ const LEFTOVER: (usize, Duration) = (256 << 10, Duration::from_millis(250));
 pub(super) struct Front {
     app: Router,
     timeout: Duration,
+    slots: Arc<Slots>,
     metrics: ServeMetrics,
 }
 
 impl Front {
-    pub(super) fn new(app: Router, limits: &ServeLimits, metrics: ServeMetrics) -> Self {
+    pub(super) fn new(app: Router, limits: &ServeLimits, slots: Arc<Slots>, metrics: ServeMetrics) -> Self {
         // The app's own limits hold; axum's of 2 MiB would get in their way.
         let app = app.layer(axum::extract::DefaultBodyLimit::disable());
-        Self { app, timeout: limits.request_timeout, metrics }
+        Self { app, timeout: limits.request_timeout, slots, metrics }
     }
 
     /// Answers a request of the connection that `state` is about.
@@ -56,7 +59,7 @@ impl Front {
         let mut request = Request::from_parts(parts, axum::body::Body::new(upload.clone()));
         request.extensions_mut().insert(ConnectInfo(peer));
         let work = AssertUnwindSafe(self.app.clone().oneshot(request)).catch_unwind();
-        let response = match tokio::time::timeout(self.timeout, work).await {
+        let mut response = match tokio::time::timeout(self.timeout, work).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Ok(Err(never))) => match never {},
             Ok(Err(_)) => {
@@ -71,6 +74,9 @@ impl Front {
         };
         if response.status().is_success() {
             state.prove();
+        }
+        if self.slots.crowded() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         upload.discard().await;
         response

@@ -71,6 +71,16 @@ impl Slots {
         open.entries.insert(id, Entry { peer, state: state.clone(), close: close.clone() });
         Some(Slot { slots: Arc::clone(self), id, state, close })
     }
+
+    /// More than half of the slots are held by connections that had a successful answer. Then each answer ends its
+    /// connection, by a header: a client may be about to use an idle connection that is closed for another, and the API
+    /// server does not send such a request again. Those without an answer do not count, so a stranger ends nobody's
+    /// connection this way.
+    pub(super) fn crowded(&self) -> bool {
+        let open = self.open.lock();
+        let half = self.limit / 2;
+        open.entries.len() > half && open.entries.values().filter(|entry| entry.state.is_proven()).count() > half
+    }
 }
 
 impl Entry {

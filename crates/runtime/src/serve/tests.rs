@@ -271,6 +271,27 @@ async fn a_connection_too_many_takes_the_place_of_one_that_never_had_an_answer()
 }
 
 #[tokio::test]
+async fn answers_end_their_connections_once_half_of_the_slots_are_taken() {
+    let server = start(ServeLimits { max_connections: 4, ..ServeLimits::default() }).await;
+    let request = || Request::post("/length").header("host", "x").body(Full::<Bytes>::default()).unwrap();
+    let mut known = Vec::new();
+    for closes in [false, false, true] {
+        let mut sender = server.sender().await;
+        let answer = sender.send_request(request()).await.unwrap();
+        assert_eq!(answer.headers().get("connection").is_some_and(|value| value == "close"), closes);
+        known.push(sender);
+    }
+    eventually("the third to be closed", || server.metrics.connections() == 2).await;
+    // Two are left, which is not more than half; strangers change nothing.
+    let strangers = [server.raw().await, server.raw().await];
+    let answer = known[0].send_request(request()).await.unwrap();
+    assert_eq!(answer.headers().get("connection"), None);
+    assert_eq!(server.metrics.refused(), 0);
+    drop(strangers);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_connection_too_many_is_refused_while_all_others_are_answered() {
     let server = start(ServeLimits { max_connections: 1, ..ServeLimits::default() }).await;
     let mut busy = server.sender().await;

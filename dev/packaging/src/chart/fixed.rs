@@ -40,7 +40,7 @@ replicas: 2
 # The memory is request and limit.
 resources:
   controller: {cpu: 100m, memory: 256Mi}
-  webhook: {cpu: 50m, memory: 128Mi}
+  webhook: {cpu: 50m, memory: 192Mi}
   operator: {cpu: 20m, memory: 64Mi}
 # Of all pods.
 nodeSelector: {}
