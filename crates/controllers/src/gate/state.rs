@@ -37,7 +37,8 @@ pub use cluster_views::ClusterView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue, Uid};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
 use super::action::{Action, Outcome, QuotaRef};
@@ -328,4 +329,9 @@ impl State {
             self.writes.mark_all(&quotas);
         }
     }
+}
+
+/// The identity that an object has at the API server.
+fn uid_of(metadata: &ObjectMeta) -> Uid {
+    Uid::parse(metadata.uid.as_deref().unwrap_or_default())
 }

@@ -33,6 +33,8 @@ struct Check {
     /// Failures in a row, and until when (milliseconds) it is not tried again.
     failures: u32,
     not_before_ms: u64,
+    /// Quotas that have ended since the list that is in flight was requested: it may hold them still.
+    gone: HashSet<Uid>,
 }
 
 /// What is to be listed, are being listed, or could not be.
@@ -44,8 +46,6 @@ pub struct QuotaChecks {
     checks: HashMap<Listed, Check>,
     wanted: BTreeSet<Listed>,
     later: BTreeSet<(u64, Listed)>,
-    /// Cluster quotas that have ended since a list was requested that may hold them still.
-    gone: HashSet<Uid>,
 }
 
 impl QuotaChecks {
@@ -74,13 +74,11 @@ impl QuotaChecks {
                 continue;
             }
             check.in_flight = Some(std::mem::take(&mut check.waiting));
+            check.gone.clear();
             begun.push(listed);
             if listed == Listed::Targets {
                 check.not_before_ms = now.mono_ms + TARGETS_SPACING_MS;
                 self.later.insert((check.not_before_ms, listed));
-            }
-            if listed == Listed::Cluster {
-                self.gone.clear();
             }
         }
         begun
@@ -126,17 +124,18 @@ impl QuotaChecks {
         }
     }
 
-    /// A cluster quota has ended.
-    pub fn note_gone(&mut self, uid: &Uid) {
-        let check = self.checks.get(&Listed::Cluster);
-        if check.is_some_and(|check| check.in_flight.is_some()) {
-            self.gone.insert(uid.clone());
+    /// A quota that such lists hold has ended.
+    pub fn note_gone(&mut self, listed: Listed, uid: &Uid) {
+        if let Some(check) = self.checks.get_mut(&listed).filter(|check| check.in_flight.is_some()) {
+            check.gone.insert(uid.clone());
         }
     }
 
-    /// Whether the cluster quota has ended since the last list was requested.
-    pub fn is_gone(&self, uid: &Uid) -> bool {
-        self.gone.contains(uid)
+    /// Whether the list that is in flight may be believed about the quota: not if that has ended since it was requested, which the
+    /// watch has shown and does not show again.
+    pub fn is_to_apply(&self, listed: Listed, uid: &Uid) -> bool {
+        let check = self.checks.get(&listed);
+        check.is_some_and(|check| check.in_flight.is_some() && !check.gone.contains(uid))
     }
 
     /// The namespace is no more, and with it the decisions that wait for a list.

@@ -6,7 +6,7 @@
 use sluice_engine::{QuotaId, Uid};
 use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
 
-use super::State;
+use super::{State, uid_of};
 use crate::gate::config::Moment;
 use crate::gate::parts::quota_checks::Listed;
 
@@ -68,7 +68,7 @@ impl State {
 
     /// A cluster quota was deleted.
     pub fn delete_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
-        let uid = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
+        let uid = uid_of(&wire.metadata);
         if let Some(id) = self.quotas.find_cluster_by_uid(&uid) {
             self.forget_quota(id, now);
         }
@@ -112,7 +112,7 @@ impl State {
     /// The object that records a quota's charges was deleted.
     pub fn delete_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
         let quota = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
-        let object = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
+        let object = uid_of(&wire.metadata);
         let id = self.quotas.find_cluster_by_uid(&quota).and_then(|id| self.quotas.get(id));
         let is_another =
             id.and_then(|quota| quota.cluster()?.charge.as_ref()).is_some_and(|known| known.uid != object);

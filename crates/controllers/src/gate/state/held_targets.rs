@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluice_engine::{Deadline, PodId, Uid};
 use sluice_index::{PodRecord, Vmim, VmimRecord, VmimWire};
 
-use super::State;
+use super::{State, uid_of};
 use crate::gate::action::{GateEvent, Regarding};
 use crate::gate::config::Moment;
 use crate::gate::messages::{reasons, target_held};
@@ -43,7 +43,7 @@ impl State {
 
     /// A migration was deleted.
     pub fn delete_migration(&mut self, wire: &VmimWire, now: Moment) {
-        let uid = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
+        let uid = uid_of(&wire.metadata);
         if self.migrations.forget(&uid) {
             self.look_at_targets_of(&uid, now);
         }

@@ -9,11 +9,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, QuotaSet, Uid};
+use sluice_engine::{PodId, QuotaId, QuotaSet};
 use sluice_index::{AcrqWire, ArqWire, NamespaceId, Source};
 use smallvec::SmallVec;
 
-use super::State;
+use super::{State, uid_of};
 use crate::gate::action::{Action, Answer};
 use crate::gate::config::Moment;
 use crate::gate::parts::confirmations::Decisions;
@@ -87,9 +87,9 @@ impl State {
         let Some(quotas) = self.take_list(&lists, answer, now) else { return };
         let asked: HashSet<NamespaceId> = ids.iter().copied().collect();
         for quota in &quotas {
-            // One that is not asked about may have been deleted meanwhile, and no charge would find that out.
             let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
-            if namespace.is_some_and(|namespace| asked.contains(&namespace)) {
+            let listed = namespace.filter(|id| asked.contains(id)).map(Listed::Namespace);
+            if listed.is_some_and(|listed| self.checks.is_to_apply(listed, &uid_of(&quota.metadata))) {
                 self.see_quota(quota, Source::Answer, now);
             }
         }
@@ -101,9 +101,7 @@ impl State {
     pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
         let quotas = self.take_list(&[Listed::Cluster], answer, now);
         for quota in quotas.iter().flatten() {
-            let uid = Uid::parse(quota.metadata.uid.as_deref().unwrap_or_default());
-            // The watch has shown its end already and will not do so again.
-            if !self.checks.is_gone(&uid) {
+            if self.checks.is_to_apply(Listed::Cluster, &uid_of(&quota.metadata)) {
                 self.see_cluster_quota(quota, Source::Answer, now);
             }
         }

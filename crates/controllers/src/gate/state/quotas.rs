@@ -8,12 +8,13 @@
 use std::collections::BTreeSet;
 
 use sluice_engine::status::enforced;
-use sluice_engine::{Ledger, QuotaId, Uid};
+use sluice_engine::{Ledger, QuotaId};
 use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Source, Version};
 
-use super::State;
+use super::{State, uid_of};
 use crate::gate::config::Moment;
 use crate::gate::parts::foreign_charges::Place;
+use crate::gate::parts::quota_checks::Listed;
 
 pub(super) fn version(quota: &ArqWire) -> Version {
     Version::parse(quota.metadata.resource_version.as_deref())
@@ -113,8 +114,7 @@ impl State {
     /// A quota was deleted.
     fn delete_quota(&mut self, wire: &ArqWire, now: Moment) {
         let Some(id) = self.find_quota(wire) else { return };
-        let uid = Uid::parse(wire.metadata.uid.as_deref().unwrap_or_default());
-        if self.quotas.get(id).is_some_and(|record| record.uid == uid) {
+        if self.quotas.get(id).is_some_and(|record| record.uid == uid_of(&wire.metadata)) {
             self.forget_quota(id, now);
         }
     }
@@ -122,7 +122,8 @@ impl State {
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
         let namespaces = self.namespaces_of(id);
         if let Some(quota) = self.quotas.remove(id, &mut self.namespaces) {
-            self.checks.note_gone(&quota.uid);
+            let listed = quota.namespace().map_or(Listed::Cluster, Listed::Namespace);
+            self.checks.note_gone(listed, &quota.uid);
         }
         self.drop_quota(id, &namespaces);
         self.reclassify_each(namespaces, now);

@@ -174,6 +174,25 @@ fn quotas_that_cannot_be_read_are_asked_for_ever_later_and_when_the_server_says(
 }
 
 #[test]
+fn a_quota_that_is_gone_does_not_come_back_with_a_late_list() {
+    let mut story = Story::led();
+    story.server.create_pod("a", 400, 0);
+    story.see_all(at(0));
+    let asked = story.state.plan(at(0));
+    let [Action::ListQuotas(namespaces)] = &asked[..] else { panic!("one list: {asked:?}") };
+    let namespaces = namespaces.iter().map(|(id, _)| *id).collect();
+    // The list is made, and then the watch shows the quota, and its end.
+    story.server.set_hard(100);
+    let late = Server::quota_json(story.server.quota.as_ref().unwrap());
+    story.see_all(at(10));
+    story.server.delete_quota();
+    story.see_all(at(20));
+    story.state.on_outcome(Outcome::Listed(namespaces, Answer::Done(vec![wire(late)])), at(30));
+    story.run(at(40));
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
 fn a_running_pod_that_cannot_be_read_keeps_its_place_and_fills_what_cannot_be_read() {
     let mut story = Story::led();
     story.server.set_hard(1000);
