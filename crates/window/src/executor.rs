@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::attempts::Attempt;
 use crate::headroom::Headroom;
+use crate::observed::Observed;
 use crate::patches;
 use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
@@ -56,6 +57,8 @@ pub(crate) struct Executor<'h> {
     /// When the lock ends for sure.
     lock_end: Instant,
     pub(crate) raises: Vec<Raise>,
+    /// The quotas as they were when their raises were ended.
+    pub(crate) ended: Vec<ResourceQuotaRecord>,
     /// The pods of the migration that were there before its room was made.
     before: HashSet<Uid>,
 }
@@ -83,6 +86,7 @@ impl<'h> Executor<'h> {
             let_in_at: None,
             lock_end: Instant::now(),
             raises: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -216,11 +220,8 @@ impl<'h> Executor<'h> {
         let written: Vec<_> =
             session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
         let shown = |index: &Cluster| {
-            let is_shown = |written: &&Arc<ResourceQuotaRecord>| {
-                let known = index.resource_quotas.record(namespace, &written.name);
-                known.is_none_or(|known| !known.version.is_older_than(written.version))
-            };
-            written.iter().all(is_shown).then(|| index.resource_quotas.records_in(namespace).to_vec())
+            let are_shown = written.iter().all(|written| is_shown(index, namespace, written));
+            are_shown.then(|| index.resource_quotas.records_in(namespace).to_vec())
         };
         let Some(records) = headroom.observed.until(SETTLE_TIME, shown).await else {
             return unproven("the watch of quotas does not show the raise".to_owned());
@@ -345,17 +346,21 @@ impl<'h> Executor<'h> {
         Done::Written
     }
 
-    async fn restore(&self, session: &WindowSession) -> Done {
+    async fn restore(&mut self, session: &WindowSession) -> Done {
         let until = self.lock_end.max(Instant::now() + Duration::from_millis(500));
         let each = session.raised().iter().map(async |quota| {
-            let written = self.end(quota, |mark| session.is_own(mark), until).await;
-            if !matches!(written, Written::Done(..) | Written::Conflict) {
-                self.headroom.metrics.left();
-                let (namespace, quota) = (self.target.namespace(), &quota.name);
-                tracing::warn!(%namespace, %quota, ?written, "quota left raised until its lock ends");
+            match self.end(quota, |mark| session.is_own(mark), until).await {
+                Written::Done(record, _) => return Some(*record),
+                Written::Conflict => {}
+                written => {
+                    self.headroom.metrics.left();
+                    let (namespace, quota) = (self.target.namespace(), &quota.name);
+                    tracing::warn!(%namespace, %quota, ?written, "quota left raised until its lock ends");
+                }
             }
+            None
         });
-        join_all(each).await;
+        self.ended = join_all(each).await.into_iter().flatten().collect();
         Done::Written
     }
 
@@ -378,6 +383,18 @@ impl<'h> Executor<'h> {
         }
         .cloned()
     }
+}
+
+/// Waits until the watch shows that these raises are over, for as long as a raise may take to be seen. What rests is decided by what
+/// the watch shows, and the next session of the namespace has to know that this one was in vain.
+pub(crate) async fn until_shown(observed: &Observed, namespace: &str, ended: &[ResourceQuotaRecord]) {
+    let shown = |index: &Cluster| ended.iter().all(|ended| is_shown(index, namespace, ended)).then_some(());
+    let _ = observed.until(SETTLE_TIME, shown).await;
+}
+
+fn is_shown(index: &Cluster, namespace: &str, written: &ResourceQuotaRecord) -> bool {
+    let known = index.resource_quotas.record(namespace, &written.name);
+    known.is_none_or(|known| !known.version.is_older_than(written.version))
 }
 
 fn shown<'i>(index: &'i Cluster, namespace: &str, quota: &QuotaRef) -> Option<&'i Arc<ResourceQuotaRecord>> {

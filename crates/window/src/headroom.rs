@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
-use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME};
+use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME, until_shown};
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
@@ -187,8 +187,8 @@ impl Headroom {
             Err(_) => Ending::Busy,
         };
         let (raised_at, raises) = (executor.raised_at, std::mem::take(&mut executor.raises));
+        let ended = std::mem::take(&mut executor.ended);
         drop(executor);
-        drop(lane);
         self.attempts.end(&target, &attempt);
         self.report(Outcome {
             target,
@@ -196,6 +196,8 @@ impl Headroom {
             raises,
             raised_for: raised_at.map(|at| at.elapsed()).unwrap_or_default(),
         });
+        until_shown(&self.observed, &namespace, &ended).await;
+        drop(lane);
     }
 
     fn report(&self, outcome: Outcome) {
