@@ -41,4 +41,4 @@ pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use uid::Uid;
 pub use uncounted::{QuotaKind, claims_uncounted, not_enforced, uncounted, warnings};
-pub use ungated::{Unenforced, Ungated, unenforced, unenforced_in};
+pub use ungated::{Unenforced, Ungated, limits_pods, unenforced, unenforced_in};

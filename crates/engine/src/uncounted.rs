@@ -140,7 +140,7 @@ pub fn not_enforced<'k>(
     keys: impl Iterator<Item = &'k str>,
     remedy: &str,
 ) -> Option<String> {
-    Some(format!("{}: {}: {remedy}", not_enforced_start(kind), listed(keys, MAX_KEYS)?))
+    Some(format!("{}: {}: {remedy}", not_enforced_start(kind), listed(keys, 0, MAX_KEYS)?))
 }
 
 pub(crate) fn not_enforced_start(kind: QuotaKind) -> String {
@@ -157,11 +157,12 @@ pub(crate) fn sentence<'k>(
     let room = MOST.saturating_sub(before.len() + after.len());
     let whole = keys.clone().map(|key| key.len() + ", ".len()).sum::<usize>();
     let room = if whole <= room + ", ".len() { room } else { room.saturating_sub(AND_MORE) };
-    Some(format!("{before}{}{after}", listed(keys, room.clamp(AND_MORE, MAX_KEYS))?))
+    Some(format!("{before}{}{after}", listed(keys, 0, room.clamp(AND_MORE, MAX_KEYS))?))
 }
 
-/// The keys with commas between them, as many as there are in so many bytes; `None` without any.
-pub(crate) fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Option<String> {
+/// The keys with commas between them, as many as fit into `room` bytes, and how many are left out; `unnamed` more are too.
+/// `None` without any key.
+pub(crate) fn listed<'k>(keys: impl Iterator<Item = &'k str>, unnamed: usize, room: usize) -> Option<String> {
     let mut text = String::new();
     let mut more = 0_usize;
     for key in keys {
@@ -176,6 +177,7 @@ pub(crate) fn listed<'k>(keys: impl Iterator<Item = &'k str>, room: usize) -> Op
             text.push_str(key);
         }
     }
+    more += if text.is_empty() { 0 } else { unnamed };
     if more > 0 {
         text.push_str(&format!(" and {more} more"));
     }

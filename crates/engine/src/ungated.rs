@@ -1,5 +1,6 @@
 //! Quotas of namespaces whose pods are not gated: what is told of them, by the webhook and in a quota's status.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::quota_spec::CompiledQuota;
@@ -8,6 +9,8 @@ use crate::uncounted::{MAX_KEYS, QuotaKind, listed, not_enforced_start};
 
 /// Longest part of a selector that is repeated, in bytes.
 const MAX_SELECTOR: usize = 60;
+/// More names do not fit into a message: each has a letter at least, and a comma and a space.
+const MOST_NAMES: usize = MAX_KEYS / 3 + 1;
 
 /// Why pods of a namespace are not gated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,30 +54,45 @@ pub fn unenforced(quota: &CompiledQuota, why: Ungated, selector: &str) -> Option
     })
 }
 
-/// What the cluster quota `quota` does not enforce in those of its `selected` namespaces whose pods are not gated, by their names;
-/// `None` if there are none, or it limits no pods.
+/// What the cluster quota `quota` does not enforce in those of the `selected` namespaces whose pods are not gated. Each is given by
+/// its name and whether it is one of these. `None` if there are none, or the quota limits no pods.
 #[must_use]
 pub fn unenforced_in<'n>(
     quota: &CompiledQuota,
-    ungated: impl ExactSizeIterator<Item = &'n str>,
-    selected: usize,
+    selected: impl Iterator<Item = (&'n str, bool)>,
     selector: &str,
 ) -> Option<Unenforced> {
     let start = pods_start(QuotaKind::Cluster, quota)?;
-    let (many, selector) = (ungated.len(), Shortened(selector));
-    let names = listed(ungated, MAX_KEYS)?;
+    let (mut all, mut many, mut first) = (0_usize, 0_usize, BTreeSet::new());
+    for (name, is_ungated) in selected {
+        all += 1;
+        if is_ungated {
+            many += 1;
+            first.insert(name);
+            if first.len() > MOST_NAMES {
+                first.pop_last();
+            }
+        }
+    }
+    let (unnamed, selector) = (many - first.len(), Shortened(selector));
+    let names = listed(first.into_iter(), unnamed, MAX_KEYS)?;
     Some(Unenforced {
         reason: "NamespacesNotGated",
         message: format!(
-            "{start} of {many} of {selected} selected namespaces, which are not targeted or exempt: {names}: label them so that \
+            "{start} of {many} of {all} selected namespaces, which are not targeted or exempt: {names}: label them so that \
              spec.namespaceSelector of the AAQ ({selector}) selects them, limit exempt ones by a ResourceQuota"
         ),
     })
 }
 
+/// Whether one of the quota's keys is about pods.
+#[must_use]
+pub fn limits_pods(quota: &CompiledQuota) -> bool {
+    quota.entries.iter().any(|entry| entry.kind != KeyKind::Other)
+}
+
 fn pods_start(kind: QuotaKind, quota: &CompiledQuota) -> Option<String> {
-    let limits_pods = quota.entries.iter().any(|entry| entry.kind != KeyKind::Other);
-    limits_pods.then(|| format!("{} on pods", not_enforced_start(kind)))
+    limits_pods(quota).then(|| format!("{} on pods", not_enforced_start(kind)))
 }
 
 struct Shortened<'t>(&'t str);
@@ -119,7 +137,7 @@ mod tests {
     #[test]
     fn what_the_managed_quota_limits_is_enforced_in_every_namespace() {
         assert_eq!(unenforced(&quota(&["services", "count/secrets"]), Ungated::NotTargeted, "a"), None);
-        assert_eq!(unenforced_in(&quota(&["services"]), ["a"].into_iter(), 1, "a"), None);
+        assert_eq!(unenforced_in(&quota(&["services"]), [("a", true)].into_iter(), "a"), None);
     }
 
     #[test]
@@ -132,13 +150,17 @@ mod tests {
     #[test]
     fn a_cluster_quota_names_some_of_the_namespaces_and_says_how_many_there_are() {
         let names: Vec<String> = (0..100).map(|n| format!("namespace-{n:02}")).collect();
-        let told = unenforced_in(&quota(&["pods"]), names.iter().map(String::as_str), 120, "team").unwrap();
+        let gated = (0..20).map(|_| ("gated", false));
+        let selected = || names.iter().rev().map(|name| (name.as_str(), true)).chain(gated.clone());
+        let told = unenforced_in(&quota(&["pods"]), selected(), "team").unwrap();
         assert_eq!(told.reason, "NamespacesNotGated");
         let start = "spec.quota.hard: not enforced on pods of 100 of 120 selected namespaces, ";
         assert!(told.message.starts_with(start), "{}", told.message);
         assert!(told.message.contains(": namespace-00, namespace-01, "), "{}", told.message);
-        assert!(told.message.contains(" more: label them "), "{}", told.message);
+        let shown = told.message.matches("namespace-").count();
+        let rest = format!(" and {} more: label them ", 100 - shown);
+        assert!(told.message.contains(&rest), "{}", told.message);
         assert!(told.message.len() < 400, "{}", told.message.len());
-        assert_eq!(unenforced_in(&quota(&["pods"]), [].into_iter(), 120, "team"), None);
+        assert_eq!(unenforced_in(&quota(&["pods"]), gated.clone(), "team"), None);
     }
 }

@@ -164,11 +164,10 @@ impl ControllerWatches {
         [&self.acrqs, &self.cluster_resource_quotas, &self.aaqs].map(WatchHealth::clone).to_vec()
     }
 
-    /// Each of them, for readiness and liveness.
+    /// Those that readiness and liveness rest on: all but that of DeviceClasses, by which nothing is decided.
     pub fn all(&self) -> Vec<WatchHealth> {
         let quotas = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.cluster_resource_quotas];
-        let others = vec![self.aaqs.clone(), self.device_classes.clone()];
-        [quotas.map(WatchHealth::clone).to_vec(), others, self.headroom()].concat()
+        [quotas.map(WatchHealth::clone).to_vec(), vec![self.aaqs.clone()], self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only

@@ -167,7 +167,7 @@ impl Row {
 
     fn with_amounts(state: &State, id: QuotaId) -> Option<Self> {
         let row = Self::of(state, id)?;
-        let Some(target) = state.status_of(id) else {
+        let Some(target) = state.amounts_of(id) else {
             // As it was when its sums were complete, if they ever were.
             let recorded = &state.index().2.get(id)?.recorded;
             let readable = |(key, amount): (&str, Option<Quantity>)| Some((key.to_owned(), amount?));

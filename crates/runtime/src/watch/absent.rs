@@ -10,6 +10,8 @@ use super::{WatchHealth, WatchOptions, next};
 use crate::client::with_deadline;
 
 /// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there. It may not be served yet by then.
+/// Returns too when the watch ends, after minutes: a kind of Kubernetes itself has no definition, and comes with another
+/// version of the API server.
 ///
 /// # Errors
 /// When CustomResourceDefinitions cannot be watched, or the connection ends.
@@ -24,18 +26,17 @@ where
     let definitions = Api::<CustomResourceDefinition>::all(api.clone().into_client());
     let definition = format!("metadata.name={}.{}", K::plural(&()), K::group(&()));
     let params = WatchParams { field_selector: Some(definition), ..options.watch_params() };
-    loop {
-        health.tries();
-        // What is there already comes as the first event, from the server's cache.
-        let start = definitions.watch_metadata(&params, "0");
-        let mut events = with_deadline(options.request_timeout, start).await?.into_stream().boxed();
-        let started = Instant::now();
-        while let Some(event) = next(&mut events, health, started).await? {
-            match event {
-                WatchEvent::Bookmark(_) => health.delivered(),
-                WatchEvent::Error(status) => return Err(kube::Error::Api(status.boxed())),
-                _ => return Ok(()),
-            }
+    health.tries();
+    // What is there already comes as the first event, from the server's cache.
+    let start = definitions.watch_metadata(&params, "0");
+    let mut events = with_deadline(options.request_timeout, start).await?.into_stream().boxed();
+    let started = Instant::now();
+    while let Some(event) = next(&mut events, health, started).await? {
+        match event {
+            WatchEvent::Bookmark(_) => health.delivered(),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status.boxed())),
+            _ => break,
         }
     }
+    Ok(())
 }

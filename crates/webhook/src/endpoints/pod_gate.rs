@@ -1,5 +1,5 @@
 //! Pod CREATE: appends the gate, as application-aware-quota does (`docs/predecessors.md`, *Admission of AAQ*), and
-//! stamps who creates the pod (`ARCHITECTURE.md`, *Admission*).
+//! stamps who creates the pod (`docs/admission.md`, *Policies that gate and guard*).
 
 use serde_json::{Value, json};
 use sluice_api::names;

@@ -1,5 +1,6 @@
 //! Pod CREATE and UPDATE, after all mutation: only Sluice removes the gate, in upstream's words (`docs/predecessors.md`,
-//! *Admission of AAQ*), and the creator's stamp says the truth and stays (`ARCHITECTURE.md`, *Admission*).
+//! *Admission of AAQ*), and the creator's stamp says the truth and stays (`docs/admission.md`, *Policies that
+//! gate and guard*).
 
 use sluice_api::names;
 

@@ -1,6 +1,7 @@
-//! `xtask check`: rules about dependencies, and that a page of the documentation names tests that exist. What a crate of ours may
-//! use and the features of others are checked here, the rest of the dependencies by cargo-deny.
+//! `xtask check`: rules about dependencies, and that what the documentation points to exists: files, headings and tests. What a crate
+//! of ours may use and the features of others are checked here, the rest of the dependencies by cargo-deny.
 
+mod architecture;
 mod conformance;
 mod deny;
 mod directions;
@@ -11,6 +12,7 @@ pub(crate) use deny::advisories;
 
 /// Checks all rules and reports every violation.
 pub(crate) fn run() -> anyhow::Result<()> {
+    architecture::check()?;
     conformance::check()?;
     directions::check()?;
     features::check()?;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::{
-    CompiledQuota, QuotaKind, StatusTarget, Unenforced, claims_uncounted, unenforced, unenforced_in,
+    CompiledQuota, QuotaKind, StatusTarget, Unenforced, claims_uncounted, limits_pods, unenforced,
+    unenforced_in,
 };
 use sluice_index::{NamespaceId, QuotaRecord};
 
@@ -49,16 +50,14 @@ impl State {
 
     /// What a cluster quota does not enforce, with the names of namespaces: for administrators only.
     fn unenforced_in_cluster(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> Option<Unenforced> {
-        let (mut selected, mut ungated) = (0, Vec::new());
-        for id in quota.namespaces() {
-            selected += 1;
-            if self.namespaces.ungated(id).is_some() {
-                ungated.extend(self.namespaces.get(id).map(|namespace| &*namespace.name));
-            }
+        if !limits_pods(compiled) {
+            return None;
         }
-        ungated.sort_unstable();
-        let selector = self.namespaces.targeting().selector_text();
-        unenforced_in(compiled, ungated.into_iter(), selected, selector)
+        let selected = quota.namespaces().filter_map(|id| {
+            let namespace = self.namespaces.get(id)?;
+            Some((&*namespace.name, self.namespaces.ungated(id).is_some()))
+        });
+        unenforced_in(compiled, selected, self.namespaces.targeting().selector_text())
     }
 
     /// Pods of the namespace are gated from now on, or no more: its quotas say so.

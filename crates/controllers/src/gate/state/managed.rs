@@ -40,15 +40,24 @@ impl State {
 
     /// The status that a quota should have; `None` as long as its sums are not complete.
     pub fn status_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let quota = self.quotas.get(id)?;
-        if quota.cluster().is_none() {
-            return self.record_of(id);
-        }
-        let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
-        let none = ManagedStatus::default();
-        let managed = self.managed_status_of_cluster(quota).unwrap_or(&none);
-        let target = status_target(QuotaKind::Cluster, compiled, ledger, managed, self.machines.counted_by());
-        Some(self.with_unenforced(QuotaKind::Cluster, quota, compiled, target))
+        let target = self.amounts_of(id)?;
+        let (quota, compiled) = (self.quotas.get(id)?, self.complete(id)?);
+        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
+        Some(self.with_unenforced(kind, quota, compiled, target))
+    }
+
+    /// As [`Self::status_of`], but for what the quota does not enforce: that looks at each namespace of a cluster quota.
+    pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
+        let (quota, compiled, ledger) = (self.quotas.get(id)?, self.complete(id)?, self.queue.ledger(id)?);
+        let (none, own);
+        let (kind, managed) = if quota.cluster().is_some() {
+            none = ManagedStatus::default();
+            (QuotaKind::Cluster, self.managed_status_of_cluster(quota).unwrap_or(&none))
+        } else {
+            own = self.managed_status(quota, compiled);
+            (QuotaKind::Namespace, &own)
+        };
+        Some(status_target(kind, compiled, ledger, managed, self.machines.counted_by()))
     }
 
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
