@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-use sluice_engine::ManagedStatus;
+use sluice_engine::{ManagedStatus, Timers};
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, Retry};
 
@@ -53,7 +53,7 @@ pub(super) struct State {
     writing: HashMap<Key, Writing>,
     due: BTreeSet<Key>,
     /// When to decide on a quota again (milliseconds).
-    later: BTreeSet<(u64, Key)>,
+    later: Timers<Key>,
     told: HashMap<Key, ManagedStatus>,
     seed: u64,
 }
@@ -70,7 +70,7 @@ impl State {
             is_served: is_core.then_some(true),
             writing: HashMap::new(),
             due: BTreeSet::new(),
-            later: BTreeSet::new(),
+            later: Timers::default(),
             told: HashMap::new(),
             seed,
         }
@@ -165,8 +165,7 @@ impl State {
 
     /// The next quota to decide on.
     pub fn next(&mut self, now_ms: u64) -> Option<Key> {
-        while let Some((at, key)) = self.later.first().cloned().filter(|(at, _)| *at <= now_ms) {
-            self.later.remove(&(at, key.clone()));
+        while let Some(key) = self.later.pop_due(now_ms) {
             self.due.insert(key);
         }
         self.due.pop_first()
@@ -174,7 +173,7 @@ impl State {
 
     /// When the next quota is due (milliseconds), if one waits for its time.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 
     /// Decides on a quota. A write that is returned is in flight until [`Self::answered`].
@@ -198,7 +197,7 @@ impl State {
             return None;
         }
         if writing.retry.is_waiting(now_ms) {
-            self.later.insert((writing.retry.not_before_ms(), key.clone()));
+            self.later.set(key.clone(), writing.retry.not_before_ms());
             return None;
         }
         writing.in_flight = true;

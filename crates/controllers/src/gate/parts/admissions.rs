@@ -1,8 +1,8 @@
 //! What is charged for updates of pods beside what the pods are counted with, until the watch shows what became of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue, ScopeFacts, ShareId};
+use sluice_engine::{Charge, Claim, PodId, QuotaId, ReleaseQueue, ScopeFacts, ShareId, Timers};
 use sluice_index::{PodFacts, Version};
 
 use crate::gate::admission::{CHANGED, Judgement, Ticket};
@@ -91,7 +91,7 @@ pub struct Admissions {
     /// Pods about which no request can be in flight any more.
     to_read: Vec<PodId>,
     /// Pods to look at again at a moment (milliseconds).
-    later: BTreeSet<(u64, PodId)>,
+    later: Timers<PodId>,
 }
 
 impl Admissions {
@@ -129,7 +129,7 @@ impl Admissions {
     /// to be recorded: then it is granted already.
     pub fn hold(&mut self, id: PodId, hold: Hold, serial: u64, more: usize) -> bool {
         let admitted = self.by_pod.entry(id).or_insert_with(|| {
-            self.later.insert((hold.until_ms, id));
+            self.later.set_earlier(id, hold.until_ms);
             Admitted { share: hold.share, ..Admitted::default() }
         });
         if !hold.version.is_older_than(admitted.version) {
@@ -230,8 +230,7 @@ impl Admissions {
 
     /// Has the pods read about which no request can be in flight any more.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, id));
+        while let Some(id) = self.later.pop_due(now.mono_ms) {
             if self.has_expired(id, now) {
                 self.to_read.push(id);
             }
@@ -242,7 +241,7 @@ impl Admissions {
     pub fn has_expired(&mut self, id: PodId, now: Moment) -> bool {
         let Some(until_ms) = self.by_pod.get(&id).map(|admitted| admitted.until_ms) else { return false };
         if until_ms > now.mono_ms {
-            self.later.insert((until_ms, id));
+            self.later.set_earlier(id, until_ms);
         }
         until_ms <= now.mono_ms
     }
@@ -258,11 +257,11 @@ impl Admissions {
 
     /// The pod could not be read.
     pub fn read_later(&mut self, id: PodId, now: Moment) {
-        self.later.insert((now.mono_ms + READ_AGAIN_MS, id));
+        self.later.set_earlier(id, now.mono_ms + READ_AGAIN_MS);
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 }

@@ -1,9 +1,9 @@
 //! What VMs are to have more by updates that were admitted, until the watch shows what became of these.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::Charge;
+use sluice_engine::{Charge, Timers};
 use sluice_index::Version;
 
 use super::owners::Owner;
@@ -56,7 +56,7 @@ pub struct MachineGrowth {
     /// VMs about which no request can be in flight any more.
     to_read: Vec<Owner>,
     /// VMs to look at again at a moment (milliseconds).
-    later: BTreeSet<(u64, Owner)>,
+    later: Timers<Owner>,
 }
 
 impl MachineGrowth {
@@ -74,7 +74,7 @@ impl MachineGrowth {
     pub fn want(&mut self, owner: &Owner, want: Want, serial: u64, more: usize) -> bool {
         let Want { version, until_ms, wanted, known } = want;
         let growth = self.by_owner.entry(owner.clone()).or_insert_with(|| {
-            self.later.insert((until_ms, owner.clone()));
+            self.later.set_earlier(owner.clone(), until_ms);
             Growth {
                 version,
                 until_ms,
@@ -181,8 +181,7 @@ impl MachineGrowth {
 
     /// Has the VMs read about which no request can be in flight any more.
     pub fn pass_time(&mut self, now: Moment) {
-        while self.later.first().is_some_and(|(at, _)| *at <= now.mono_ms) {
-            let Some((_, owner)) = self.later.pop_first() else { break };
+        while let Some(owner) = self.later.pop_due(now.mono_ms) {
             if self.has_expired(&owner, now) {
                 self.to_read.push(owner);
             }
@@ -193,7 +192,7 @@ impl MachineGrowth {
     pub fn has_expired(&mut self, owner: &Owner, now: Moment) -> bool {
         let Some(until_ms) = self.by_owner.get(owner).map(|growth| growth.until_ms) else { return false };
         if until_ms > now.mono_ms {
-            self.later.insert((until_ms, owner.clone()));
+            self.later.set_earlier(owner.clone(), until_ms);
         }
         until_ms <= now.mono_ms
     }
@@ -209,11 +208,11 @@ impl MachineGrowth {
 
     /// The VM could not be read.
     pub fn read_later(&mut self, owner: Owner, now: Moment) {
-        self.later.insert((now.mono_ms + READ_AGAIN_MS, owner));
+        self.later.set_earlier(owner, now.mono_ms + READ_AGAIN_MS);
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 }
