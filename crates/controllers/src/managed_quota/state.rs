@@ -7,6 +7,7 @@ use std::time::Duration;
 use sluice_engine::{ManagedStatus, Timers};
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, Retry};
+use sluice_runtime::request::Answer;
 
 use super::existing::Existing;
 use super::kind::ManagedKind;
@@ -26,17 +27,6 @@ struct Writing {
     in_flight: bool,
     /// What the API server said when it refused the last one.
     refusal: Option<String>,
-}
-
-/// How a write went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum WriteResult {
-    /// It was done.
-    Done,
-    /// It was refused, for this reason.
-    Refused(String),
-    /// The object is not what it was, or the outcome is not known.
-    Unsure,
 }
 
 /// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere, and is
@@ -205,14 +195,14 @@ impl State {
     }
 
     /// A write was answered. What comes of it is on its way, so the quota is decided on again after a wait.
-    pub fn answered(&mut self, key: &Key, answer: WriteResult, now_ms: u64) {
+    pub fn answered(&mut self, key: &Key, answer: Answer<()>, now_ms: u64) {
         if let Some(writing) = self.writing.get_mut(key) {
             writing.in_flight = false;
             writing.retry.failed(now_ms);
             match answer {
-                WriteResult::Done => writing.refusal = None,
-                WriteResult::Refused(why) => writing.refusal = Some(why),
-                WriteResult::Unsure => {}
+                Answer::Done(()) => writing.refusal = None,
+                Answer::Refused(why) => writing.refusal = Some(why),
+                Answer::Stale(_) | Answer::Busy(_) | Answer::Unknown(_) => {}
             }
         }
         self.due.insert(key.clone());
