@@ -37,21 +37,22 @@ pub use cluster_views::ClusterView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
+use sluice_engine::{Charge, ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
 use super::action::{Action, Outcome, QuotaRef};
 use super::config::{GateConfig, Moment};
-use super::parts::admissions::Admissions;
+use super::parts::admissions::{Admissions, Wanted};
 use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::growth::Growth;
 use super::parts::held_targets::HeldTargets;
-use super::parts::machine_growth::MachineGrowth;
 use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::migrations::Migrations;
+use super::parts::owners::Owner;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
@@ -82,7 +83,8 @@ pub struct State {
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
-    machine_growth: MachineGrowth,
+    pod_growth: Growth<PodId, Wanted>,
+    machine_growth: Growth<Owner, Arc<Charge>>,
     reclassification: Reclassification,
     foreign_charges: ForeignCharges,
     // What is to be done, in flight or to be repeated.
@@ -117,7 +119,8 @@ impl State {
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
-            machine_growth: MachineGrowth::default(),
+            pod_growth: Growth::default(),
+            machine_growth: Growth::default(),
             reclassification: Reclassification::default(),
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
@@ -228,7 +231,7 @@ impl State {
             self.writes.next_due_ms(),
             self.foreign_charges.next_due_ms(),
             self.releases.next_due_ms(),
-            self.admissions.next_due_ms(),
+            self.pod_growth.next_due_ms(),
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
@@ -253,7 +256,7 @@ impl State {
         while let Some(id) = self.releases.pop_due(now) {
             self.retry_release(id, now);
         }
-        self.admissions.pass_time(now);
+        self.pod_growth.pass_time(now);
         self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
         self.look_at_due_targets(now);

@@ -7,7 +7,7 @@ use sluice_engine::{Charge, Decision, Patience, PodId, QuotaSet};
 use sluice_index::NamespaceId;
 
 use super::State;
-use crate::gate::admission::Judgement;
+use crate::gate::admission::{CHANGED, Judgement};
 use crate::gate::config::Moment;
 use crate::gate::parts::pod_stages::Recorded;
 
@@ -70,8 +70,8 @@ impl State {
                 Recorded::ByAll => self.enqueue_release(pod),
                 Recorded::BySome => {}
                 Recorded::Unrelated => {
-                    self.admissions.recorded(pod, serial);
-                    let tickets = self.machine_growth.recorded(serial);
+                    let mut tickets = self.pod_growth.recorded(serial);
+                    tickets.extend(self.machine_growth.recorded(serial));
                     self.admissions.answer(tickets, &Judgement::Allowed);
                 }
             }
@@ -87,7 +87,8 @@ impl State {
             return self.revert_decisions_later(decisions, now);
         }
         for (pod, serial) in decisions {
-            if self.admissions.revert(*pod, *serial) {
+            if let Some((_, tickets)) = self.pod_growth.revert(*serial) {
+                self.admissions.answer(tickets, &CHANGED);
                 self.hold_anew(*pod);
                 self.stats.reverted += 1;
             }

@@ -77,8 +77,10 @@ impl State {
         let mut grown = BTreeSet::new();
         let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
         for (pod, decision) in self.writes.unrecorded(id) {
-            if let Some((owner, more)) = self.machine_growth.ungranted(decision) {
-                unrecorded.extend(grown.insert(owner.clone()).then(|| Arc::new(more)));
+            if let Some(owner) = self.machine_growth.charged_by(decision) {
+                let growth = self.machine_growth.wanted(owner).zip(self.machine_growth.granted(owner));
+                let more = growth.map(|(wanted, granted)| Arc::new(wanted.above(granted)));
+                unrecorded.extend(more.filter(|_| grown.insert(owner.clone())));
                 continue;
             }
             match self.stages.get(pod) {
@@ -101,7 +103,7 @@ impl State {
 
     /// What is held for updates of the pod in the quota and was not allowed yet.
     fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
-        let granted = self.admissions.granted(id)?.clone();
+        let granted = self.pod_growth.granted(&id)?.clone();
         let held = self.admissions.held(id)?.get(&quota)?.clone();
         let namespace = self.pods.get(id)?.namespace;
         let granted = self.parts_of(id, namespace, &granted)?;

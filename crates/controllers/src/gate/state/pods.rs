@@ -42,7 +42,7 @@ impl State {
     }
 
     fn see_facts(&mut self, facts: PodFacts, by: Source, now: Moment) {
-        let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
+        let admitted = (!self.pod_growth.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, by, &mut self.namespaces) {
             PodChange::Added(id) => {
