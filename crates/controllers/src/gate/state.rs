@@ -79,7 +79,6 @@ pub struct State {
     /// Extended resources that DeviceClasses name.
     claimed_resources: BTreeSet<Arc<str>>,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
-    queue: ReleaseQueue,
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
@@ -115,7 +114,6 @@ impl State {
             machines: Machines::default(),
             migrations: Migrations::default(),
             claimed_resources: BTreeSet::new(),
-            queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
@@ -150,7 +148,7 @@ impl State {
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.reserve_in_flight(id, now);
-            self.queue.wake(id);
+            self.stages.queue_mut().wake(id);
             self.writes.mark(id);
         }
         let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
@@ -219,7 +217,7 @@ impl State {
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
-        let has_more = self.writes.has_next() || self.releases.has_next() || self.queue.has_news();
+        let has_more = self.writes.has_next() || self.releases.has_next() || self.stages.queue().has_news();
         if self.leading && has_more || !self.reclassification.is_idle() || !self.machines.are_appraised() {
             return Some(0);
         }
@@ -235,7 +233,7 @@ impl State {
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
-            self.queue.next_due_ms().filter(|_| self.leading),
+            self.stages.queue().next_due_ms().filter(|_| self.leading),
             self.pods.next_overdue().map(in_second),
             self.targets.next_due().map(in_second),
         ];
@@ -298,7 +296,7 @@ impl State {
     /// All ledgers.
     #[must_use]
     pub fn queue(&self) -> &ReleaseQueue {
-        &self.queue
+        self.stages.queue()
     }
 
     /// What is summed in a quota whose sums are complete.
@@ -321,13 +319,13 @@ impl State {
     }
 
     fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        if let Some(quotas) = self.stages.end_claim(id, record, &mut self.queue) {
+        if let Some(quotas) = self.stages.end_claim(id, record) {
             self.writes.mark_all(&quotas);
         }
     }
 
     fn revert_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        if let Some(quotas) = self.stages.revert_claim(id, record, &mut self.queue) {
+        if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.writes.mark_all(&quotas);
         }
     }

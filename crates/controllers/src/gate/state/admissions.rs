@@ -27,7 +27,7 @@ impl State {
         let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
         match self.parts_of(id, namespace, &wanted).filter(|_| !wanted.facts.is_empty()) {
             Some(parts) => {
-                let quotas = self.admissions.replace_held(id, parts, &mut self.queue);
+                let quotas = self.admissions.replace_held(id, parts, self.stages.queue_mut());
                 self.writes.mark_all(&quotas);
             }
             None => self.end_admission(id, &CHANGED),
@@ -36,7 +36,7 @@ impl State {
 
     /// Nothing is held any more; open questions get this answer.
     pub(super) fn end_admission(&mut self, id: PodId, judgement: &Judgement) {
-        let quotas = self.admissions.end(id, &mut self.queue);
+        let quotas = self.admissions.end(id, self.stages.queue_mut());
         self.writes.mark_all(&quotas);
         self.admissions.answer(self.pod_growth.end(&id).unwrap_or_default(), judgement);
     }

@@ -41,18 +41,18 @@ impl State {
         if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
             return Err(Judgement::Refused(format!("cannot be charged: {field}")));
         }
-        if more.iter().any(|(quota, _)| self.queue.rests(*quota)) {
+        if more.iter().any(|(quota, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         if change.dry_run {
-            let fits = self.queue.can_grow(&more, patience);
+            let fits = self.stages.queue().can_grow(&more, patience);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        let grown = self.queue.grow(namespace.share(), &more, patience);
+        let grown = self.stages.queue_mut().grow(namespace.share(), &more, patience);
         grown.map_err(|reason| self.refusal(namespace, &reason))?;
         let until_ms = now.mono_ms + self.config.admission_life_ms;
         let want = Want { version: change.before.version, until_ms, wanted, known: Wanted::default() };
@@ -146,7 +146,7 @@ impl State {
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {
-                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let Some(ledger) = self.stages.queue().ledger(*quota) else { continue };
                 let more = if counted_in.contains(quota) {
                     charge.above(&counted)
                 } else {

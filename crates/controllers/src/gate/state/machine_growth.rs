@@ -56,12 +56,12 @@ impl State {
         if let Some(invalid) = self.invalid_quota(namespace).filter(|_| !known.covers(&asked)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
-        if more.iter().any(|(quota, _, _)| self.queue.rests(*quota)) {
+        if more.iter().any(|(quota, _, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         let charges: Vec<_> = more.iter().map(|(quota, charge, _)| (*quota, charge.clone())).collect();
-        let fits = self.queue.can_grow(&charges, patience);
+        let fits = self.stages.queue().can_grow(&charges, patience);
         fits.map_err(|reason| self.refusal(namespace, &reason))?;
         if change.dry_run {
             return Ok(ALLOWED);
@@ -129,7 +129,7 @@ impl State {
                 continue;
             };
             for quota in quotas.iter() {
-                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let Some(ledger) = self.stages.queue().ledger(*quota) else { continue };
                 let more = charge.above(&self.stages.taken(owner, *quota).total());
                 let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
                 let more = Charge::from_pairs(limited);

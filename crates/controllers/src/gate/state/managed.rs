@@ -44,7 +44,7 @@ impl State {
         if quota.cluster().is_none() {
             return self.record_of(id);
         }
-        let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
+        let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
         let none = ManagedStatus::default();
         let managed = self.managed_status_of_cluster(quota).unwrap_or(&none);
         let target = status_target(QuotaKind::Cluster, compiled, ledger, managed, self.machines.counted_by());
@@ -54,7 +54,7 @@ impl State {
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
     pub(super) fn record_of(&self, id: QuotaId) -> Option<StatusTarget> {
         let quota = self.quotas.get(id)?;
-        let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
+        let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
         let managed = self.managed_status(quota, compiled);
         let target =
             status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by());
