@@ -20,6 +20,7 @@ pub mod release_queue;
 pub mod resource;
 pub mod scope;
 pub mod status;
+mod timers;
 mod uid;
 mod uncounted;
 mod ungated;
@@ -39,6 +40,7 @@ pub use release_queue::{
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
+pub use timers::Timers;
 pub use uid::Uid;
 pub use uncounted::{QuotaKind, claims_uncounted, not_enforced, uncounted, warnings};
 pub use ungated::{Unenforced, Ungated, limits_pods, unenforced, unenforced_in};

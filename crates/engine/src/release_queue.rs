@@ -31,6 +31,7 @@ pub use self::wait_order::{Deadline, Patience, PodId, QuotaId, WaitKey};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;
+use crate::timers::Timers;
 
 /// What a decision says about a pod or a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +73,8 @@ pub struct ReleaseQueue {
     reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
     /// The classes that room is kept for: of each of their quotas, [`QuotaEntry::kept`] says whether it keeps it for them.
     reservations: HashMap<ClassId, Reservation>,
-    /// The same ones, by the moment at which their turn may be over.
-    dues: BTreeSet<(u64, ClassId)>,
+    /// The same ones, by the moment (milliseconds) from which on their turn is over unless less is lacked than before.
+    dues: Timers<ClassId>,
 }
 
 impl ReleaseQueue {

@@ -69,16 +69,10 @@ impl EventCounts {
     /// Registers `events_written_total`, `events_dropped_total`, `events_failed_total`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("events_written", "Events written", self.written.clone());
-        registry.register(
-            "events_dropped",
-            "Events not written because too many were waiting",
-            self.dropped.clone(),
-        );
-        registry.register(
-            "events_failed",
-            "Events that the API server refused or that were lost",
-            self.failed.clone(),
-        );
+        let text = "Events not written because too many were waiting";
+        registry.register("events_dropped", text, self.dropped.clone());
+        let text = "Events that the API server refused or that were lost";
+        registry.register("events_failed", text, self.failed.clone());
     }
 }
 

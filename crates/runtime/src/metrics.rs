@@ -45,12 +45,8 @@ impl ApiWrites {
     /// Registers `api_writes_total` and `api_write_duration_seconds`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("api_writes", "Writes to the API server by kind and outcome", self.total.clone());
-        registry.register_with_unit(
-            "api_write_duration",
-            "Time from sending a write to its answer",
-            Unit::Seconds,
-            self.latency.clone(),
-        );
+        let text = "Time from sending a write to its answer";
+        registry.register_with_unit("api_write_duration", text, Unit::Seconds, self.latency.clone());
     }
 
     /// Runs one write and records how it ended. `resource` is the plural name, `verb` the API verb.

@@ -1,6 +1,8 @@
 //! Requests whose answers are needed as they came: with their status code, the API server's clock, or as a type that is
 //! narrower than the kind. Where neither matters, `kube::Api` is used. Paths and queries are made by `kube` alone.
 
+mod answer;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +15,7 @@ use kube::core::Status;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+pub use self::answer::Answer;
 use crate::client::with_deadline;
 
 /// An answer of the API server, an error status included.

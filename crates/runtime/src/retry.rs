@@ -34,11 +34,6 @@ impl Failure {
         matches!(self, Self::Server(_) | Self::Unknown)
     }
 
-    /// Time alone may cure it: the same plan can be tried again after a backoff.
-    pub fn is_transient(self) -> bool {
-        matches!(self, Self::Throttled { .. } | Self::Server(_) | Self::Unknown)
-    }
-
     /// Label for metrics: the HTTP code, or `unknown`.
     pub fn code(self) -> String {
         match self {

@@ -1,13 +1,14 @@
 //! Objects whose writes failed. Each has a wait of its own: a namespace that is being deleted refuses mirrors for as long as that
 //! takes, and may not delay what is shown of others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_api::names;
+use sluice_engine::Timers;
 use sluice_runtime::backoff::{Backoff, Retry};
 
 /// The wait after the first failure, and the longest.
@@ -38,7 +39,7 @@ impl fmt::Display for Object {
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     waits: BTreeMap<Object, Retry>,
-    later: BTreeSet<(u64, Object)>,
+    later: Timers<Object>,
     seed: u64,
 }
 
@@ -52,9 +53,8 @@ impl Retries {
         let seed = self.seed ^ BuildHasherDefault::<DefaultHasher>::default().hash_one(&object);
         let new = || Retry::new(Backoff::new(WAITS.0, WAITS.1, seed));
         let retry = self.waits.entry(object.clone()).or_insert_with(new);
-        self.later.remove(&(retry.not_before_ms(), object.clone()));
         retry.failed(now_ms);
-        self.later.insert((retry.not_before_ms(), object));
+        self.later.set(object, retry.not_before_ms());
     }
 
     pub(super) fn is_waiting(&self, object: &Object, now_ms: u64) -> bool {
@@ -63,23 +63,17 @@ impl Retries {
 
     /// The write was done, or is not needed any more.
     pub(super) fn forget(&mut self, object: &Object) {
-        if let Some(retry) = self.waits.remove(object) {
-            self.later.remove(&(retry.not_before_ms(), object.clone()));
-        }
+        self.waits.remove(object);
+        self.later.cancel(object);
     }
 
     /// The objects whose wait is over.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<Object> {
-        let mut due = Vec::new();
-        while let Some((at, object)) = self.later.first().cloned().filter(|(at, _)| *at <= now_ms) {
-            self.later.remove(&(at, object.clone()));
-            due.push(object);
-        }
-        due
+        std::iter::from_fn(|| self.later.pop_due(now_ms)).collect()
     }
 
     /// The end of the first wait (milliseconds).
     pub(super) fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 }

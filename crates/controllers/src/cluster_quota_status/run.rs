@@ -15,8 +15,7 @@ use sluice_index::{AacrqWire, AcrqWire, Source};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::request::send;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::request::{Answer, send};
 use sluice_runtime::watch::Event;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -148,8 +147,8 @@ impl ClusterQuotaStatus {
             .buffer_unordered(AT_A_TIME);
         while let Some((answer, write)) = answers.next().await {
             let mut planner = self.planner.lock();
-            match answer {
-                Ok(written) => {
+            match Answer::from(answer) {
+                Answer::Done(written) => {
                     planner.done(&write);
                     match written {
                         Some(Written::Quota(quota)) => planner.apply_quota(&quota, Source::Answer),
@@ -158,13 +157,9 @@ impl ClusterQuotaStatus {
                     }
                 }
                 // A watch tells what the object is now.
-                Err(error)
-                    if matches!(
-                        classify(&error),
-                        Failure::Conflict | Failure::NotFound | Failure::AlreadyExists
-                    ) => {}
-                Err(error) => {
-                    tracing::warn!(object = %write.object(), %error, "cluster quota not shown");
+                Answer::Stale(_) => {}
+                failed => {
+                    tracing::warn!(object = %write.object(), ?failed, "cluster quota not shown");
                     planner.failed(&write, gate.now());
                 }
             }
@@ -173,6 +168,7 @@ impl ClusterQuotaStatus {
 }
 
 /// An object as it was written.
+#[derive(Debug)]
 enum Written {
     Quota(AcrqWire),
     Mirror(AacrqWire),

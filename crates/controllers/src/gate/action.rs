@@ -1,12 +1,12 @@
 //! What the gate wants done, and what comes back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
 use sluice_index::{
     AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire,
 };
+pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
 
@@ -176,34 +176,6 @@ pub enum RecordedObject {
     Quota(ArqWire),
     /// The charge of a cluster quota.
     Charge(ClusterQuotaChargeWire),
-}
-
-/// How a request went.
-#[derive(Clone, Debug)]
-pub enum Answer<T> {
-    /// It was done; this is the object now.
-    Done(T),
-    /// It was refused because the object is not what it was; this is what it is now, if it still exists.
-    Stale(Option<T>),
-    /// It was refused for good, for this reason.
-    Refused(String),
-    /// It was refused because the server has too much to do.
-    Busy(Option<Duration>),
-    /// The outcome is not known: it may have been done.
-    Unknown(String),
-}
-
-impl<T> Answer<T> {
-    /// The same answer about another form of the object.
-    pub fn map<U>(self, form: impl Fn(T) -> U) -> Answer<U> {
-        match self {
-            Self::Done(object) => Answer::Done(form(object)),
-            Self::Stale(object) => Answer::Stale(object.map(form)),
-            Self::Refused(why) => Answer::Refused(why),
-            Self::Busy(after) => Answer::Busy(after),
-            Self::Unknown(why) => Answer::Unknown(why),
-        }
-    }
 }
 
 /// What became of an [`Action`].

@@ -15,7 +15,6 @@ use sluice_index::{PodWire, VmiWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::Semaphore;
 
 use super::action::{Action, Answer, GateEvent, Outcome, Release};
@@ -136,7 +135,7 @@ impl Apply {
         let write = self.send::<PodWire>(request);
         match self.writes.record("pods", "patch", write).await {
             Ok(pod) => Answer::Done(pod),
-            Err(error) => match refusal(&error) {
+            Err(error) => match refusal(error) {
                 // An earlier request for it may have been done although it was not answered.
                 Answer::Refused(why) => {
                     let now = self.reread(Request::new(&path).get(&release.name, &Default::default())).await;
@@ -151,10 +150,8 @@ impl Apply {
     }
 
     async fn list<T: DeserializeOwned + Clone>(&self, path: &str) -> Answer<Vec<T>> {
-        match self.send::<ObjectList<T>>(Request::new(path).list(&ListParams::default())).await {
-            Ok(list) => Answer::Done(list.items),
-            Err(error) => refusal(&error),
-        }
+        let list = self.send::<ObjectList<T>>(Request::new(path).list(&ListParams::default())).await;
+        Answer::from(list).map(|list| list.items)
     }
 
     /// The resource version that there is now. A list that names no version is read from a quorum of the store
@@ -172,12 +169,9 @@ impl Apply {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Answer<Option<T>> {
-        match self.send::<T>(request).await {
-            Ok(object) => Answer::Done(Some(object)),
-            Err(error) => match classify(&error) {
-                Failure::NotFound => Answer::Done(None),
-                _ => refusal(&error),
-            },
+        match Answer::from(self.send::<T>(request).await) {
+            Answer::Stale(_) => Answer::Done(None),
+            answer => answer.map(Some),
         }
     }
 
@@ -186,12 +180,11 @@ impl Apply {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Answer<T> {
-        match self.send::<T>(request).await {
-            Ok(object) => Answer::Stale(Some(object)),
-            Err(error) => match classify(&error) {
-                Failure::NotFound => Answer::Stale(None),
-                _ => Answer::Unknown(error.to_string()),
-            },
+        match Answer::from(self.send::<T>(request).await) {
+            Answer::Done(object) => Answer::Stale(Some(object)),
+            Answer::Stale(_) => Answer::Stale(None),
+            Answer::Refused(why) | Answer::Unknown(why) => Answer::Unknown(why),
+            Answer::Busy(_) => Answer::Unknown("the API server has too much to do".to_owned()),
         }
     }
 
@@ -204,11 +197,12 @@ impl Apply {
     }
 }
 
-pub(super) fn refusal<T>(error: &kube::Error) -> Answer<T> {
-    match classify(error) {
-        Failure::Throttled { retry_after } => Answer::Busy(retry_after),
-        Failure::Server(_) | Failure::Unknown => Answer::Unknown(error.to_string()),
-        _ => Answer::Refused(error.to_string()),
+/// An answer that says nothing about what the object is now.
+pub(super) fn refusal<T>(error: kube::Error) -> Answer<T> {
+    let why = error.to_string();
+    match Answer::from(Err(error)) {
+        Answer::Stale(_) => Answer::Refused(why),
+        answer => answer,
     }
 }
 

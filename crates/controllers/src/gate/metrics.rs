@@ -78,43 +78,20 @@ impl GateMetrics {
     /// Registers everything but what [`QuotaCollector`] reports.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("sluice_releases", "Pods whose gate was removed", self.released.clone());
-        registry.register(
-            "sluice_releases_taken_back",
-            "Decisions to release that were taken back because the API server did not let the pod go",
-            self.reverted.clone(),
-        );
-        registry.register(
-            "sluice_status_overwritten",
-            "Times that another client overwrote the status of a quota",
-            self.overwritten.clone(),
-        );
-        registry.register(
-            "sluice_releases_by_others",
-            "Pods that waited for a quota and whose gate another client removed",
-            self.released_by_others.clone(),
-        );
-        registry.register(
-            "sluice_ledger_audits",
-            "Ledgers compared with a recount of the pods",
-            self.audited.clone(),
-        );
-        registry.register(
-            "sluice_ledger_audit_differences",
-            "Audits that found a difference and put it right: always 0, or there is a bug",
-            self.audit_differences.clone(),
-        );
-        registry.register_with_unit(
-            "sluice_gate_wait",
-            "Time from seeing a gated pod to seeing it released",
-            Unit::Seconds,
-            self.wait.clone(),
-        );
-        registry.register_with_unit(
-            "sluice_gate_lock_hold",
-            "Time that the state of the gate is locked at a time, by what for",
-            Unit::Seconds,
-            self.held.clone(),
-        );
+        let text = "Decisions to release that were taken back because the API server did not let the pod go";
+        registry.register("sluice_releases_taken_back", text, self.reverted.clone());
+        let text = "Times that another client overwrote the status of a quota";
+        registry.register("sluice_status_overwritten", text, self.overwritten.clone());
+        let text = "Pods that waited for a quota and whose gate another client removed";
+        registry.register("sluice_releases_by_others", text, self.released_by_others.clone());
+        let text = "Ledgers compared with a recount of the pods";
+        registry.register("sluice_ledger_audits", text, self.audited.clone());
+        let text = "Audits that found a difference and put it right: always 0, or there is a bug";
+        registry.register("sluice_ledger_audit_differences", text, self.audit_differences.clone());
+        let text = "Time from seeing a gated pod to seeing it released";
+        registry.register_with_unit("sluice_gate_wait", text, Unit::Seconds, self.wait.clone());
+        let text = "Time that the state of the gate is locked at a time, by what for";
+        registry.register_with_unit("sluice_gate_lock_hold", text, Unit::Seconds, self.held.clone());
     }
 
     pub(super) fn observe_held(&self, work: Work, held: Duration) {

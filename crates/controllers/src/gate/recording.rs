@@ -36,7 +36,7 @@ impl Apply {
             }
             RecordedIn::NewCharge { is_shown } => {
                 if !is_shown && let Err(error) = self.show(record).await {
-                    return refusal(&error);
+                    return refusal(error);
                 }
                 let at = At { plural: names::CLUSTER_QUOTA_CHARGES, path: &charges, name: &charge };
                 let body = new_charge(record, &self.namespace);
@@ -48,14 +48,9 @@ impl Apply {
     async fn update<T: DeserializeOwned>(&self, at: At<'_>, body: &Value) -> Answer<T> {
         let (objects, body) = (Request::new(at.path), body.to_string().into_bytes());
         let request = objects.replace_subresource("status", at.name, &PostParams::default(), body);
-        match self.writes.record(at.plural, "update", self.send::<T>(request)).await {
-            Ok(object) => Answer::Done(object),
-            Err(error) => match classify(&error) {
-                Failure::Conflict | Failure::NotFound => {
-                    self.reread(objects.get(at.name, &Default::default())).await
-                }
-                _ => refusal(&error),
-            },
+        match Answer::from(self.writes.record(at.plural, "update", self.send::<T>(request)).await) {
+            Answer::Stale(_) => self.reread(objects.get(at.name, &Default::default())).await,
+            answer => answer,
         }
     }
 
@@ -64,10 +59,10 @@ impl Apply {
         let request = objects.create(&PostParams::default(), body.to_string().into_bytes());
         match self.writes.record(at.plural, "create", self.send::<T>(request)).await {
             Ok(object) => Answer::Done(object),
-            Err(error) => match classify(&error) {
-                Failure::AlreadyExists => self.reread(objects.get(at.name, &Default::default())).await,
-                _ => refusal(&error),
-            },
+            Err(error) if classify(&error) == Failure::AlreadyExists => {
+                self.reread(objects.get(at.name, &Default::default())).await
+            }
+            Err(error) => refusal(error),
         }
     }
 

@@ -38,21 +38,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use sluice_engine::{ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue, Uid};
+use sluice_engine::{Charge, ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue, Uid};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
 use super::action::{Action, Outcome, QuotaRef};
 use super::config::{GateConfig, Moment};
-use super::parts::admissions::Admissions;
+use super::parts::admissions::{Admissions, Wanted};
 use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
+use super::parts::growth::Growth;
 use super::parts::held_targets::HeldTargets;
-use super::parts::machine_growth::MachineGrowth;
 use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::migrations::Migrations;
+use super::parts::owners::Owner;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
@@ -79,11 +80,11 @@ pub struct State {
     /// Extended resources that DeviceClasses name.
     claimed_resources: BTreeSet<Arc<str>>,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
-    queue: ReleaseQueue,
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
-    machine_growth: MachineGrowth,
+    pod_growth: Growth<PodId, Wanted>,
+    machine_growth: Growth<Owner, Arc<Charge>>,
     reclassification: Reclassification,
     foreign_charges: ForeignCharges,
     // What is to be done, in flight or to be repeated.
@@ -114,11 +115,11 @@ impl State {
             machines: Machines::default(),
             migrations: Migrations::default(),
             claimed_resources: BTreeSet::new(),
-            queue: ReleaseQueue::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
-            machine_growth: MachineGrowth::default(),
+            pod_growth: Growth::default(),
+            machine_growth: Growth::default(),
             reclassification: Reclassification::default(),
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
@@ -148,7 +149,7 @@ impl State {
         let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.reserve_in_flight(id, now);
-            self.queue.wake(id);
+            self.stages.queue_mut().wake(id);
             self.writes.mark(id);
         }
         let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
@@ -217,7 +218,7 @@ impl State {
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
-        let has_more = self.writes.has_next() || self.releases.has_next() || self.queue.has_news();
+        let has_more = self.writes.has_next() || self.releases.has_next() || self.stages.queue().has_news();
         if self.leading && has_more || !self.reclassification.is_idle() || !self.machines.are_appraised() {
             return Some(0);
         }
@@ -229,11 +230,11 @@ impl State {
             self.writes.next_due_ms(),
             self.foreign_charges.next_due_ms(),
             self.releases.next_due_ms(),
-            self.admissions.next_due_ms(),
+            self.pod_growth.next_due_ms(),
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| self.leading),
-            self.queue.next_due_ms().filter(|_| self.leading),
+            self.stages.queue().next_due_ms().filter(|_| self.leading),
             self.pods.next_overdue().map(in_second),
             self.targets.next_due().map(in_second),
         ];
@@ -254,7 +255,7 @@ impl State {
         while let Some(id) = self.releases.pop_due(now) {
             self.retry_release(id, now);
         }
-        self.admissions.pass_time(now);
+        self.pod_growth.pass_time(now);
         self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
         self.look_at_due_targets(now);
@@ -296,7 +297,7 @@ impl State {
     /// All ledgers.
     #[must_use]
     pub fn queue(&self) -> &ReleaseQueue {
-        &self.queue
+        self.stages.queue()
     }
 
     /// What is summed in a quota whose sums are complete.
@@ -319,13 +320,13 @@ impl State {
     }
 
     fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        if let Some(quotas) = self.stages.end_claim(id, record, &mut self.queue) {
+        if let Some(quotas) = self.stages.end_claim(id, record) {
             self.writes.mark_all(&quotas);
         }
     }
 
     fn revert_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        if let Some(quotas) = self.stages.revert_claim(id, record, &mut self.queue) {
+        if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.writes.mark_all(&quotas);
         }
     }

@@ -9,6 +9,7 @@ use sluice_index::{Aaqs, ClusterResourceQuotas, Key};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::request::Answer;
 use sluice_runtime::watch::WatchHealth;
 use sluice_window::Observed;
 use tokio::sync::{Notify, watch as latest};
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::existing::Existing;
 use super::kind::ManagedKind;
 use super::plan::Write;
-use super::state::{State, WriteResult};
+use super::state::State;
 use super::writer::Writer;
 use crate::gate::Gate;
 
@@ -165,7 +166,7 @@ impl Shared {
         None
     }
 
-    fn answered(&self, key: &Key, answer: WriteResult) {
+    fn answered(&self, key: &Key, answer: Answer<()>) {
         let mut state = self.state.lock();
         state.answered(key, answer, self.now_ms());
         self.tell(&mut state, std::slice::from_ref(key));

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-use sluice_engine::ManagedStatus;
+use sluice_engine::{ManagedStatus, Timers};
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, Retry};
+use sluice_runtime::request::Answer;
 
 use super::existing::Existing;
 use super::kind::ManagedKind;
@@ -28,17 +29,6 @@ struct Writing {
     refusal: Option<String>,
 }
 
-/// How a write went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum WriteResult {
-    /// It was done.
-    Done,
-    /// It was refused, for this reason.
-    Refused(String),
-    /// The object is not what it was, or the outcome is not known.
-    Unsure,
-}
-
 /// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere, and is
 /// given to each function that decides.
 ///
@@ -53,7 +43,7 @@ pub(super) struct State {
     writing: HashMap<Key, Writing>,
     due: BTreeSet<Key>,
     /// When to decide on a quota again (milliseconds).
-    later: BTreeSet<(u64, Key)>,
+    later: Timers<Key>,
     told: HashMap<Key, ManagedStatus>,
     seed: u64,
 }
@@ -70,7 +60,7 @@ impl State {
             is_served: is_core.then_some(true),
             writing: HashMap::new(),
             due: BTreeSet::new(),
-            later: BTreeSet::new(),
+            later: Timers::default(),
             told: HashMap::new(),
             seed,
         }
@@ -165,8 +155,7 @@ impl State {
 
     /// The next quota to decide on.
     pub fn next(&mut self, now_ms: u64) -> Option<Key> {
-        while let Some((at, key)) = self.later.first().cloned().filter(|(at, _)| *at <= now_ms) {
-            self.later.remove(&(at, key.clone()));
+        while let Some(key) = self.later.pop_due(now_ms) {
             self.due.insert(key);
         }
         self.due.pop_first()
@@ -174,7 +163,7 @@ impl State {
 
     /// When the next quota is due (milliseconds), if one waits for its time.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 
     /// Decides on a quota. A write that is returned is in flight until [`Self::answered`].
@@ -198,7 +187,7 @@ impl State {
             return None;
         }
         if writing.retry.is_waiting(now_ms) {
-            self.later.insert((writing.retry.not_before_ms(), key.clone()));
+            self.later.set(key.clone(), writing.retry.not_before_ms());
             return None;
         }
         writing.in_flight = true;
@@ -206,14 +195,14 @@ impl State {
     }
 
     /// A write was answered. What comes of it is on its way, so the quota is decided on again after a wait.
-    pub fn answered(&mut self, key: &Key, answer: WriteResult, now_ms: u64) {
+    pub fn answered(&mut self, key: &Key, answer: Answer<()>, now_ms: u64) {
         if let Some(writing) = self.writing.get_mut(key) {
             writing.in_flight = false;
             writing.retry.failed(now_ms);
             match answer {
-                WriteResult::Done => writing.refusal = None,
-                WriteResult::Refused(why) => writing.refusal = Some(why),
-                WriteResult::Unsure => {}
+                Answer::Done(()) => writing.refusal = None,
+                Answer::Refused(why) => writing.refusal = Some(why),
+                Answer::Stale(_) | Answer::Busy(_) | Answer::Unknown(_) => {}
             }
         }
         self.due.insert(key.clone());

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_index::{ArqWire, Key, ResourceQuotaRecord, ResourceQuotaWire};
+use sluice_runtime::request::Answer;
 
 use super::existing::Existing;
 use super::kind::ManagedKind;
 use super::plan::{Case, Plan, Write};
-use super::state::{State, WriteResult};
+use super::state::State;
 use super::wishes::{Wish, Wishes};
 
 mod cluster;
@@ -261,7 +262,7 @@ fn one_write_at_a_time_and_ever_fewer_until_the_quota_wants_something_else() {
     assert_eq!(decided(&mut state, None, now), None, "one is in flight");
     let mut waits = Vec::new();
     for _ in 0..14 {
-        state.answered(&key(), WriteResult::Refused("no".to_owned()), now);
+        state.answered(&key(), Answer::Refused("no".to_owned()), now);
         assert_eq!(decided(&mut state, None, now), None);
         let due = state.next_due_ms().unwrap();
         waits.push(due - now);
@@ -273,20 +274,20 @@ fn one_write_at_a_time_and_ever_fewer_until_the_quota_wants_something_else() {
         waits[0] <= 200 && waits[4] >= 1_600 && waits[13] >= 150_000 && waits[13] <= 300_000,
         "{waits:?}"
     );
-    state.answered(&key(), WriteResult::Refused("no room".to_owned()), now);
+    state.answered(&key(), Answer::Refused("no room".to_owned()), now);
     let told = state.news(&key(), None).unwrap().unwrap().trouble.unwrap();
     assert!(told.contains("cannot be written: no room"), "{told}");
     assert_eq!(state.news(&key(), None), None, "told once");
     state.upsert(&key(), &arq(2, hard(&[("services", "6")])));
     assert_eq!(state.news(&key(), None), Some(Some(ManagedStatus::default())), "the refusal was of another");
     assert!(decided(&mut state, None, now).is_some(), "at once");
-    state.answered(&key(), WriteResult::Done, now);
+    state.answered(&key(), Answer::Done(()), now);
     let quota = existing(hard(&[("services", "6")]), json!({}));
     assert_eq!(decided(&mut state, Some(&quota), now + 200), None);
     assert_eq!(state.next_due_ms(), None, "nothing is left to be done");
     // It is gone: the managed one is deleted, and nothing is remembered.
     assert!(state.remove(&key()));
     assert!(matches!(decided(&mut state, Some(&quota), now + 200), Some(Write::Delete(_))));
-    state.answered(&key(), WriteResult::Done, now + 200);
+    state.answered(&key(), Answer::Done(()), now + 200);
     assert_eq!(decided(&mut state, None, now + 1_000), None);
 }

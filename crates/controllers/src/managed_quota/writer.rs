@@ -8,12 +8,10 @@ use kube::core::Request;
 use sluice_index::Key;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::request::send;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::request::{Answer, send};
 
 use super::kind::ManagedKind;
 use super::plan::Write;
-use super::state::WriteResult;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -28,9 +26,9 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Writes the managed quota of this quota.
-    pub async fn write(&self, key: &Key, write: Write) -> WriteResult {
+    pub async fn write(&self, key: &Key, write: Write) -> Answer<()> {
         if !self.token.is_held() {
-            return WriteResult::Unsure;
+            return Answer::Busy(None);
         }
         let objects = Request::new(self.kind.url_path(key));
         let name = self.kind.name(key);
@@ -48,23 +46,13 @@ impl Writer {
         };
         let sent = async { send(&self.client, request, DEADLINE).await?.check() };
         let (kind, ns, quota) = (self.kind.kind(), &key.namespace, &key.name);
-        match self.writes.record(self.kind.plural(), verb, sent).await {
-            Ok(()) => {
-                tracing::info!(%kind, %ns, %quota, verb, "managed quota written");
-                WriteResult::Done
-            }
-            Err(error) => match classify(&error) {
-                // What is there now comes by the watch.
-                Failure::Conflict | Failure::NotFound | Failure::AlreadyExists => WriteResult::Unsure,
-                failure => {
-                    tracing::warn!(%kind, %ns, %quota, verb, %error, "managed quota not written");
-                    if failure.is_transient() {
-                        WriteResult::Unsure
-                    } else {
-                        WriteResult::Refused(error.to_string())
-                    }
-                }
-            },
+        let answer = Answer::from(self.writes.record(self.kind.plural(), verb, sent).await);
+        match &answer {
+            Answer::Done(()) => tracing::info!(%kind, %ns, %quota, verb, "managed quota written"),
+            // What is there now comes by the watch.
+            Answer::Stale(_) => {}
+            failed => tracing::warn!(%kind, %ns, %quota, verb, ?failed, "managed quota not written"),
         }
+        answer
     }
 }

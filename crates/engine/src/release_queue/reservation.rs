@@ -31,8 +31,6 @@ pub(super) struct Reservation {
     quotas: Arc<QuotaSet>,
     charge: Arc<Charge>,
     began_ms: u64,
-    /// If the class lacks no less after this moment than it lacked then, its turn is over.
-    due_ms: u64,
     /// The least that it lacked so far.
     lack: i128,
 }
@@ -95,7 +93,7 @@ impl ReleaseQueue {
     /// When the next turn may be over: [`ReleaseQueue::decide`] is to be asked then.
     #[must_use]
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.dues.first().map(|(due_ms, _)| due_ms.saturating_add(1))
+        self.dues.next()
     }
 
     /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is one that its
@@ -161,12 +159,8 @@ impl ReleaseQueue {
         let [least_ms, most_ms] =
             [in_vain, DOUBLED].map(|times| patience.limit_ms.saturating_mul(1 << times));
         let lasts_ms = patience.now_ms.saturating_sub(began_ms).saturating_mul(2).clamp(least_ms, most_ms);
-        let due_ms = patience.now_ms.saturating_add(lasts_ms);
-        let new = Reservation { quotas, charge, began_ms, due_ms, lack: self.lack(id) };
-        if let Some(old) = self.reservations.insert(id, new) {
-            self.dues.remove(&(old.due_ms, id));
-        }
-        self.dues.insert((due_ms, id));
+        self.reservations.insert(id, Reservation { quotas, charge, began_ms, lack: self.lack(id) });
+        self.dues.set(id, patience.now_ms.saturating_add(lasts_ms).saturating_add(1));
     }
 
     /// How much more its quotas would have to have free, summed up over all of them and all resources: what matters is
@@ -182,8 +176,7 @@ impl ReleaseQueue {
     /// Ends the turns that nothing was freed for in time, and goes on with the others.
     pub(super) fn end_turns(&mut self, patience: Patience, looks: &mut usize) {
         while *looks > 0
-            && let Some((due_ms, id)) = self.dues.first().copied()
-            && due_ms < patience.now_ms
+            && let Some(id) = self.dues.pop_due(patience.now_ms)
         {
             *looks -= 1;
             let lack = self.lack(id);
@@ -206,7 +199,7 @@ impl ReleaseQueue {
     /// The class's turn is over. Unless a pod of it went, that was in vain.
     pub(super) fn end_turn(&mut self, id: ClassId, patience: Patience, went: bool) {
         let Some(turn) = self.reservations.remove(&id) else { return };
-        self.dues.remove(&(turn.due_ms, id));
+        self.dues.cancel(&id);
         for quota in turn.quotas.iter() {
             let Some(entry) = self.entries.get_mut(quota) else { continue };
             let Some(kept) = entry.kept.take_if(|kept| kept.class == id) else { continue };
@@ -222,9 +215,8 @@ impl ReleaseQueue {
     /// The pod whose turn it is waits no more, or could not fit any more: the next decision ends its turn.
     pub(super) fn give_turn_up(&mut self, id: ClassId) {
         let Some(turn) = self.reservations.get_mut(&id) else { return };
-        self.dues.remove(&(turn.due_ms, id));
-        (turn.due_ms, turn.lack) = (0, GIVEN_UP);
-        self.dues.insert((0, id));
+        turn.lack = GIVEN_UP;
+        self.dues.set(id, 1);
         let quotas = Arc::clone(&turn.quotas);
         for quota in quotas.iter() {
             self.wake(*quota);

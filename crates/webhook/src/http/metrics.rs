@@ -44,16 +44,10 @@ impl WebhookMetrics {
     /// New metrics, registered as `sluice_webhook_*`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register(
-            "sluice_webhook_requests",
-            "Admission requests by endpoint, verdict and code",
-            metrics.requests.clone(),
-        );
-        registry.register(
-            "sluice_webhook_request_duration_seconds",
-            "Time from the request's headers to its answer, by endpoint",
-            metrics.latency.clone(),
-        );
+        let text = "Admission requests by endpoint, verdict and code";
+        registry.register("sluice_webhook_requests", text, metrics.requests.clone());
+        let text = "Time from the request's headers to its answer, by endpoint";
+        registry.register("sluice_webhook_request_duration_seconds", text, metrics.latency.clone());
         metrics
     }
 

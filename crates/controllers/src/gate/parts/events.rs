@@ -3,10 +3,10 @@
 //! Kept is who has news, not the text: that is made when it is the pod's turn, so an event says how things are then, and a
 //! flood of changes makes no flood of events. What cannot be written is tried again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use sluice_engine::PodId;
+use sluice_engine::{PodId, Timers};
 use sluice_index::{NamespaceId, Namespaces};
 
 use crate::gate::action::GateEvent;
@@ -51,7 +51,8 @@ pub enum Turn {
 #[derive(Debug, Default)]
 pub struct Events {
     recipients: HashMap<PodId, Recipient>,
-    due: BTreeSet<(u64, PodId)>,
+    /// When pods are to be looked at again (milliseconds); the others when there is news.
+    due: Timers<PodId>,
     /// Pods that are to be told something now.
     turns: Turns<PodId>,
     /// Where events cannot be written: how often in a row, and until when (milliseconds) none is tried.
@@ -75,8 +76,6 @@ struct Announcement {
 /// A pod that events are written about.
 #[derive(Debug, Default)]
 struct Recipient {
-    /// When it is to be looked at again (milliseconds); otherwise when there is news.
-    due_ms: Option<u64>,
     /// It has a place among the turns.
     has_turn: bool,
     /// When the last event was written (milliseconds).
@@ -104,16 +103,15 @@ impl Events {
     pub fn news(&mut self, id: PodId, now: Moment) {
         let recipient = self.recipients.entry(id).or_default();
         let due = recipient.other_text_ms().max(now.mono_ms);
-        if !recipient.has_turn && recipient.due_ms.is_none_or(|at| at > due) {
-            self.later(id, due);
+        if !recipient.has_turn {
+            self.due.set_earlier(id, due);
         }
     }
 
     /// Nothing more is written about the pod.
     pub fn forget(&mut self, id: PodId) {
-        if let Some(recipient) = self.recipients.remove(&id) {
-            recipient.due_ms.map(|at| self.due.remove(&(at, id)));
-        }
+        self.recipients.remove(&id);
+        self.due.cancel(&id);
     }
 
     /// Writes an event about something else than a pod.
@@ -135,23 +133,14 @@ impl Events {
             return Some(now.mono_ms);
         }
         let announcement = self.announcements.first_key_value().map(|((at, _), _)| *at);
-        self.due.first().map(|(at, _)| *at).into_iter().chain(announcement).min()
-    }
-
-    fn later(&mut self, id: PodId, due_ms: u64) {
-        if let Some(recipient) = self.recipients.get_mut(&id) {
-            recipient.due_ms.replace(due_ms).map(|at| self.due.remove(&(at, id)));
-            self.due.insert((due_ms, id));
-        }
+        self.due.next().into_iter().chain(announcement).min()
     }
 
     /// Pods whose time has come take their place behind others of their namespace.
     pub fn give_turns(&mut self, namespace_of: impl Fn(PodId) -> Option<NamespaceId>, now: Moment) {
         for _ in 0..LOOKS {
-            let Some((_, id)) = self.due.first().copied().filter(|(at, _)| *at <= now.mono_ms) else { break };
-            self.due.pop_first();
+            let Some(id) = self.due.pop_due(now.mono_ms) else { break };
             let Some(recipient) = self.recipients.get_mut(&id) else { continue };
-            recipient.due_ms = None;
             if let Some(namespace) = namespace_of(id) {
                 recipient.has_turn = true;
                 self.turns.push(namespace, id);
@@ -195,24 +184,24 @@ impl Events {
         recipient.has_turn = false;
         let Some(text) = text else {
             if is_open {
-                self.later(id, now.mono_ms + FAILED_MS);
+                self.due.set(id, now.mono_ms + FAILED_MS);
             }
             return false;
         };
         let backs_off = self.backing_off.get(&namespace).filter(|(_, until)| *until > now.mono_ms);
         if let Some((_, until)) = backs_off.copied() {
-            self.later(id, until);
+            self.due.set(id, until);
             return false;
         }
         let hash = hash_of(text);
         let again_ms = recipient.at_ms + SAME_TEXT_MS;
         if recipient.text == hash && now.mono_ms < again_ms {
-            self.later(id, again_ms);
+            self.due.set(id, again_ms);
             return false;
         }
         recipient.times += u32::from(recipient.text != hash);
         (recipient.text, recipient.at_ms) = (hash, now.mono_ms);
-        self.later(id, now.mono_ms + SAME_TEXT_MS);
+        self.due.set(id, now.mono_ms + SAME_TEXT_MS);
         self.in_flight += 1;
         true
     }
@@ -247,7 +236,7 @@ impl Events {
             recipient.text = 0;
             recipient.times = recipient.times.saturating_sub(1);
             let due_ms = now.mono_ms + backoff_ms(FAILED_MS, recipient.failures);
-            self.later(id, due_ms);
+            self.due.set(id, due_ms);
         }
     }
 

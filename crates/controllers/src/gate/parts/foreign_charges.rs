@@ -7,9 +7,9 @@
 //! pods has come to what there is after that: what was done is seen by then, however late the watch is.
 //! What such a leader does without a charge may be in any quota, and is waited for in the same way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use sluice_engine::QuotaId;
+use sluice_engine::{QuotaId, Timers};
 
 use crate::gate::config::Moment;
 
@@ -26,8 +26,7 @@ pub enum Place {
 #[derive(Debug, Default)]
 pub struct ForeignCharges {
     /// Requests of other leaders may be in flight until this moment (milliseconds).
-    until_ms: HashMap<Place, u64>,
-    later: BTreeSet<(u64, Place)>,
+    kept: Timers<Place>,
     /// No such request can be in flight any more, but what they have done may be unseen.
     expired: BTreeSet<Place>,
     /// For these the watch of pods is catching up.
@@ -38,12 +37,11 @@ impl ForeignCharges {
     /// Keeps the room there until this moment (milliseconds) and the catching up after it.
     pub fn keep_until(&mut self, place: Place, until_ms: u64) {
         self.forget(place);
-        self.until_ms.insert(place, until_ms);
-        self.later.insert((until_ms, place));
+        self.kept.set(place, until_ms);
     }
 
     pub fn is_kept(&self, place: Place) -> bool {
-        self.until_ms.contains_key(&place) || self.is_expired(place)
+        self.kept.moment(&place).is_some() || self.is_expired(place)
     }
 
     fn is_expired(&self, place: Place) -> bool {
@@ -52,9 +50,7 @@ impl ForeignCharges {
     }
 
     pub fn forget(&mut self, place: Place) {
-        if let Some(until_ms) = self.until_ms.remove(&place) {
-            self.later.remove(&(until_ms, place));
-        }
+        self.kept.cancel(&place);
         self.expired.remove(&place);
         if let Some(catching_up) = &mut self.catching_up {
             catching_up.remove(&place);
@@ -63,7 +59,7 @@ impl ForeignCharges {
 
     /// The quota has another handle.
     pub fn rename(&mut self, old: Place, new: Place) {
-        let (until_ms, is_expired) = (self.until_ms.get(&old).copied(), self.is_expired(old));
+        let (until_ms, is_expired) = (self.kept.moment(&old), self.is_expired(old));
         self.forget(old);
         if let Some(until_ms) = until_ms {
             self.keep_until(new, until_ms);
@@ -74,16 +70,14 @@ impl ForeignCharges {
 
     /// Expires what has been kept long enough.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, place)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, place));
-            self.until_ms.remove(&place);
+        while let Some(place) = self.kept.pop_due(now.mono_ms) {
             self.expired.insert(place);
         }
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.kept.next()
     }
 
     /// Whether the watch of pods has to catch up now, on account of what has expired.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sluice_engine::{Deadline, PodId, Uid};
+use sluice_engine::{Deadline, PodId, Timers, Uid};
 
 /// So many seconds after its creation a target that is held is late. KubeVirt gives up a target that cannot be scheduled when it is so
 /// old (`pkg/virt-controller/watch/migration/migration.go`, `defaultUnschedulablePendingTimeoutSeconds`): one that goes later has to
@@ -35,18 +35,18 @@ impl Outlook {
 
 /// Pods that are held and say that they are targets.
 ///
-/// Invariant: each is in `by_migration`, and in `due` as it says itself.
+/// Invariant: each is in `by_migration`, and `due` has no others.
 #[derive(Debug, Default)]
 pub struct HeldTargets {
     held: HashMap<PodId, Target>,
     by_migration: BTreeSet<(Uid, PodId)>,
-    due: BTreeSet<(i64, PodId)>,
+    /// When each is to be looked at (seconds since the epoch).
+    due: Timers<PodId, i64>,
 }
 
 #[derive(Debug)]
 struct Target {
     migration: Uid,
-    due: Option<i64>,
     is_late: bool,
 }
 
@@ -55,7 +55,7 @@ impl HeldTargets {
     pub fn hold(&mut self, id: PodId, migration: &Uid) {
         if self.migration(id) != Some(migration) {
             self.forget(id);
-            self.held.insert(id, Target { migration: migration.clone(), due: None, is_late: false });
+            self.held.insert(id, Target { migration: migration.clone(), is_late: false });
             self.by_migration.insert((migration.clone(), id));
         }
         self.look_at(id, Some(i64::MIN));
@@ -64,28 +64,26 @@ impl HeldTargets {
     /// The pod is not held any more, or no target.
     pub fn forget(&mut self, id: PodId) {
         let Some(target) = self.held.remove(&id) else { return };
-        target.due.map(|at| self.due.remove(&(at, id)));
+        self.due.cancel(&id);
         self.by_migration.remove(&(target.migration, id));
     }
 
     /// It is to be looked at from this second on, and not before.
     pub fn look_at(&mut self, id: PodId, second: Option<i64>) {
-        let Some(target) = self.held.get_mut(&id) else { return };
-        let old = std::mem::replace(&mut target.due, second);
-        old.map(|at| self.due.remove(&(at, id)));
-        self.due.extend(second.map(|at| (at, id)));
+        match second.filter(|_| self.held.contains_key(&id)) {
+            Some(second) => self.due.set(id, second),
+            None => self.due.cancel(&id),
+        }
     }
 
     /// One that is to be looked at in this second.
     pub fn take_due(&mut self, second: i64) -> Option<PodId> {
-        let (_, id) = self.due.first().copied().filter(|(at, _)| *at <= second)?;
-        self.look_at(id, None);
-        Some(id)
+        self.due.pop_due(second)
     }
 
     /// When the next one is to be looked at (seconds since the epoch).
     pub fn next_due(&self) -> Option<i64> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.next()
     }
 
     /// The migration whose target the pod says that it is.

@@ -22,12 +22,13 @@ pub enum Recorded {
     Unrelated,
 }
 
-/// Invariant: of each pod the [`ReleaseQueue`] holds exactly what its stage says: a place in a class while it waits, an
+/// Invariant: of each pod the queue holds exactly what its stage says: a place in a class while it waits, an
 /// assumed or a counted charge in each of the stage's quotas, else nothing. Of pods with an [owner](Owners) that is charged in
 /// their place it holds what they claim together: in each quota the largest of their charges. Each method that begins or ends
 /// a claim changes both.
 #[derive(Debug, Default)]
 pub struct PodStages {
+    queue: ReleaseQueue,
     /// By the number of the pod's handle.
     stages: Vec<Stage>,
     /// Since when each pod with this controller's gate has been seen (milliseconds).
@@ -44,6 +45,16 @@ pub struct PodStages {
 }
 
 impl PodStages {
+    /// All ledgers, and the pods that wait.
+    pub const fn queue(&self) -> &ReleaseQueue {
+        &self.queue
+    }
+
+    /// For all that is no claim of a pod.
+    pub const fn queue_mut(&mut self) -> &mut ReleaseQueue {
+        &mut self.queue
+    }
+
     pub const fn owners(&self) -> &Owners {
         &self.owners
     }
@@ -85,20 +96,14 @@ impl PodStages {
     }
 
     /// A deadline of the pod that is held is near, or none is.
-    pub fn hasten(
-        &mut self,
-        id: PodId,
-        record: &PodRecord,
-        deadline: Option<Deadline>,
-        queue: &mut ReleaseQueue,
-    ) {
+    pub fn hasten(&mut self, id: PodId, record: &PodRecord, deadline: Option<Deadline>) {
         match deadline {
             Some(deadline) => self.near.insert(id, deadline),
             None => self.near.remove(&id),
         };
-        if let Stage::Waiting(class) = self.get(id) {
+        if let Stage::Waiting(class) = *self.get(id) {
             let key = self.owners.wait_key(id).cloned().unwrap_or_else(|| record.wait_key());
-            queue.hasten(*class, &key, deadline);
+            self.queue.hasten(class, &key, deadline);
         }
     }
 
@@ -113,70 +118,49 @@ impl PodStages {
     }
 
     /// The pod claims nothing, is [held](Self::hold), and begins to wait.
-    pub fn wait(
-        &mut self,
-        id: PodId,
-        record: &PodRecord,
-        payer: Payer,
-        quotas: Arc<QuotaSet>,
-        queue: &mut ReleaseQueue,
-    ) {
+    pub fn wait(&mut self, id: PodId, record: &PodRecord, payer: Payer, quotas: Arc<QuotaSet>) {
         let key = record.wait_key();
         let charge = match &payer.owner {
             Some(owner) => {
                 self.owners.join(id, owner, Some(key.clone()));
-                Arc::new(self.need(owner, &payer.charge, &quotas, queue))
+                Arc::new(self.need(owner, &payer.charge, &quotas))
             }
             None => payer.charge,
         };
-        self.begin_waiting(id, key, charge, quotas, queue);
+        self.begin_waiting(id, key, charge, quotas);
     }
 
-    fn begin_waiting(
-        &mut self,
-        id: PodId,
-        key: WaitKey,
-        charge: Arc<Charge>,
-        quotas: Arc<QuotaSet>,
-        queue: &mut ReleaseQueue,
-    ) {
-        let class = queue.wait(id, key.clone(), self.since_ms(id), charge, quotas);
+    fn begin_waiting(&mut self, id: PodId, key: WaitKey, charge: Arc<Charge>, quotas: Arc<QuotaSet>) {
+        let class = self.queue.wait(id, key.clone(), self.since_ms(id), charge, quotas);
         if let Some(deadline) = self.near.get(&id) {
-            queue.hasten(class, &key, Some(*deadline));
+            self.queue.hasten(class, &key, Some(*deadline));
         }
         self.set(id, Stage::Waiting(class));
     }
 
     /// The pod claims nothing, and is counted.
-    pub fn count(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
+    pub fn count(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>) {
         let Payer { charge, owner } = payer;
         let Some(owner) = owner else {
-            queue.apply(Claim::Counted, &quotas, &charge);
+            self.queue.apply(Claim::Counted, &quotas, &charge);
             return self.set(id, Stage::Counted { charge, quotas });
         };
-        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Decision, queue);
+        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Decision);
     }
 
     /// The pod claims nothing, and is counted as one that another process released.
-    pub fn arrive(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>, queue: &mut ReleaseQueue) {
+    pub fn arrive(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>) {
         let Payer { charge, owner } = payer;
         let Some(owner) = owner else {
-            queue.arrive(&quotas, &charge);
+            self.queue.arrive(&quotas, &charge);
             return self.set(id, Stage::Counted { charge, quotas });
         };
-        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Arrival, queue);
+        self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Arrival);
     }
 
     /// The queue has decided to release the pod, and assumes its charge. So many quotas have to record that, or lists to confirm
     /// it. Returns the decision's serial.
-    pub fn decide(
-        &mut self,
-        id: PodId,
-        charge: Arc<Charge>,
-        quotas: Arc<QuotaSet>,
-        awaited: u32,
-        queue: &mut ReleaseQueue,
-    ) -> u64 {
+    pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, awaited: u32) -> u64 {
         let serial = self.next_serial();
         match self.owners.owner_of(id).cloned() {
             None => self.set(id, Stage::Assumed { charge, quotas, awaited, serial }),
@@ -186,43 +170,36 @@ impl PodStages {
                 let whole = self.owners.charged(&owner);
                 let whole = whole.map_or_else(|| Arc::clone(&charge), |(_, whole)| whole);
                 let stage = Stage::Assumed { charge: whole, quotas, awaited, serial };
-                self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End, queue);
+                self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End);
             }
         }
         serial
     }
 
     /// The pod claims nothing, but its gate is being removed by this decision: its charge is assumed.
-    pub fn assume_in_flight(
-        &mut self,
-        id: PodId,
-        payer: Payer,
-        quotas: Arc<QuotaSet>,
-        serial: u64,
-        queue: &mut ReleaseQueue,
-    ) {
+    pub fn assume_in_flight(&mut self, id: PodId, payer: Payer, quotas: Arc<QuotaSet>, serial: u64) {
         let Payer { charge, owner } = payer;
         let Some(owner) = owner else {
-            queue.apply(Claim::Assumed, &quotas, &charge);
+            self.queue.apply(Claim::Assumed, &quotas, &charge);
             return self.set(id, Stage::Assumed { charge, quotas, awaited: 0, serial });
         };
         let stage = Stage::Assumed { charge, quotas, awaited: 0, serial };
-        self.begin_owned(id, &owner, stage, Exchange::Decision, queue);
+        self.begin_owned(id, &owner, stage, Exchange::Decision);
     }
 
     /// The pod was seen released: what is assumed is counted. Returns the charge.
-    pub fn confirm(&mut self, id: PodId, queue: &mut ReleaseQueue) -> Option<Arc<Charge>> {
+    pub fn confirm(&mut self, id: PodId) -> Option<Arc<Charge>> {
         let Stage::Assumed { charge, quotas, .. } = self.get(id) else { return None };
         let (charge, quotas) = (Arc::clone(charge), Arc::clone(quotas));
         let stage = Stage::Counted { charge: Arc::clone(&charge), quotas: Arc::clone(&quotas) };
         match self.owners.owner_of(id).cloned() {
             None => {
-                queue.confirm(&quotas, &charge);
+                self.queue.confirm(&quotas, &charge);
                 self.set(id, stage);
             }
             Some(owner) => {
                 let nothing = Charge::default();
-                self.change_owned(&owner, vec![(id, stage)], &nothing, Exchange::Decision, queue);
+                self.change_owned(&owner, vec![(id, stage)], &nothing, Exchange::Decision);
             }
         }
         Some(charge)
@@ -262,49 +239,33 @@ impl PodStages {
 
     /// The pod has ended or changed: ends its claim. `record` is the pod as it was when it claimed, as far as its place in
     /// the order goes. Returns the quotas that it claimed of.
-    pub fn end_claim(
-        &mut self,
-        id: PodId,
-        record: &PodRecord,
-        queue: &mut ReleaseQueue,
-    ) -> Option<Arc<QuotaSet>> {
-        self.leave(id, record, queue, Exchange::End)
+    pub fn end_claim(&mut self, id: PodId, record: &PodRecord) -> Option<Arc<QuotaSet>> {
+        self.leave(id, record, Exchange::End)
     }
 
     /// Takes the claim back: the pod was certainly not released on account of it, or claims it again at once. Returns the
     /// quotas that it claimed of.
-    pub fn revert_claim(
-        &mut self,
-        id: PodId,
-        record: &PodRecord,
-        queue: &mut ReleaseQueue,
-    ) -> Option<Arc<QuotaSet>> {
-        self.leave(id, record, queue, Exchange::Decision)
+    pub fn revert_claim(&mut self, id: PodId, record: &PodRecord) -> Option<Arc<QuotaSet>> {
+        self.leave(id, record, Exchange::Decision)
     }
 
-    fn leave(
-        &mut self,
-        id: PodId,
-        record: &PodRecord,
-        queue: &mut ReleaseQueue,
-        why: Exchange,
-    ) -> Option<Arc<QuotaSet>> {
+    fn leave(&mut self, id: PodId, record: &PodRecord, why: Exchange) -> Option<Arc<QuotaSet>> {
         if let Some(owner) = self.owners.owner_of(id).cloned() {
-            return self.end_owned(id, &owner, why, queue);
+            return self.end_owned(id, &owner, why);
         }
         let drop_claim = if why == Exchange::End { ReleaseQueue::end } else { ReleaseQueue::revert };
         match std::mem::take(self.stages.get_mut(id.0 as usize)?) {
             Stage::Waiting(class) => {
-                let quotas = queue.class(class).map(|class| Arc::clone(class.quotas()));
-                queue.leave(class, &record.wait_key());
+                let quotas = self.queue.class(class).map(|class| Arc::clone(class.quotas()));
+                self.queue.leave(class, &record.wait_key());
                 quotas
             }
             Stage::Assumed { charge, quotas, .. } => {
-                drop_claim(queue, Claim::Assumed, &quotas, &charge);
+                drop_claim(&mut self.queue, Claim::Assumed, &quotas, &charge);
                 Some(quotas)
             }
             Stage::Counted { charge, quotas } => {
-                drop_claim(queue, Claim::Counted, &quotas, &charge);
+                drop_claim(&mut self.queue, Claim::Counted, &quotas, &charge);
                 Some(quotas)
             }
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use sluice_engine::Uid;
+use sluice_engine::{Timers, Uid};
 use sluice_index::NamespaceId;
 
 use super::confirmations::{Decision, Decisions};
@@ -45,7 +45,7 @@ struct Check {
 pub struct QuotaChecks {
     checks: HashMap<Listed, Check>,
     wanted: BTreeSet<Listed>,
-    later: BTreeSet<(u64, Listed)>,
+    later: Timers<Listed>,
 }
 
 impl QuotaChecks {
@@ -78,7 +78,7 @@ impl QuotaChecks {
             begun.push(listed);
             if listed == Listed::Targets {
                 check.not_before_ms = now.mono_ms + TARGETS_SPACING_MS;
-                self.later.insert((check.not_before_ms, listed));
+                self.later.set(listed, check.not_before_ms);
             }
         }
         begun
@@ -112,7 +112,7 @@ impl QuotaChecks {
         check.waiting.retain(stands);
         check.failures += 1;
         check.not_before_ms = now.mono_ms + delay_ms(retry_after, check.failures);
-        self.later.insert((check.not_before_ms, listed));
+        self.later.set(listed, check.not_before_ms);
     }
 
     /// No decision waits for a list of cluster quotas any more. One that is in flight confirms nothing.
@@ -145,15 +145,14 @@ impl QuotaChecks {
 
     /// Requests again what has backed off long enough.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, listed)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, listed));
+        while let Some(listed) = self.later.pop_due(now.mono_ms) {
             self.wanted.insert(listed);
         }
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 
     pub fn is_idle(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use sluice_engine::{PodId, QuotaId};
+use sluice_engine::{PodId, QuotaId, Timers};
 
 use super::stamp::Stamp;
 use crate::gate::action::Record;
@@ -61,7 +61,7 @@ pub struct StatusWrites {
     /// Requests that were not answered yet, those of quotas that are gone included.
     requests: usize,
     /// Quotas to look at again at a moment (milliseconds).
-    later: BTreeSet<(u64, QuotaId)>,
+    later: Timers<QuotaId>,
     /// Marks the charges that this process records.
     stamp: Stamp,
 }
@@ -76,7 +76,7 @@ impl StatusWrites {
             looked_at: QuotaId(0),
             repeated_last: QuotaId(0),
             requests: 0,
-            later: BTreeSet::new(),
+            later: Timers::default(),
             stamp,
         }
     }
@@ -131,7 +131,7 @@ impl StatusWrites {
         let write = self.by_quota.entry(id).or_default();
         let due = write.last_ms.map_or(0, |last| last + spacing_ms).max(write.not_before_ms);
         if due > now.mono_ms {
-            self.later.insert((due, id));
+            self.later.set_earlier(id, due);
             return None;
         }
         write.last_ms = Some(now.mono_ms);
@@ -201,7 +201,7 @@ impl StatusWrites {
         write.pending = charged;
         write.failures += 1;
         write.not_before_ms = now.mono_ms + delay_ms(retry_after, write.failures);
-        self.later.insert((write.not_before_ms, id));
+        self.later.set_earlier(id, write.not_before_ms);
     }
 
     /// Returns the decisions that no write records yet.
@@ -255,15 +255,14 @@ impl StatusWrites {
 
     /// Marks the quotas whose time has come.
     pub fn pass_time(&mut self, now: Moment) {
-        while let Some((at, id)) = self.later.first().copied().filter(|(at, _)| *at <= now.mono_ms) {
-            self.later.remove(&(at, id));
+        while let Some(id) = self.later.pop_due(now.mono_ms) {
             self.mark(id);
         }
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.later.first().map(|(at, _)| *at)
+        self.later.next()
     }
 
     pub fn is_idle(&self) -> bool {

@@ -86,9 +86,9 @@ impl State {
                 gates == Gates::None && is_charged && *quotas == matching
             }
             Stage::Waiting(class) => {
-                let class = self.queue.class(*class);
+                let class = self.stages.queue().class(*class);
                 let charge = match &payer.owner {
-                    Some(owner) => Arc::new(self.stages.need(owner, &payer.charge, &matching, &self.queue)),
+                    Some(owner) => Arc::new(self.stages.need(owner, &payer.charge, &matching)),
                     None => payer.charge,
                 };
                 let is_charged =
@@ -106,12 +106,14 @@ impl State {
     /// namespaces take: audited one by one, they are all of it.
     fn is_sum_right(&self, id: QuotaId, namespace: NamespaceId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
-        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.queue.ledger(id)) else { return true };
+        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.stages.queue().ledger(id)) else {
+            return true;
+        };
         if self.reclassification.is_quota_paused(id) {
             return true;
         }
         let recount = self.recount(id, namespace, Ledger::new(enforced(compiled)));
-        match self.queue.shares(id) {
+        match self.stages.queue().shares(id) {
             Some(shares) => {
                 let used: Vec<Amount> = recount.lines().iter().map(Line::used).collect();
                 // Once in a round is enough for the total.

@@ -57,7 +57,7 @@ impl State {
         self.releases.end_retries(id);
         self.end_hold(id);
         self.writes.mark_all(&quotas);
-        self.stages.count(id, self.payer(record), quotas, &mut self.queue);
+        self.stages.count(id, self.payer(record), quotas);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
@@ -66,7 +66,7 @@ impl State {
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
-                self.stages.wait(id, record, self.payer(record), quotas, &mut self.queue);
+                self.stages.wait(id, record, self.payer(record), quotas);
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {

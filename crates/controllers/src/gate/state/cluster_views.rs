@@ -33,7 +33,7 @@ impl State {
     /// Whether [`Self::take_changed_clusters`] has any.
     #[must_use]
     pub fn have_clusters_changed(&self) -> bool {
-        self.leading && (self.queue.has_changed() || self.quotas.have_clusters_changed())
+        self.leading && (self.stages.queue().has_changed() || self.quotas.have_clusters_changed())
     }
 
     /// The cluster quotas of which there is something else to show than when this was asked last; none unless this process leads.
@@ -41,7 +41,7 @@ impl State {
         if !self.leading {
             return BTreeSet::new();
         }
-        let mut changed = self.queue.take_changed();
+        let mut changed = self.stages.queue_mut().take_changed();
         changed.extend(self.quotas.take_changed_clusters());
         changed.retain(|id| self.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some()));
         changed
@@ -59,7 +59,7 @@ impl State {
             return None;
         }
         let mut names = self.quotas.take_moved(id);
-        let shares = self.queue.take_changed_shares(id).into_iter().map(NamespaceId::of_share);
+        let shares = self.stages.queue_mut().take_changed_shares(id).into_iter().map(NamespaceId::of_share);
         let quota = self.quotas.get(id)?;
         let selected = quota.namespaces().filter(|_| all);
         let changed =
@@ -85,7 +85,7 @@ impl State {
             name: Arc::clone(&quota.name),
             uid: quota.uid.clone(),
             total,
-            held: self.queue.held(id),
+            held: self.stages.queue().held(id),
             namespaces: namespaces.collect(),
         })
     }
@@ -93,8 +93,8 @@ impl State {
     fn used_by(&self, id: QuotaId, quota: &QuotaRecord, name: &str) -> Option<Amounts> {
         let namespace = self.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
         let Ok(compiled) = &quota.compiled else { return Some(Vec::new()) };
-        let share = self.queue.shares(id)?.get(namespace.share());
+        let share = self.stages.queue().shares(id)?.get(namespace.share());
         let managed = self.managed_status_of_cluster(quota).and_then(|status| status.namespaces.get(name));
-        Some(share_used(compiled, self.queue.ledger(id)?, share, managed))
+        Some(share_used(compiled, self.stages.queue().ledger(id)?, share, managed))
     }
 }

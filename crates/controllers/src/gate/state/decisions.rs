@@ -7,7 +7,7 @@ use sluice_engine::{Charge, Decision, Patience, PodId, QuotaSet};
 use sluice_index::NamespaceId;
 
 use super::State;
-use crate::gate::admission::Judgement;
+use crate::gate::admission::{CHANGED, Judgement};
 use crate::gate::config::Moment;
 use crate::gate::parts::pod_stages::Recorded;
 
@@ -18,10 +18,10 @@ impl State {
     pub(super) fn decide(&mut self, now: Moment) {
         // The wait of a pod that is older than this process begins when this process first sees the pod.
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
-        for decision in self.queue.decide(patience, LOOKS) {
+        for decision in self.stages.queue_mut().decide(patience, LOOKS) {
             match decision {
                 Decision::Release { pod, charge, quotas } if self.is_paid_for(pod, &charge, &quotas) => {
-                    self.stages.decide(pod, charge, Arc::clone(&quotas), 0, &mut self.queue);
+                    self.stages.decide(pod, charge, Arc::clone(&quotas), 0);
                     self.enqueue_release(pod);
                     // How many pods are held may be stated.
                     self.writes.mark_all(&quotas);
@@ -29,8 +29,7 @@ impl State {
                 Decision::Release { pod, charge, quotas } => {
                     let lists = self.lists_to_await(&quotas);
                     let records = u32::try_from(quotas.len() + lists.len()).unwrap_or(u32::MAX);
-                    let serial =
-                        self.stages.decide(pod, charge, Arc::clone(&quotas), records, &mut self.queue);
+                    let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), records);
                     for quota in quotas.iter() {
                         self.writes.charge(*quota, pod, serial);
                     }
@@ -70,8 +69,8 @@ impl State {
                 Recorded::ByAll => self.enqueue_release(pod),
                 Recorded::BySome => {}
                 Recorded::Unrelated => {
-                    self.admissions.recorded(pod, serial);
-                    let tickets = self.machine_growth.recorded(serial);
+                    let mut tickets = self.pod_growth.recorded(serial);
+                    tickets.extend(self.machine_growth.recorded(serial));
                     self.admissions.answer(tickets, &Judgement::Allowed);
                 }
             }
@@ -87,7 +86,8 @@ impl State {
             return self.revert_decisions_later(decisions, now);
         }
         for (pod, serial) in decisions {
-            if self.admissions.revert(*pod, *serial) {
+            if let Some((_, tickets)) = self.pod_growth.revert(*serial) {
+                self.admissions.answer(tickets, &CHANGED);
                 self.hold_anew(*pod);
                 self.stats.reverted += 1;
             }

@@ -17,7 +17,7 @@ impl State {
     /// The reason for holding the class is another one: events say so about its first pods. The rest of a long queue has
     /// news when it is its turn to have any.
     pub(super) fn on_class_held(&mut self, class: ClassId, now: Moment) {
-        let Some(class) = self.queue.class(class) else { return };
+        let Some(class) = self.stages.queue().class(class) else { return };
         for pod in class.pods().take(self.config.notified_pods) {
             self.events.news(pod, now);
         }
@@ -97,7 +97,7 @@ impl State {
     }
 
     fn text_about_class(&self, class: ClassId) -> Option<Text> {
-        let class = self.queue.class(class)?;
+        let class = self.stages.queue().class(class)?;
         let why = class.reason()?;
         let (reason, message) = self.text_about_lack(why, class.quotas().share())?;
         let quota = self.quotas.get(why.quota)?;

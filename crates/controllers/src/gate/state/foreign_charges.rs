@@ -31,8 +31,8 @@ impl State {
         self.reserve_in_flight(id, now);
         // It may have given away the room of a pod whose end is not seen here yet. So nothing that ends makes room until
         // its requests are dead.
-        self.queue.freeze(id);
-        self.stages.on_freeze(id, &mut self.queue);
+        self.stages.queue_mut().freeze(id);
+        self.stages.on_freeze(id);
         self.keep_foreign_charges(id, now);
     }
 
@@ -44,14 +44,16 @@ impl State {
         let Some(recorded) = self.recorded_amounts(id) else { return };
         let unrecorded = self.unrecorded_charges(id);
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
-        if self.queue.reserve_in_flight(id, recorded, &unrecorded) {
+        if self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded) {
             self.keep_foreign_charges(id, now);
         }
     }
 
     /// Whether the quota's record says that at least what is claimed is used.
     pub(super) fn is_recorded(&self, id: QuotaId) -> bool {
-        let (Some(quota), Some(ledger)) = (self.quotas.get(id), self.queue.ledger(id)) else { return false };
+        let (Some(quota), Some(ledger)) = (self.quotas.get(id), self.stages.queue().ledger(id)) else {
+            return false;
+        };
         let Some(recorded) = self.recorded_amounts(id).filter(|_| !quota.is_record_lost()) else {
             return false;
         };
@@ -63,7 +65,7 @@ impl State {
     fn recorded_amounts(&self, id: QuotaId) -> Option<Vec<(Resource, Amount)>> {
         let quota = self.quotas.get(id)?;
         if quota.is_record_lost() {
-            let lines = self.queue.ledger(id)?.lines();
+            let lines = self.stages.queue().ledger(id)?.lines();
             return Some(lines.iter().map(|line| (line.resource.clone(), line.hard)).collect());
         }
         let readable =
@@ -77,8 +79,10 @@ impl State {
         let mut grown = BTreeSet::new();
         let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
         for (pod, decision) in self.writes.unrecorded(id) {
-            if let Some((owner, more)) = self.machine_growth.ungranted(decision) {
-                unrecorded.extend(grown.insert(owner.clone()).then(|| Arc::new(more)));
+            if let Some(owner) = self.machine_growth.charged_by(decision) {
+                let growth = self.machine_growth.wanted(owner).zip(self.machine_growth.granted(owner));
+                let more = growth.map(|(wanted, granted)| Arc::new(wanted.above(granted)));
+                unrecorded.extend(more.filter(|_| grown.insert(owner.clone())));
                 continue;
             }
             match self.stages.get(pod) {
@@ -101,7 +105,7 @@ impl State {
 
     /// What is held for updates of the pod in the quota and was not allowed yet.
     fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
-        let granted = self.admissions.granted(id)?.clone();
+        let granted = self.pod_growth.granted(&id)?.clone();
         let held = self.admissions.held(id)?.get(&quota)?.clone();
         let namespace = self.pods.get(id)?.namespace;
         let granted = self.parts_of(id, namespace, &granted)?;
@@ -146,10 +150,10 @@ impl State {
     }
 
     fn forget_in_flight(&mut self, id: QuotaId) {
-        let was_frozen = self.queue.is_frozen(id);
-        self.queue.forget_in_flight(id);
+        let was_frozen = self.stages.queue().is_frozen(id);
+        self.stages.queue_mut().forget_in_flight(id);
         if was_frozen {
-            self.stages.on_freeze(id, &mut self.queue);
+            self.stages.on_freeze(id);
         }
         self.writes.mark(id);
     }

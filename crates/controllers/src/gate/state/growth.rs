@@ -8,7 +8,8 @@ use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 use super::State;
 use crate::gate::admission::{Asked, CHANGED, Change, Judgement, UNSEEN};
 use crate::gate::config::Moment;
-use crate::gate::parts::admissions::{Hold, Parts, Wanted};
+use crate::gate::parts::admissions::{Parts, Wanted};
+use crate::gate::parts::growth::Want;
 use crate::gate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
@@ -33,70 +34,85 @@ impl State {
         if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
-        let wanted = self.admissions.wanted(id).cloned().unwrap_or_default().and(after);
+        let wanted = self.pod_growth.wanted(&id).cloned().unwrap_or_default().and(after);
         let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
         let held = self.admissions.held(id);
         let more = above(&parts, held);
         if let Some(field) = after.unreadable.as_ref().filter(|_| !more.is_empty()) {
             return Err(Judgement::Refused(format!("cannot be charged: {field}")));
         }
-        if more.iter().any(|(quota, _)| self.queue.rests(*quota)) {
+        if more.iter().any(|(quota, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         if change.dry_run {
-            let fits = self.queue.can_grow(&more, patience);
+            let fits = self.stages.queue().can_grow(&more, patience);
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        let grown = self.queue.grow(namespace.share(), &more, patience);
+        let grown = self.stages.queue_mut().grow(namespace.share(), &more, patience);
         grown.map_err(|reason| self.refusal(namespace, &reason))?;
         let until_ms = now.mono_ms + self.config.admission_life_ms;
-        let share = namespace.share();
-        Ok(self.hold(id, Hold { share, version: change.before.version, until_ms, wanted, parts }, &more))
+        let want = Want { version: change.before.version, until_ms, wanted, known: Wanted::default() };
+        self.admissions.hold(id, namespace.share(), parts);
+        Ok(self.want(id, want, &more))
     }
 
     /// The pod that is to be charged and its namespace; `None` if the update is not this controller's concern.
     fn concerns(&self, change: &Change) -> Result<Option<(PodId, NamespaceId)>, Judgement> {
+        let Change { before, after, .. } = change;
+        // It is charged when it is released, and a release of the pod as it was fails when it has changed.
+        let is_held = before.gates == Gates::Ours || after.gates != Gates::None;
+        self.concerns_version(!is_held, &before.namespace, before.version, |namespace| {
+            let id = self.pods.find(namespace, &before.name)?;
+            self.pods.get(id).filter(|pod| pod.uid == before.uid).map(|pod| (id, pod.version))
+        })
+    }
+
+    /// The object that is to be charged and its namespace; `None` if an update of the object in this version is not this
+    /// controller's concern. `is_charged`: such objects are charged. `find` returns the object and its known version.
+    pub(super) fn concerns_version<K>(
+        &self,
+        is_charged: bool,
+        namespace: &str,
+        before: Version,
+        find: impl FnOnce(NamespaceId) -> Option<(K, Version)>,
+    ) -> Result<Option<(K, NamespaceId)>, Judgement> {
         if !self.leading {
             return Err(Judgement::Undecided("this process does not lead"));
         }
-        let Change { before, after, .. } = change;
-        if before.gates == Gates::Ours || after.gates != Gates::None {
-            // It is charged when it is released, and a release of the pod as it was fails when it has changed.
+        if !is_charged {
             return Ok(None);
         }
-        if before.version == Version::default() {
-            return Err(Judgement::Undecided("the pod has no version"));
+        if before == Version::default() {
+            return Err(Judgement::Undecided("the object has no version"));
         }
-        let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
+        let Some(namespace) = self.namespaces.id(namespace) else { return Err(UNSEEN) };
         match self.namespaces.is_targeted(namespace) {
             Some(true) => {}
             Some(false) => return Ok(None),
             None => return Err(UNSEEN),
         }
-        let known = self.pods.find(namespace, &before.name);
-        let known = known.and_then(|id| Some((id, self.pods.get(id)?)));
-        let Some((id, pod)) = known.filter(|(_, pod)| pod.uid == before.uid) else { return Err(UNSEEN) };
-        if before.version.is_older_than(pod.version) {
+        let Some((key, known)) = find(namespace) else { return Err(UNSEEN) };
+        if before.is_older_than(known) {
             // Such a request cannot commit: the API server will ask again.
             return Ok(None);
         }
-        if pod.version.is_older_than(before.version) {
+        if known.is_older_than(before) {
             return Err(UNSEEN);
         }
         if self.reclassification.is_paused(namespace) || !self.machines.are_appraised() {
             return Err(CHANGED);
         }
-        Ok(Some((id, namespace)))
+        Ok(Some((key, namespace)))
     }
 
-    /// What was claimed is held, and recorded before it is answered.
-    fn hold(&mut self, id: PodId, hold: Hold, more: &[(QuotaId, Charge)]) -> Asked {
+    /// What was claimed is recorded before it is answered.
+    fn want(&mut self, id: PodId, want: Want<Wanted>, more: &[(QuotaId, Charge)]) -> Asked {
         let serial = self.stages.next_serial();
-        if !self.admissions.hold(id, hold, serial, more.len()) {
+        if !self.pod_growth.want(&id, want, serial, more.len()) {
             return ALLOWED;
         }
         for (quota, _) in more {
@@ -130,7 +146,7 @@ impl State {
         let mut parts = Parts::new();
         for facts in &wanted.facts {
             for quota in self.matching_quotas(namespace, facts).iter() {
-                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let Some(ledger) = self.stages.queue().ledger(*quota) else { continue };
                 let more = if counted_in.contains(quota) {
                     charge.above(&counted)
                 } else {

@@ -78,7 +78,7 @@ impl State {
     fn forget_target(&mut self, id: PodId) {
         self.targets.forget(id);
         if let Some(record) = self.pods.get(id) {
-            self.stages.hasten(id, record, None, &mut self.queue);
+            self.stages.hasten(id, record, None);
         }
     }
 
@@ -96,7 +96,7 @@ impl State {
             return self.forget_target(id);
         };
         let Outlook { near, is_late, until } = Outlook::of(record.created, deadline, now.unix_s());
-        self.stages.hasten(id, record, near, &mut self.queue);
+        self.stages.hasten(id, record, near);
         self.targets.look_at(id, until);
         if self.targets.set_late(id, is_late) && self.leading {
             self.events.news(id, now);

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Patience, PodId, QuotaId, Uid};
-use sluice_index::{NamespaceId, Source, Version, VmiRecord, VmiWire};
+use sluice_index::{NamespaceId, Source, VmiRecord, VmiWire};
 
 use super::State;
 use super::machines::as_launcher;
 use crate::gate::action::{Answer, GateEvent, MachineRead, Regarding};
-use crate::gate::admission::{Asked, CHANGED, Judgement, MachineChange, Ticket, UNSEEN};
+use crate::gate::admission::{Asked, CHANGED, Judgement, MachineChange};
 use crate::gate::config::Moment;
 use crate::gate::messages::reasons;
-use crate::gate::parts::machine_growth::Want;
+use crate::gate::parts::growth::Want;
 use crate::gate::parts::machines::Unknown;
 use crate::gate::parts::owners::Owner;
 use crate::gate::stage::Stage;
@@ -56,12 +56,12 @@ impl State {
         if let Some(invalid) = self.invalid_quota(namespace).filter(|_| !known.covers(&asked)) {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
-        if more.iter().any(|(quota, _, _)| self.queue.rests(*quota)) {
+        if more.iter().any(|(quota, _, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         let charges: Vec<_> = more.iter().map(|(quota, charge, _)| (*quota, charge.clone())).collect();
-        let fits = self.queue.can_grow(&charges, patience);
+        let fits = self.stages.queue().can_grow(&charges, patience);
         fits.map_err(|reason| self.refusal(namespace, &reason))?;
         if change.dry_run {
             return Ok(ALLOWED);
@@ -105,35 +105,12 @@ impl State {
 
     /// The VM that is to be charged and its namespace; `None` if the update is not this controller's concern.
     fn concerns_machine(&self, change: &MachineChange) -> Result<Option<(Owner, NamespaceId)>, Judgement> {
-        if !self.leading {
-            return Err(Judgement::Undecided("this process does not lead"));
-        }
-        if !self.machines.are_charged() {
-            return Ok(None);
-        }
         let before = &change.before;
-        if before.version == Version::default() {
-            return Err(Judgement::Undecided("the VM has no version"));
-        }
-        let Some(namespace) = self.namespaces.id(&before.namespace) else { return Err(UNSEEN) };
-        match self.namespaces.is_targeted(namespace) {
-            Some(true) => {}
-            Some(false) => return Ok(None),
-            None => return Err(UNSEEN),
-        }
-        let owner = Owner { namespace: Arc::clone(&before.namespace), uid: before.uid.clone() };
-        let Some(known) = self.machines.version(&owner) else { return Err(UNSEEN) };
-        if before.version.is_older_than(known) {
-            // Such a request cannot commit: the API server will ask again.
-            return Ok(None);
-        }
-        if known.is_older_than(before.version) {
-            return Err(UNSEEN);
-        }
-        if self.reclassification.is_paused(namespace) || !self.machines.are_appraised() {
-            return Err(CHANGED);
-        }
-        Ok(Some((owner, namespace)))
+        let is_charged = self.machines.are_charged();
+        self.concerns_version(is_charged, &before.namespace, before.version, |_| {
+            let owner = Owner { namespace: Arc::clone(&before.namespace), uid: before.uid.clone() };
+            self.machines.version(&owner).map(|known| (owner, known))
+        })
     }
 
     /// Whether a pod of the VM is charged, or needs none.
@@ -152,7 +129,7 @@ impl State {
                 continue;
             };
             for quota in quotas.iter() {
-                let Some(ledger) = self.queue.ledger(*quota) else { continue };
+                let Some(ledger) = self.stages.queue().ledger(*quota) else { continue };
                 let more = charge.above(&self.stages.taken(owner, *quota).total());
                 let limited = more.iter().filter(|(resource, _)| ledger.line(resource).is_some()).cloned();
                 let more = Charge::from_pairs(limited);
@@ -164,8 +141,9 @@ impl State {
         missing
     }
 
-    /// The VM was seen in a version, or is gone. Returns whether it was charged for an update that cannot be in flight any more.
-    pub(super) fn end_growth(&mut self, tickets: Option<Vec<Ticket>>, judgement: &Judgement) -> bool {
+    /// The VM is charged for no update any more. Returns whether it was.
+    pub(super) fn end_growth(&mut self, owner: &Owner, judgement: &Judgement) -> bool {
+        let tickets = self.machine_growth.end(owner);
         let has_ended = tickets.is_some();
         self.admissions.answer(tickets.unwrap_or_default(), judgement);
         has_ended
@@ -190,7 +168,7 @@ impl State {
         let Some(known) = self.namespaces.get(namespace).filter(|_| !self.machine_growth.is_empty()) else {
             return;
         };
-        let (owners, tickets) = self.machine_growth.revert_all(&known.name);
+        let (owners, tickets) = self.machine_growth.revert_all(|owner| owner.namespace == known.name);
         self.machines.appraise_later(owners);
         self.admissions.answer(tickets, &CHANGED);
     }
@@ -227,11 +205,8 @@ impl State {
             }
         }
         // There may have been more questions meanwhile.
-        if self.machine_growth.has_expired(&owner, now) {
-            let tickets = self.machine_growth.end(&owner);
-            if self.end_growth(tickets, &CHANGED) {
-                self.appraise(&owner, now);
-            }
+        if self.machine_growth.has_expired(&owner, now) && self.end_growth(&owner, &CHANGED) {
+            self.appraise(&owner, now);
         }
     }
 }

@@ -69,8 +69,7 @@ impl State {
     /// The list of VirtualMachineInstances is complete.
     pub fn end_machines(&mut self, now: Moment) {
         for owner in self.machines.end_list() {
-            let tickets = self.machine_growth.end(&owner);
-            self.end_growth(tickets, &CHANGED);
+            self.end_growth(&owner, &CHANGED);
             self.appraise(&owner, now);
         }
     }
@@ -85,9 +84,11 @@ impl State {
         let record = VmiRecord::read(wire);
         let is_news = self.machines.see(&record, by);
         let owner = Owner { namespace: record.namespace, uid: record.uid };
-        let tickets = self.machine_growth.end_before(&owner, record.version);
-        // A request that was not answered yet cannot commit any more: the API server will ask again.
-        let has_ended = self.end_growth(tickets, &Judgement::Allowed);
+        let asked = self.machine_growth.version(&owner);
+        // What was asked for about an older version has been committed, and is what the VM is now to have, or never will
+        // be. A request that was not answered yet cannot commit any more: the API server will ask again.
+        let has_ended = asked.is_some_and(|asked| asked.is_older_than(record.version))
+            && self.end_growth(&owner, &Judgement::Allowed);
         if is_news || has_ended {
             self.appraise(&owner, now);
         }
@@ -100,8 +101,7 @@ impl State {
     }
 
     pub(super) fn forget_machine(&mut self, owner: &Owner, now: Moment) {
-        let tickets = self.machine_growth.end(owner);
-        self.end_growth(tickets, &CHANGED);
+        self.end_growth(owner, &CHANGED);
         if self.machines.forget(owner) {
             self.appraise(owner, now);
         }

@@ -48,7 +48,7 @@ impl State {
 
     /// As [`Self::status_of`], but for what the quota does not enforce: that looks at each namespace of a cluster quota.
     pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let (quota, compiled, ledger) = (self.quotas.get(id)?, self.complete(id)?, self.queue.ledger(id)?);
+        let (quota, compiled, ledger) = (self.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
         let (none, own);
         let (kind, managed) = if quota.cluster().is_some() {
             none = ManagedStatus::default();
@@ -63,7 +63,7 @@ impl State {
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
     pub(super) fn record_of(&self, id: QuotaId) -> Option<StatusTarget> {
         let quota = self.quotas.get(id)?;
-        let (compiled, ledger) = (self.complete(id)?, self.queue.ledger(id)?);
+        let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
         let managed = self.managed_status(quota, compiled);
         let target =
             status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by());

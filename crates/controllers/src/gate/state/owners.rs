@@ -20,11 +20,11 @@ impl State {
             return;
         }
         let Some(namespace) = self.namespaces.id(namespace) else {
-            self.stages.recharge(&owner, charge.as_ref(), &mut self.queue);
+            self.stages.recharge(&owner, charge.as_ref());
             return;
         };
         let pods = self.pods_of_machine(namespace, &owner.uid);
-        for quota in self.stages.recharge(&owner, charge.as_ref(), &mut self.queue) {
+        for quota in self.stages.recharge(&owner, charge.as_ref()) {
             self.writes.mark(quota);
         }
         for id in pods {

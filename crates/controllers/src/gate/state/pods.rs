@@ -42,7 +42,7 @@ impl State {
     }
 
     fn see_facts(&mut self, facts: PodFacts, by: Source, now: Moment) {
-        let admitted = (!self.admissions.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
+        let admitted = (!self.pod_growth.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
         match self.pods.upsert(facts, by, &mut self.namespaces) {
             PodChange::Added(id) => {
@@ -129,7 +129,7 @@ impl State {
     }
 
     fn confirm_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
-        let Some(charge) = self.stages.confirm(id, &mut self.queue) else { return };
+        let Some(charge) = self.stages.confirm(id) else { return };
         self.note_release(id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
@@ -154,10 +154,10 @@ impl State {
         self.end_hold(id);
         self.writes.mark_all(&quotas);
         if record.unreadable.is_none() {
-            self.stages.arrive(id, payer, quotas, &mut self.queue);
+            self.stages.arrive(id, payer, quotas);
         } else {
             // It would be taken for everything that is in flight.
-            self.stages.count(id, payer, quotas, &mut self.queue);
+            self.stages.count(id, payer, quotas);
         }
     }
 

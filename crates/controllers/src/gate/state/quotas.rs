@@ -92,7 +92,7 @@ impl State {
     /// Returns the quota's handle.
     pub(super) fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
         let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-        if !limits.is_some_and(|limits| self.queue.replace_hard(id, enforced(&limits))) {
+        if !limits.is_some_and(|limits| self.stages.queue_mut().replace_hard(id, enforced(&limits))) {
             return self.on_meaning_changed(id, now);
         }
         let mut undone = self.writes.overtake(id);
@@ -142,8 +142,8 @@ impl State {
         for old in quotas.iter().copied() {
             let Some(new) = self.quotas.renew(old, &mut self.namespaces) else { continue };
             self.open_ledger(new);
-            if self.queue.is_frozen(old) {
-                self.queue.freeze(new);
+            if self.stages.queue().is_frozen(old) {
+                self.stages.queue_mut().freeze(new);
             }
             let is_kept = self.foreign_charges.is_kept(Place::Quota(old))
                 | self.reclassification.take_foreign_charges(old);
@@ -174,14 +174,14 @@ impl State {
         let limits = quota.compiled.as_ref().ok();
         let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
         match quota.cluster() {
-            Some(_) => self.queue.open_shared(id, ledger),
-            None => self.queue.open(id, ledger),
+            Some(_) => self.stages.queue_mut().open_shared(id, ledger),
+            None => self.stages.queue_mut().open(id, ledger),
         }
     }
 
     /// The quota is no more. [`Self::reclassify_each`] of its namespaces has to follow.
     fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
-        self.queue.pause(id);
+        self.stages.queue_mut().pause(id);
         self.writes.forget(id);
         self.contests.forget(id);
         self.foreign_charges.forget(Place::Quota(id));
@@ -193,7 +193,7 @@ impl State {
 
     /// No pod has a claim on the quota any more.
     pub(super) fn close_quota(&mut self, id: QuotaId) {
-        self.queue.close(id);
+        self.stages.queue_mut().close(id);
         self.writes.unmark(id);
     }
 

@@ -45,7 +45,7 @@ impl State {
         let quotas = known.map(|known| known.quotas().to_vec()).unwrap_or_default();
         self.reclassification.pause(namespace, pods.into_iter().chain(admitted), many, &quotas);
         for quota in quotas {
-            self.queue.pause(quota);
+            self.stages.queue_mut().pause(quota);
         }
     }
 
@@ -98,7 +98,7 @@ impl State {
             }
             Payer { owner: None, .. } => Payer::pod(charge),
         };
-        self.stages.assume_in_flight(id, payer, quotas, serial, &mut self.queue);
+        self.stages.assume_in_flight(id, payer, quotas, serial);
     }
 
     /// If all pods of the namespace have had their turn, it is paused no longer.
@@ -110,7 +110,7 @@ impl State {
             self.reserve_in_flight(quota, now);
         }
         for quota in ended.resumed {
-            self.queue.resume(quota);
+            self.stages.queue_mut().resume(quota);
             self.writes.mark(quota);
         }
         for quota in ended.closed {

@@ -169,7 +169,7 @@ impl State {
 
     /// How many pods wait for the quota, as its status says it.
     fn held_by(&self, id: QuotaId) -> i64 {
-        i64::try_from(self.queue.held(id)).unwrap_or(i64::MAX)
+        i64::try_from(self.stages.queue().held(id)).unwrap_or(i64::MAX)
     }
 
     /// Whether the quota's record is what was asked for. What is created records nothing.

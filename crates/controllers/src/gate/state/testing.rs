@@ -36,14 +36,15 @@ impl State {
     /// The ledgers hold what the counted pod takes once more.
     pub(in crate::gate) fn charge_twice(&mut self, id: PodId) {
         let Stage::Counted { charge, quotas } = self.stages.get(id) else { unreachable!() };
-        self.queue.apply(Claim::Counted, quotas, charge);
+        let (charge, quotas) = (charge.clone(), quotas.clone());
+        self.stages.queue_mut().apply(Claim::Counted, &quotas, &charge);
     }
 
     /// The pod counts, but takes nothing.
     pub(in crate::gate) fn uncharge(&mut self, id: PodId) {
         self.forget_claim(id);
         let charge = self.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
-        self.stages.count(id, Payer::pod(charge), std::sync::Arc::default(), &mut self.queue);
+        self.stages.count(id, Payer::pod(charge), std::sync::Arc::default());
     }
 
     /// The pod claims nothing.

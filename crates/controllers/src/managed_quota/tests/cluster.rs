@@ -212,7 +212,7 @@ fn cluster_quotas_that_have_no_effect_want_nothing() {
     };
     assert_eq!(state.news(&name(), Some(&existing)), None);
     assert!(matches!(decide(&mut state, Some(&existing)), Some(Write::Delete(_))), "left from when they had");
-    state.answered(&name(), WriteResult::Done, 0);
+    state.answered(&name(), Answer::Done(()), 0);
     assert_eq!(state.allow(true), [name()]);
     assert!(matches!(decide(&mut state, None), Some(Write::Create(_))), "at once");
     assert_eq!(state.news(&name(), Some(&existing)), Some(Some(ManagedStatus::default())));

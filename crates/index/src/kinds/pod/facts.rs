@@ -42,7 +42,7 @@ pub struct PodFacts {
     pub gates: Gates,
     /// See [`crate::PodRecord::has_ephemeral_volumes`].
     pub has_ephemeral_volumes: bool,
-    /// See [`crate::PodRecord::overdue_at`].
+    /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
     pub ownership: Option<Ownership>,

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Uid, WaitKey};
+use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Timers, Uid, WaitKey};
 
 use super::facts::PodFacts;
 use super::ownership::{OwnerKey, Ownership, UnstampedKey};
@@ -54,8 +54,6 @@ pub struct PodRecord {
     /// Whether it has generic ephemeral volumes, which never changes. Their claims are created while it is held
     /// (`k8s.io/kubernetes/pkg/controller/volume/ephemeral/controller.go`).
     pub has_ephemeral_volumes: bool,
-    /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
-    pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
     pub ownership: Option<Box<Ownership>>,
     /// Of a pod that the platform may have created.
@@ -101,7 +99,8 @@ pub struct Pods {
     hasher: DefaultHashBuilder,
     charges: HashSet<Arc<Charge>>,
     scope_facts: HashSet<Arc<ScopeFacts>>,
-    overdue: BTreeSet<(i64, PodId)>,
+    /// By the first second since the epoch at which each takes nothing but `count/pods` although it still exists.
+    overdue: Timers<PodId, i64>,
     /// Of those that have an owner.
     pub(super) by_owner: BTreeSet<OwnerKey>,
     /// Of those that have an owner and no stamp, and are not over: by owner, the oldest first.
@@ -183,7 +182,7 @@ impl Pods {
         // The same version is compared too: it may be read by other rules of charging.
         known.version = facts.version;
         let unchanged = known.gates == facts.gates
-            && known.overdue_at == facts.overdue_at
+            && self.overdue.moment(&id) == facts.overdue_at
             && known.priority == facts.priority
             && *known.scope_facts == facts.scope_facts
             && known.unreadable.as_deref() == facts.unreadable.as_ref()
@@ -193,11 +192,9 @@ impl Pods {
         if unchanged {
             return PodChange::Same;
         }
-        if let Some(at) = known.overdue_at {
-            self.overdue.remove(&(at, id));
-        }
-        if let Some(at) = facts.overdue_at {
-            self.overdue.insert((at, id));
+        match facts.overdue_at {
+            Some(at) => self.overdue.set(id, at),
+            None => self.overdue.cancel(&id),
         }
         let (charge, scope_facts) = self.share(facts.charge, facts.scope_facts);
         self.leave_owner(id);
@@ -211,7 +208,6 @@ impl Pods {
             known.unreadable = facts.unreadable.map(Box::new);
             known.scope_facts = scope_facts;
             known.gates = facts.gates;
-            known.overdue_at = facts.overdue_at;
         }
         self.join_owner(id);
         PodChange::Changed(id)
@@ -227,9 +223,7 @@ impl Pods {
         {
             entry.remove();
         }
-        if let Some(at) = record.overdue_at {
-            self.overdue.remove(&(at, id));
-        }
+        self.overdue.cancel(&id);
         self.free.push(id);
         if let Some(namespace) = namespaces.get_mut(record.namespace) {
             let place = record.place as usize;
@@ -248,23 +242,18 @@ impl Pods {
     /// When the next pod becomes overdue, in seconds since the epoch.
     #[must_use]
     pub fn next_overdue(&self) -> Option<i64> {
-        self.overdue.first().map(|(at, _)| *at)
+        self.overdue.next()
     }
 
     /// Takes the pods that have become overdue; their charge is `count/pods` from now on.
     pub fn take_overdue(&mut self, now: i64) -> Vec<PodId> {
         let mut taken = Vec::new();
-        while let Some((at, id)) = self.overdue.first().copied() {
-            if now < at {
-                break;
-            }
-            self.overdue.remove(&(at, id));
+        while let Some(id) = self.overdue.pop_due(now) {
             let (charge, _) = self.share(terminal_charge(), ScopeFacts::default());
             self.leave_owner(id);
             if let Some(record) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
                 record.charge = charge;
                 record.unreadable = None;
-                record.overdue_at = None;
                 taken.push(id);
             }
             self.join_owner(id);
@@ -287,7 +276,7 @@ impl Pods {
             namespace.pods.push(id);
         }
         if let Some(at) = facts.overdue_at {
-            self.overdue.insert((at, id));
+            self.overdue.set(id, at);
         }
         let hash = self.hash(namespace, &facts.name);
         let record = PodRecord {
@@ -302,7 +291,6 @@ impl Pods {
             scope_facts,
             gates: facts.gates,
             has_ephemeral_volumes: facts.has_ephemeral_volumes,
-            overdue_at: facts.overdue_at,
             ownership: self.share_ownership(facts.ownership),
             platform: self.share_platform(facts.platform),
             list: self.list,

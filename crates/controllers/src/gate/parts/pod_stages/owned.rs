@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, Taken};
+use sluice_engine::{Charge, Exchange, PodId, QuotaId, QuotaSet, Taken};
 
 use super::PodStages;
 use crate::gate::parts::owners::Owner;
@@ -19,12 +19,7 @@ impl PodStages {
     /// From now on this is charged for the owner, or its pods are charged for themselves. What its counted pods take is changed
     /// at once, the new charge for the old one; those that wait go on to wait for what is missing of the new one. What is
     /// assumed keeps its charge. Returns the quotas of which is taken something else.
-    pub fn recharge(
-        &mut self,
-        owner: &Arc<Owner>,
-        charge: Option<&Arc<Charge>>,
-        queue: &mut ReleaseQueue,
-    ) -> BTreeSet<QuotaId> {
+    pub fn recharge(&mut self, owner: &Arc<Owner>, charge: Option<&Arc<Charge>>) -> BTreeSet<QuotaId> {
         self.owners.set_charge(owner, charge.cloned());
         let Some(charge) = charge else { return BTreeSet::new() };
         let pods = self.owners.pods(owner).iter();
@@ -35,7 +30,7 @@ impl PodStages {
             _ => None,
         });
         let counted = counted.collect();
-        self.change_owned(owner, counted, &Charge::default(), Exchange::Decision, queue)
+        self.change_owned(owner, counted, &Charge::default(), Exchange::Decision)
     }
 
     /// What pods of the owner take together of a quota.
@@ -65,8 +60,8 @@ impl PodStages {
     }
 
     /// What is missing of the owner's charge for one more pod in these quotas: the most that is in any of them.
-    pub fn need(&self, owner: &Owner, charge: &Charge, quotas: &QuotaSet, queue: &ReleaseQueue) -> Charge {
-        if quotas.iter().any(|quota| queue.is_frozen(*quota)) {
+    pub fn need(&self, owner: &Owner, charge: &Charge, quotas: &QuotaSet) -> Charge {
+        if quotas.iter().any(|quota| self.queue.is_frozen(*quota)) {
             return charge.above(&Charge::default());
         }
         let missing = quotas.iter().map(|quota| charge.above(&self.taken(owner, *quota).total()));
@@ -106,29 +101,24 @@ impl PodStages {
     }
 
     /// The quota is frozen from now on, or no longer.
-    pub fn on_freeze(&mut self, quota: QuotaId, queue: &mut ReleaseQueue) {
-        let waits = |pod: PodId, queue: &ReleaseQueue| match self.get(pod) {
-            Stage::Waiting(class) => queue.class(*class).is_some_and(|class| class.quotas().contains(&quota)),
+    pub fn on_freeze(&mut self, quota: QuotaId) {
+        let waits = |pod: PodId| match self.get(pod) {
+            Stage::Waiting(class) => {
+                self.queue.class(*class).is_some_and(|class| class.quotas().contains(&quota))
+            }
             _ => false,
         };
-        let waiting = self.owners.members().filter(|(pod, _)| waits(*pod, queue));
+        let waiting = self.owners.members().filter(|(pod, _)| waits(*pod));
         let owners: BTreeSet<Arc<Owner>> = waiting.map(|(_, owner)| Arc::clone(owner)).collect();
         for owner in owners {
-            self.wait_anew(&owner, queue);
+            self.wait_anew(&owner);
         }
     }
 
     /// A pod that claims nothing gets this stage, as one of the owner's.
-    pub(super) fn begin_owned(
-        &mut self,
-        id: PodId,
-        owner: &Arc<Owner>,
-        stage: Stage,
-        why: Exchange,
-        queue: &mut ReleaseQueue,
-    ) {
+    pub(super) fn begin_owned(&mut self, id: PodId, owner: &Arc<Owner>, stage: Stage, why: Exchange) {
         self.owners.join(id, owner, None);
-        self.change_owned(owner, vec![(id, stage)], &Charge::default(), why, queue);
+        self.change_owned(owner, vec![(id, stage)], &Charge::default(), why);
     }
 
     /// The pod neither waits nor claims any more, and is none of the owner's. Returns its quotas.
@@ -137,17 +127,16 @@ impl PodStages {
         id: PodId,
         owner: &Arc<Owner>,
         why: Exchange,
-        queue: &mut ReleaseQueue,
     ) -> Option<Arc<QuotaSet>> {
         let quotas = match self.get(id) {
-            Stage::Waiting(class) => queue.class(*class).map(|class| Arc::clone(class.quotas())),
+            Stage::Waiting(class) => self.queue.class(*class).map(|class| Arc::clone(class.quotas())),
             Stage::Assumed { quotas, .. } | Stage::Counted { quotas, .. } => Some(Arc::clone(quotas)),
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => None,
         };
-        if let (Stage::Waiting(class), Some(key)) = (self.get(id), self.owners.wait_key(id)) {
-            queue.leave(*class, key);
+        if let (&Stage::Waiting(class), Some(key)) = (self.get(id), self.owners.wait_key(id)) {
+            self.queue.leave(class, key);
         }
-        self.change_owned(owner, vec![(id, Stage::default())], &Charge::default(), why, queue);
+        self.change_owned(owner, vec![(id, Stage::default())], &Charge::default(), why);
         self.owners.leave(id);
         quotas
     }
@@ -160,7 +149,6 @@ impl PodStages {
         changes: Vec<(PodId, Stage)>,
         decided: &Charge,
         why: Exchange,
-        queue: &mut ReleaseQueue,
     ) -> BTreeSet<QuotaId> {
         let stages = changes.iter().flat_map(|(pod, stage)| [self.get(*pod), stage]);
         let sets: Vec<Arc<QuotaSet>> = stages.filter_map(claimed_of).map(Arc::clone).collect();
@@ -184,25 +172,25 @@ impl PodStages {
             if why == Exchange::Doubt {
                 self.kept_in.insert(quota);
             }
-            queue.exchange(quota, share, &Taken { counted, assumed }, &self.taken(owner, quota), why);
+            self.queue.exchange(quota, share, &Taken { counted, assumed }, &self.taken(owner, quota), why);
         }
-        self.wait_anew(owner, queue);
+        self.wait_anew(owner);
         quotas
     }
 
     /// What is missing of the owner's charge may be something else than before.
-    fn wait_anew(&mut self, owner: &Owner, queue: &mut ReleaseQueue) {
+    fn wait_anew(&mut self, owner: &Owner) {
         let Some((_, charge)) = self.owners.charged(owner) else { return };
         for pod in self.owners.pods(owner).to_vec() {
-            let Stage::Waiting(old) = self.get(pod) else { continue };
-            let Some(class) = queue.class(*old) else { continue };
+            let Stage::Waiting(old) = *self.get(pod) else { continue };
+            let Some(class) = self.queue.class(old) else { continue };
             let quotas = Arc::clone(class.quotas());
-            let need = self.need(owner, &charge, &quotas, queue);
+            let need = self.need(owner, &charge, &quotas);
             let key = self.owners.wait_key(pod).filter(|_| **class.charge() != need);
             let Some(key) = key.cloned() else { continue };
             // If it waits no more, it was just decided on.
-            if queue.leave(*old, &key) {
-                self.begin_waiting(pod, key, Arc::new(need), quotas, queue);
+            if self.queue.leave(old, &key) {
+                self.begin_waiting(pod, key, Arc::new(need), quotas);
             }
         }
     }
