@@ -89,7 +89,7 @@ pub(super) struct World {
     pub(super) fixed: BTreeMap<Kind, Option<Fixed>>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
-    /// Known with the bundle. `None` then: the webhook's paths have no segment of their own.
+    /// The segment before the webhook's paths. A Secret of a version that had none gets one at once.
     pub(super) path: Option<String>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
     pub(super) selector: Option<Option<LabelSelector>>,

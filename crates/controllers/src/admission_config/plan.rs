@@ -60,6 +60,8 @@ impl Step {
 /// What is known and counts for every entry.
 struct Wanted<'a> {
     bundle: Option<&'a [u8]>,
+    /// It is known under which path the webhook answers.
+    knows_path: bool,
     selector: Option<LabelSelector>,
     /// Another selector than the one in force may be written.
     may_select: bool,
@@ -74,6 +76,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
     let selectors = Selectors::of(world, selector.as_ref());
     let wanted = Wanted {
         bundle: world.bundle.as_deref(),
+        knows_path: world.path.is_some(),
         selector,
         may_select: selectors.may_gate_others(),
         knows_targets: world.lets_in_targets_of.is_some(),
@@ -97,8 +100,9 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
 }
 
 fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: &Wanted<'_>) -> Option<Step> {
-    // An entry without the authorities refuses what it should review, one without the namespaces gates the wrong ones.
-    let may_add = wanted.restore && wanted.bundle.is_some() && wanted.selector.is_some();
+    // An entry without the authorities or the path refuses what it should review, one without the namespaces gates the wrong
+    // ones.
+    let may_add = wanted.restore && wanted.bundle.is_some() && wanted.knows_path && wanted.selector.is_some();
     let Some(is) = is else {
         return may_add.then_some(Step::Create { kind, object });
     };
@@ -139,15 +143,19 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
         replace(&mut entry, &CONDITIONS, live.pointer("/matchConditions"));
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
-    if wanted.bundle.is_none() {
-        // Nor is the path.
+    let bundle = wanted.bundle.map(|bundle| json!(ByteString(bundle.to_vec())));
+    if bundle.is_none() || !wanted.knows_path {
+        // One is never written without the other. The authorities may be others all the same.
         replace(&mut entry, &CLIENT, live.pointer("/clientConfig"));
+        if bundle.is_some() {
+            replace(&mut entry, &BUNDLE, bundle.as_ref());
+        }
     }
     let unlike = !same(&without(live.clone(), &BUNDLE), &without(entry.clone(), &BUNDLE));
     if unlike && wanted.restore {
         return Some(json!({ "op": "replace", "path": format!("/webhooks/{index}"), "value": entry }));
     }
-    let bundle = wanted.bundle.map(|bundle| json!(ByteString(bundle.to_vec())))?;
+    let bundle = bundle?;
     (live_bundle != Some(&bundle)).then(|| {
         let path = format!("/webhooks/{index}/clientConfig/caBundle");
         json!({ "op": "add", "path": path, "value": bundle })

@@ -17,6 +17,7 @@ use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutat
 use super::observe::{Configuration, Fixed, Kind, World};
 use super::plan::{Step, plan};
 
+mod paths;
 mod policies;
 
 /// As it comes back from the API server.
@@ -327,45 +328,4 @@ fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     // What is left still follows the authority.
     world.bundle = Some(b"two".to_vec());
     assert_eq!(operations(&planned(&world)[0]).1.as_array().map(Vec::len), Some(4));
-}
-
-#[test]
-fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known() {
-    let mut seen = world();
-    for configuration in [&mut seen.mutating, &mut seen.validating] {
-        for (_, entry) in entries(configuration) {
-            entry["clientConfig"]["service"]["path"] = json!("/serve-path");
-        }
-    }
-    let patches = planned(&seen);
-    let paths: Vec<Value> = patches
-        .iter()
-        .flat_map(|step| operations(step).1.as_array().expect("operations").iter().skip(1))
-        .map(|operation| operation["value"]["clientConfig"]["service"]["path"].clone())
-        .collect();
-    let serve = "/secret/serve-path";
-    assert_eq!(
-        paths,
-        [
-            serve,
-            serve,
-            "/secret/pod-guard",
-            serve,
-            serve,
-            serve,
-            "/secret/growth",
-            "/secret/growth",
-            "/secret/vm-size",
-            "/secret/target",
-            "/secret/headroom",
-            "/secret/headroom"
-        ]
-    );
-    let blind = World { bundle: None, path: None, ..world() };
-    assert_eq!(planned(&blind), []);
-    // Secrets of a version that knew of none.
-    let plain = World { path: None, ..world() };
-    let patches = planned(&plain);
-    let first = &operations(&patches[0]).1[1]["value"]["clientConfig"]["service"]["path"];
-    assert_eq!(first, &json!("/serve-path"));
 }
