@@ -7,6 +7,7 @@
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
 //! server refuses what it would have to review (fail closed). Entries that are not ours are left alone.
 
+mod aks;
 mod apply;
 mod compare;
 mod observe;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
+use super::aks;
 use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
 use super::policies::{self, Selectors};
@@ -136,8 +137,12 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
 fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let (name, live) = is.webhooks.get(index)?;
     let mut entry = entry.clone();
+    let live_namespaces = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+    let mut compared = live.clone();
     if follows_selector(name) {
         replace(&mut entry, &NAMESPACES, live.pointer("/namespaceSelector"));
+    } else if let Some(all) = entry.get("namespaceSelector").cloned() {
+        replace(&mut compared, &NAMESPACES, Some(&aks::without_added(&all, live_namespaces)));
     }
     if name == WebhookEntry::GATER.name && !wanted.knows_targets {
         replace(&mut entry, &CONDITIONS, live.pointer("/matchConditions"));
@@ -151,8 +156,11 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
             replace(&mut entry, &BUNDLE, bundle.as_ref());
         }
     }
-    let unlike = !same(&without(live.clone(), &BUNDLE), &without(entry.clone(), &BUNDLE));
+    let unlike = !same(&without(compared, &BUNDLE), &without(entry.clone(), &BUNDLE));
     if unlike && wanted.restore {
+        if let Some(namespaces) = entry.get("namespaceSelector").cloned() {
+            replace(&mut entry, &NAMESPACES, Some(&aks::with_added(&namespaces, live_namespaces)));
+        }
         return Some(json!({ "op": "replace", "path": format!("/webhooks/{index}"), "value": entry }));
     }
     let bundle = bundle?;
@@ -167,15 +175,23 @@ fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Vec<Value> {
     let Some(selector) = wanted.selector.as_ref().map(|selector| json!(selector)) else {
         return Vec::new();
     };
-    let differs = is.webhooks.iter().enumerate().filter(|(_, (name, live))| {
-        let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
-        follows_selector(name) && !same(live, &selector)
-    });
-    let replaced = differs.map(|(index, _)| {
+    let differs = is
+        .webhooks
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, live))| follows_selector(name) && !is_selected(live, &selector));
+    let replaced = differs.map(|(index, (_, live))| {
         let path = format!("/webhooks/{index}/namespaceSelector");
-        json!({ "op": "add", "path": path, "value": selector })
+        let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+        json!({ "op": "add", "path": path, "value": aks::with_added(&selector, live) })
     });
     replaced.collect()
+}
+
+/// Whether the entry is about the namespaces of `selector`, but for those that AKS takes out.
+pub(super) fn is_selected(entry: &Value, selector: &Value) -> bool {
+    let live = entry.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+    same(&aks::without_added(selector, live), selector)
 }
 
 /// Whether the entry follows the selector of the `AAQ`; the others see all namespaces.

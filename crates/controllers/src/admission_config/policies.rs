@@ -12,7 +12,7 @@ use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
 use super::compare::same;
 use super::observe::{Fixed, Kind, World};
-use super::plan::{Step, patch};
+use super::plan::{Step, is_selected, patch};
 
 const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
 const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
@@ -56,7 +56,8 @@ impl Selectors {
         });
         // Without policies that gate, none was looked for.
         let policy = spec(&GATE).is_none_or(|found| is(found, OF_POLICY));
-        let gates = narrowed && policy && is(entry, "/namespaceSelector");
+        let entry = entry.zip(wanted.as_ref());
+        let gates = narrowed && policy && entry.is_some_and(|(entry, wanted)| is_selected(entry, wanted));
         let missing = world.fixed.iter().any(|(kind, found)| found.is_none() && !is_last(*kind));
         Self { narrowed, gates, complete: gates && !missing }
     }

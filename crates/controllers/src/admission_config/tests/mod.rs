@@ -17,6 +17,7 @@ use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutat
 use super::observe::{Configuration, Fixed, Kind, World};
 use super::plan::{Step, plan};
 
+mod aks;
 mod paths;
 mod policies;
 
