@@ -1,7 +1,7 @@
 //! From what is to what should be: JSON patches, and objects to create.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde_json::{Value, json};
 use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
@@ -9,6 +9,7 @@ use sluice_operator::{InstallOptions, default_namespace_selector, mutating, vali
 use super::aks;
 use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
+use super::owner::{self, Owner};
 use super::policies::{self, Selectors};
 
 /// Where an entry has the authorities.
@@ -34,16 +35,34 @@ pub(super) enum Step {
     Create {
         /// What is missing.
         kind: Kind,
-        /// All of it.
+        /// All of it. It names its owner.
         object: Value,
     },
+    /// The object does not belong to the operator's ClusterRole.
+    Own {
+        /// Which object.
+        kind: Kind,
+        /// To what it is to belong.
+        owner: OwnerReference,
+        /// Strategic merge patch.
+        body: Value,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// In this order.
+    pub(super) steps: Vec<Step>,
+    /// Why objects that are missing are not created; `None` if nothing is left out for that reason.
+    pub(super) withheld: Option<String>,
 }
 
 impl Step {
     /// Of what.
     pub(super) const fn kind(&self) -> Kind {
         match self {
-            Self::Patch { kind, .. } | Self::Create { kind, .. } => *kind,
+            Self::Patch { kind, .. } | Self::Create { kind, .. } | Self::Own { kind, .. } => *kind,
         }
     }
 
@@ -72,7 +91,34 @@ struct Wanted<'a> {
 }
 
 /// The writes that are needed. What is not known is not touched.
-pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
+///
+/// An object is only created with an owner. Without one it would outlive the installation, and refuse pods that no webhook
+/// reviews any more.
+pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
+    let (mut steps, mut withheld) = (Vec::new(), Vec::new());
+    for mut step in contents(world, options) {
+        if let Step::Create { kind, object } = &mut step {
+            let Owner::Known(owner) = &world.owner else {
+                withheld.push(kind.name());
+                continue;
+            };
+            owner::give(object, owner);
+        }
+        steps.push(step);
+    }
+    withheld.dedup();
+    let missing = world.owner.missing().filter(|_| !withheld.is_empty());
+    let withheld = missing.map(|missing| {
+        let names = withheld.join(", ");
+        format!("not created: {names}: {missing}, with which they have to go: apply the manifest or the chart again")
+    });
+    // Last: they need no version, and other patches do.
+    steps.extend(owner::plan(world));
+    Plan { steps, withheld }
+}
+
+/// The writes that bring the contents of all objects to what they should be. What is created has no owner yet.
+fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
     let selector = world.selector.clone().map(|chosen| chosen.unwrap_or_else(default_namespace_selector));
     let selectors = Selectors::of(world, selector.as_ref());
     let wanted = Wanted {
@@ -130,7 +176,7 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
     if operations.is_empty() && wanted.may_select {
         operations.extend(gated_namespaces(is, wanted));
     }
-    (!operations.is_empty()).then(|| patch(kind, &is.resource_version, operations))
+    (!operations.is_empty()).then(|| patch(kind, &is.identity.resource_version, operations))
 }
 
 /// What brings the entry at `index` to `entry`, but for the namespaces that are gated.

@@ -130,14 +130,14 @@ fn repair(kind: Kind, is: &Fixed, object: &Value, may_select: bool) -> Option<St
     if !same(&is.spec, &kept) {
         return Some(patch(
             kind,
-            &is.resource_version,
+            &is.identity.resource_version,
             vec![json!({ "op": "replace", "path": "/spec", "value": kept })],
         ));
     }
     let selector = selector.filter(|_| may_select && !same(&is.spec, wanted))?;
     let value = wanted.pointer(selector)?;
     let add = json!({ "op": "add", "path": format!("/spec{selector}"), "value": value });
-    Some(patch(kind, &is.resource_version, vec![add]))
+    Some(patch(kind, &is.identity.resource_version, vec![add]))
 }
 
 /// Where the object has the namespaces that the `AAQ` selects.
