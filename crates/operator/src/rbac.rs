@@ -174,7 +174,7 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         // Whether the installation is being removed.
         named("", "namespaces", &options.namespace, &READ),
         // What the operator makes belongs to its role, and goes with it.
-        named(GROUP, "clusterroles", names::OPERATOR, &["get"]),
+        named(GROUP, "clusterroles", names::OPERATOR, &READ),
     ];
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
@@ -186,6 +186,9 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
 /// `create` cannot be limited to a name. It gives nothing that `patch` on a named object does not give: an account that may
 /// write one webhook configuration may intercept any request. No admission policy can hold it to less, for these kinds are
 /// exempt from admission; so it is an account of its own.
+///
+/// They belong to the operator's role. Where the plugin OwnerReferencesPermissionEnforcement is enabled, as on OpenShift,
+/// only an account that may `delete` an object may give it another owner. The operator deletes none.
 fn own_admission_rules() -> Vec<Value> {
     let own = [
         ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
@@ -212,7 +215,7 @@ fn own_admission_rules() -> Vec<Value> {
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();
     let mut rules = vec![rule(ADMISSION, &resources, &["create"])];
-    let verbs = ["get", "list", "watch", "update", "patch"];
+    let verbs = ["get", "list", "watch", "update", "patch", "delete"];
     rules.extend(own.map(|(resource, name)| named(ADMISSION, resource, name, &verbs)));
     rules
 }

@@ -14,6 +14,9 @@ const LOWEST_PORT: u16 = 1024;
 /// Ports that the webhook's process listens on besides, and that of the controller.
 const TAKEN_PORTS: [u16; 3] = [names::ADMIN_PORT, names::METRICS_PORT, names::GROWTH_PORT];
 
+/// The kubelet listens on it, at every address of its node.
+const KUBELET_PORT: u16 = 10250;
+
 /// An option that cannot be.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{field}: {problem}: {remedy}")]
@@ -54,7 +57,11 @@ impl InstallOptions {
         }
         if TAKEN_PORTS.contains(&self.webhook_port) {
             let problem = format!("{} is taken by probes, metrics or the controller", self.webhook_port);
-            return refuse("port", problem, "give another one, such as 8443 or 10250");
+            return refuse("port", problem, "give another one, such as 8443 or 9443");
+        }
+        if self.host_network && self.webhook_port == KUBELET_PORT {
+            let problem = "10250 is the kubelet's on every node, and with host-network the webhook has the node's addresses";
+            return refuse("port", problem, "give another one, such as 8443, or leave host-network out");
         }
         if self.host_network && self.platform == Platform::Openshift {
             let problem = "restricted-v2 of OpenShift refuses pods with the network of their node";

@@ -126,7 +126,7 @@ fn every_platform_keeps_to_the_restricted_level_that_the_namespace_enforces() {
 /// webhook's requests from those of others.
 #[test]
 fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
-    let options = InstallOptions { host_network: true, webhook_port: 10250, ..InstallOptions::default() };
+    let options = InstallOptions { host_network: true, webhook_port: 9443, ..InstallOptions::default() };
     let objects = install_objects(&options);
     let labels = &of_kind(&objects, "Namespace")[0]["metadata"]["labels"];
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
@@ -139,7 +139,7 @@ fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
         assert_eq!(rolled["maxSurge"], if is_webhook { 0 } else { 1 });
         let text = pod.to_string();
         assert_eq!(
-            text.contains("--listen=0.0.0.0:10250") && text.contains("\"containerPort\":10250"),
+            text.contains("--listen=0.0.0.0:9443") && text.contains("\"containerPort\":9443"),
             is_webhook
         );
         assert!(!text.contains("8443"));
@@ -147,7 +147,7 @@ fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
     let policies = of_kind(&objects, "NetworkPolicy");
     let named =
         |name: &str| &policies.iter().find(|it| it["metadata"]["name"] == name).expect("a policy")["spec"];
-    assert_eq!(named(names::WEBHOOK)["ingress"][0]["ports"][0]["port"], 10250);
+    assert_eq!(named(names::WEBHOOK)["ingress"][0]["ports"][0]["port"], 9443);
     assert!(named(names::CONTROLLER)["ingress"][0].get("from").is_none());
 }
 

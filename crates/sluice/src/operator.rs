@@ -98,11 +98,12 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         certificates::run(client.clone(), secrets.clone(), settings, may_write(&token), cancel.clone());
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
     let options = args.install_options(&version);
+    let (withheld, why_withheld) = watch::channel(None);
     let configuration =
-        admission_config::run(client.clone(), secrets, options, may_write(&token), cancel.clone());
+        admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
     let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref());
-    let keeping = installation::run(client, settings, may_write(&token), cancel.clone());
+    let keeping = installation::run(client, settings, why_withheld, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));

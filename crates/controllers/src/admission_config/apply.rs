@@ -1,4 +1,7 @@
 //! Sends a patch, or creates what is missing.
+//!
+//! Nothing is made to belong to an object that has gone: the garbage collector would take it at once. Watches are not in
+//! step with each other, so the owner is read once more.
 
 use std::time::Duration;
 
@@ -10,12 +13,13 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
 use sluice_runtime::client::with_deadline;
 
 use super::observe::Kind;
+use super::owner::Owner;
 use super::plan::Step;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -49,6 +53,7 @@ pub(super) async fn apply(client: &Client, namespace: &str, step: Step) -> bool 
     let (kind, done) = match step {
         Step::Patch { kind, operations } => (kind, send(client, kind, operations).await),
         Step::Create { kind, object } => (kind, create(client, namespace, kind, object).await),
+        Step::Own { kind, owner, body } => (kind, own(client, kind, &owner, &body).await),
     };
     let (resource, name) = (kind.resource().plural, kind.name());
     match done {
@@ -75,10 +80,14 @@ enum StepError {
     Api(#[from] kube::Error),
 }
 
+fn objects(client: &Client, kind: Kind) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &kind.resource())
+}
+
 async fn send(client: &Client, kind: Kind, operations: Value) -> Result<&'static str, StepError> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
     let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
-    with_deadline(DEADLINE, api.patch(kind.name(), &PatchParams::default(), &patch)).await?;
+    with_deadline(DEADLINE, objects(client, kind).patch(kind.name(), &PatchParams::default(), &patch))
+        .await?;
     Ok("patched")
 }
 
@@ -94,10 +103,13 @@ async fn create(
     if home.is_none_or(|home| home.metadata.deletion_timestamp.is_some()) {
         return Ok("left out: the installation is being removed");
     }
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-    let mut object: DynamicObject = serde_json::from_value(object)?;
-    object.metadata.owner_references = owner(client).await?.map(|owner| vec![owner]);
-    match with_deadline(DEADLINE, api.create(&PostParams::default(), &object)).await {
+    let object: DynamicObject = serde_json::from_value(object)?;
+    for owner in object.metadata.owner_references.iter().flatten() {
+        if !is_there(client, owner).await? {
+            return Ok("left out: its owner has gone");
+        }
+    }
+    match with_deadline(DEADLINE, objects(client, kind).create(&PostParams::default(), &object)).await {
         Ok(_) => Ok("created"),
         // Another client put it back, and the watch tells how it is.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok("exists"),
@@ -105,14 +117,24 @@ async fn create(
     }
 }
 
-/// Who removes the installation removes the operator's role, and the garbage collector then what the operator has made: no
-/// manifest contains it. Not the namespace: that goes last, and what refuses would outlive what answers.
-async fn owner(client: &Client) -> Result<Option<OwnerReference>, kube::Error> {
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    match with_deadline(DEADLINE, roles.get_opt(names::OPERATOR)).await {
-        Ok(role) => Ok(role.and_then(|role| role.owner_ref(&()))),
-        // Rights of an older installation. What gates is needed more than that it goes by itself.
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
-        Err(error) => Err(error),
+async fn own(
+    client: &Client,
+    kind: Kind,
+    owner: &OwnerReference,
+    body: &Value,
+) -> Result<&'static str, StepError> {
+    if !is_there(client, owner).await? {
+        return Ok("left as it is: its owner has gone");
     }
+    let patch = Patch::Strategic(body);
+    with_deadline(DEADLINE, objects(client, kind).patch(kind.name(), &PatchParams::default(), &patch))
+        .await?;
+    Ok("made to go with the installation")
+}
+
+/// Whether this ClusterRole exists, and is not being deleted.
+async fn is_there(client: &Client, owner: &OwnerReference) -> Result<bool, kube::Error> {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = with_deadline(DEADLINE, roles.get_opt(&owner.name)).await?;
+    Ok(Owner::of(role.as_ref()) == Owner::Known(owner.clone()))
 }

@@ -6,10 +6,14 @@
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
 //! server refuses what it would have to review (fail closed). Entries that are not ours are left alone.
+//!
+//! All of it belongs to the operator's ClusterRole and goes with it. Without that nothing is created.
 
+mod aks;
 mod apply;
 mod compare;
 mod observe;
+mod owner;
 mod plan;
 mod policies;
 mod rate_limit;
@@ -35,6 +39,7 @@ const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
+/// `withheld` gets why objects that are missing are not created, for people.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -42,6 +47,7 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     options: InstallOptions,
+    withheld: watch::Sender<Option<String>>,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
@@ -52,7 +58,7 @@ pub async fn run(
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
-        result = keep(&client, world, &options, may_write) => result,
+        result = keep(&client, world, &options, &withheld, may_write) => result,
         () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
@@ -61,6 +67,7 @@ async fn keep(
     client: &Client,
     mut seen: watch::Receiver<World>,
     options: &InstallOptions,
+    withheld: &watch::Sender<Option<String>>,
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
@@ -68,7 +75,9 @@ async fn keep(
     loop {
         let world = seen.borrow_and_update().clone();
         let (mut failed, mut selected, mut again) = (false, false, None);
-        for step in plan::plan(&world, options) {
+        let plan = plan::plan(&world, options);
+        tell(withheld, plan.withheld);
+        for step in plan.steps {
             // Another controller may insist on something different as quickly as we do.
             if let Some(due) = limit.held(step.kind(), Instant::now()) {
                 again = again.into_iter().chain([due]).min();
@@ -103,5 +112,19 @@ async fn keep(
         if gone {
             return Ok(());
         }
+    }
+}
+
+/// Passes on what is withheld, and logs it once.
+fn tell(withheld: &watch::Sender<Option<String>>, why: Option<String>) {
+    let is_news = withheld.send_if_modified(|told| {
+        let is_news = *told != why;
+        told.clone_from(&why);
+        is_news
+    });
+    match why.filter(|_| is_news) {
+        Some(why) => tracing::error!(%why, "admission objects are missing and not created"),
+        None if is_news => tracing::info!("admission objects that are missing are created again"),
+        None => {}
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -9,7 +10,8 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -24,8 +26,13 @@ use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kin
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::observe::{Seen, follow_one};
+use super::owner::Owner;
+use crate::certificates::observe::{Seen, follow_by, follow_one};
 use crate::certificates::plan::ca_pair;
+
+/// So long the operator's ClusterRole is not called unreadable: an API server that has just started answers 403 until its
+/// caches are filled.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which of our admission objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,10 +72,28 @@ impl Kind {
 /// An object as it is. What is watched for is known once it was looked for: `Some(None)` says that there is none.
 pub(super) type Looked<T> = Option<Option<T>>;
 
+/// What the plan reads of an object's metadata.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Identity {
+    pub(super) resource_version: String,
+    pub(super) uid: String,
+    pub(super) owners: Vec<OwnerReference>,
+}
+
+impl Identity {
+    fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            owners: metadata.owner_references.clone().unwrap_or_default(),
+        }
+    }
+}
+
 /// A webhook configuration as far as the plan reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Configuration {
-    pub(super) resource_version: String,
+    pub(super) identity: Identity,
     /// Names and entries in the object's order.
     pub(super) webhooks: Vec<(String, Value)>,
 }
@@ -76,7 +101,7 @@ pub(super) struct Configuration {
 /// A policy or its binding as far as the plan reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fixed {
-    pub(super) resource_version: String,
+    pub(super) identity: Identity,
     pub(super) spec: Value,
 }
 
@@ -89,12 +114,14 @@ pub(super) struct World {
     pub(super) fixed: BTreeMap<Kind, Option<Fixed>>,
     /// PEM.
     pub(super) bundle: Option<Vec<u8>>,
-    /// Known with the bundle. `None` then: the webhook's paths have no segment of their own.
+    /// The segment before the webhook's paths. A Secret of a version that had none gets one at once.
     pub(super) path: Option<String>,
     /// The inner `None`: no `AAQ` says anything, the default holds.
     pub(super) selector: Option<Option<LabelSelector>>,
     /// Who creates the targets of migrations that need no gate. The inner `None`: all targets are gated.
     pub(super) lets_in_targets_of: Option<Option<String>>,
+    /// To what all of it belongs.
+    pub(super) owner: Owner,
     /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
     pub(super) installed: bool,
 }
@@ -144,6 +171,28 @@ impl Sources {
                 }
             ),
             self.follow_counting(&cancel),
+            self.follow_owner(&cancel),
+        );
+    }
+
+    /// The ClusterRole that all of it belongs to. Failures are tried again with backoff by the watch itself.
+    async fn follow_owner(&self, cancel: &CancellationToken) {
+        let health = WatchHealth::new("the operator's ClusterRole");
+        let roles: Api<ClusterRole> = Api::all(self.client.clone());
+        let (found, changes) = watch::channel(Seen::Unknown);
+        let unreadable = async {
+            while tokio::time::timeout(PATIENCE, health.synced()).await.is_err() {
+                if let Err(why) = health.check() {
+                    self.change(|world| world.owner = Owner::Unreadable(why));
+                }
+            }
+        };
+        let following = follow_by(health.clone(), roles, names::OPERATOR, found, cancel.clone());
+        // If resource versions went back the watches of the Secrets end the process.
+        let _ = tokio::join!(
+            following,
+            self.pass_on(changes, |world, role| world.owner = Owner::of(role)),
+            cancel.run_until_cancelled(unreadable),
         );
     }
 
@@ -172,7 +221,7 @@ impl Sources {
     {
         self.follow_into(Api::all(self.client.clone()), kind.name(), cancel, |world, object: Option<&K>| {
             let found =
-                object.map(|object| Fixed { resource_version: version(object.meta()), spec: spec(object) });
+                object.map(|object| Fixed { identity: Identity::of(object.meta()), spec: spec(object) });
             world.fixed.insert(kind, found);
         })
         .await;
@@ -285,10 +334,6 @@ fn bundle(secret: &Secret) -> Option<Vec<u8>> {
     (!bundle.0.is_empty()).then(|| bundle.0.clone())
 }
 
-fn version(metadata: &ObjectMeta) -> String {
-    metadata.resource_version.clone().unwrap_or_default()
-}
-
 /// Plain data with string keys always has a JSON form.
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
@@ -297,13 +342,13 @@ fn json(value: &impl Serialize) -> Value {
 fn mutating(object: &MutatingWebhookConfiguration) -> Configuration {
     let webhooks = object.webhooks.iter().flatten();
     let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
-    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+    Configuration { identity: Identity::of(&object.metadata), webhooks: webhooks.collect() }
 }
 
 fn validating(object: &ValidatingWebhookConfiguration) -> Configuration {
     let webhooks = object.webhooks.iter().flatten();
     let webhooks = webhooks.map(|webhook| (webhook.name.clone(), json(webhook)));
-    Configuration { resource_version: version(&object.metadata), webhooks: webhooks.collect() }
+    Configuration { identity: Identity::of(&object.metadata), webhooks: webhooks.collect() }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! From what is to what should be: JSON patches, and objects to create.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde_json::{Value, json};
 use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
+use super::aks;
 use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
+use super::owner::{self, Owner};
 use super::policies::{self, Selectors};
 
 /// Where an entry has the authorities.
@@ -33,16 +35,34 @@ pub(super) enum Step {
     Create {
         /// What is missing.
         kind: Kind,
-        /// All of it.
+        /// All of it. It names its owner.
         object: Value,
     },
+    /// The object does not belong to the operator's ClusterRole.
+    Own {
+        /// Which object.
+        kind: Kind,
+        /// To what it is to belong.
+        owner: OwnerReference,
+        /// Strategic merge patch.
+        body: Value,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// In this order.
+    pub(super) steps: Vec<Step>,
+    /// Why objects that are missing are not created; `None` if nothing is left out for that reason.
+    pub(super) withheld: Option<String>,
 }
 
 impl Step {
     /// Of what.
     pub(super) const fn kind(&self) -> Kind {
         match self {
-            Self::Patch { kind, .. } | Self::Create { kind, .. } => *kind,
+            Self::Patch { kind, .. } | Self::Create { kind, .. } | Self::Own { kind, .. } => *kind,
         }
     }
 
@@ -60,6 +80,8 @@ impl Step {
 /// What is known and counts for every entry.
 struct Wanted<'a> {
     bundle: Option<&'a [u8]>,
+    /// It is known under which path the webhook answers.
+    knows_path: bool,
     selector: Option<LabelSelector>,
     /// Another selector than the one in force may be written.
     may_select: bool,
@@ -69,11 +91,39 @@ struct Wanted<'a> {
 }
 
 /// The writes that are needed. What is not known is not touched.
-pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
+///
+/// An object is only created with an owner. Without one it would outlive the installation, and refuse pods that no webhook
+/// reviews any more.
+pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
+    let (mut steps, mut withheld) = (Vec::new(), Vec::new());
+    for mut step in contents(world, options) {
+        if let Step::Create { kind, object } = &mut step {
+            let Owner::Known(owner) = &world.owner else {
+                withheld.push(kind.name());
+                continue;
+            };
+            owner::give(object, owner);
+        }
+        steps.push(step);
+    }
+    withheld.dedup();
+    let missing = world.owner.missing().filter(|_| !withheld.is_empty());
+    let withheld = missing.map(|missing| {
+        let names = withheld.join(", ");
+        format!("not created: {names}: {missing}, with which they have to go: apply the manifest or the chart again")
+    });
+    // Last: they need no version, and other patches do.
+    steps.extend(owner::plan(world));
+    Plan { steps, withheld }
+}
+
+/// The writes that bring the contents of all objects to what they should be. What is created has no owner yet.
+fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
     let selector = world.selector.clone().map(|chosen| chosen.unwrap_or_else(default_namespace_selector));
     let selectors = Selectors::of(world, selector.as_ref());
     let wanted = Wanted {
         bundle: world.bundle.as_deref(),
+        knows_path: world.path.is_some(),
         selector,
         may_select: selectors.may_gate_others(),
         knows_targets: world.lets_in_targets_of.is_some(),
@@ -97,8 +147,9 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Vec<Step> {
 }
 
 fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: &Wanted<'_>) -> Option<Step> {
-    // An entry without the authorities refuses what it should review, one without the namespaces gates the wrong ones.
-    let may_add = wanted.restore && wanted.bundle.is_some() && wanted.selector.is_some();
+    // An entry without the authorities or the path refuses what it should review, one without the namespaces gates the wrong
+    // ones.
+    let may_add = wanted.restore && wanted.bundle.is_some() && wanted.knows_path && wanted.selector.is_some();
     let Some(is) = is else {
         return may_add.then_some(Step::Create { kind, object });
     };
@@ -125,29 +176,40 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
     if operations.is_empty() && wanted.may_select {
         operations.extend(gated_namespaces(is, wanted));
     }
-    (!operations.is_empty()).then(|| patch(kind, &is.resource_version, operations))
+    (!operations.is_empty()).then(|| patch(kind, &is.identity.resource_version, operations))
 }
 
 /// What brings the entry at `index` to `entry`, but for the namespaces that are gated.
 fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let (name, live) = is.webhooks.get(index)?;
     let mut entry = entry.clone();
+    let live_namespaces = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+    let mut compared = live.clone();
     if follows_selector(name) {
         replace(&mut entry, &NAMESPACES, live.pointer("/namespaceSelector"));
+    } else if let Some(all) = entry.get("namespaceSelector").cloned() {
+        replace(&mut compared, &NAMESPACES, Some(&aks::without_added(&all, live_namespaces)));
     }
     if name == WebhookEntry::GATER.name && !wanted.knows_targets {
         replace(&mut entry, &CONDITIONS, live.pointer("/matchConditions"));
     }
     let live_bundle = live.pointer("/clientConfig/caBundle");
-    if wanted.bundle.is_none() {
-        // Nor is the path.
+    let bundle = wanted.bundle.map(|bundle| json!(ByteString(bundle.to_vec())));
+    if bundle.is_none() || !wanted.knows_path {
+        // One is never written without the other. The authorities may be others all the same.
         replace(&mut entry, &CLIENT, live.pointer("/clientConfig"));
+        if bundle.is_some() {
+            replace(&mut entry, &BUNDLE, bundle.as_ref());
+        }
     }
-    let unlike = !same(&without(live.clone(), &BUNDLE), &without(entry.clone(), &BUNDLE));
+    let unlike = !same(&without(compared, &BUNDLE), &without(entry.clone(), &BUNDLE));
     if unlike && wanted.restore {
+        if let Some(namespaces) = entry.get("namespaceSelector").cloned() {
+            replace(&mut entry, &NAMESPACES, Some(&aks::with_added(&namespaces, live_namespaces)));
+        }
         return Some(json!({ "op": "replace", "path": format!("/webhooks/{index}"), "value": entry }));
     }
-    let bundle = wanted.bundle.map(|bundle| json!(ByteString(bundle.to_vec())))?;
+    let bundle = bundle?;
     (live_bundle != Some(&bundle)).then(|| {
         let path = format!("/webhooks/{index}/clientConfig/caBundle");
         json!({ "op": "add", "path": path, "value": bundle })
@@ -159,15 +221,23 @@ fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Vec<Value> {
     let Some(selector) = wanted.selector.as_ref().map(|selector| json!(selector)) else {
         return Vec::new();
     };
-    let differs = is.webhooks.iter().enumerate().filter(|(_, (name, live))| {
-        let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
-        follows_selector(name) && !same(live, &selector)
-    });
-    let replaced = differs.map(|(index, _)| {
+    let differs = is
+        .webhooks
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, live))| follows_selector(name) && !is_selected(live, &selector));
+    let replaced = differs.map(|(index, (_, live))| {
         let path = format!("/webhooks/{index}/namespaceSelector");
-        json!({ "op": "add", "path": path, "value": selector })
+        let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+        json!({ "op": "add", "path": path, "value": aks::with_added(&selector, live) })
     });
     replaced.collect()
+}
+
+/// Whether the entry is about the namespaces of `selector`, but for those that AKS takes out.
+pub(super) fn is_selected(entry: &Value, selector: &Value) -> bool {
+    let live = entry.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+    same(&aks::without_added(selector, live), selector)
 }
 
 /// Whether the entry follows the selector of the `AAQ`; the others see all namespaces.

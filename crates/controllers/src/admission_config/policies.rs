@@ -12,7 +12,7 @@ use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
 use super::compare::same;
 use super::observe::{Fixed, Kind, World};
-use super::plan::{Step, patch};
+use super::plan::{Step, is_selected, patch};
 
 const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
 const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
@@ -56,7 +56,8 @@ impl Selectors {
         });
         // Without policies that gate, none was looked for.
         let policy = spec(&GATE).is_none_or(|found| is(found, OF_POLICY));
-        let gates = narrowed && policy && is(entry, "/namespaceSelector");
+        let entry = entry.zip(wanted.as_ref());
+        let gates = narrowed && policy && entry.is_some_and(|(entry, wanted)| is_selected(entry, wanted));
         let missing = world.fixed.iter().any(|(kind, found)| found.is_none() && !is_last(*kind));
         Self { narrowed, gates, complete: gates && !missing }
     }
@@ -129,14 +130,14 @@ fn repair(kind: Kind, is: &Fixed, object: &Value, may_select: bool) -> Option<St
     if !same(&is.spec, &kept) {
         return Some(patch(
             kind,
-            &is.resource_version,
+            &is.identity.resource_version,
             vec![json!({ "op": "replace", "path": "/spec", "value": kept })],
         ));
     }
     let selector = selector.filter(|_| may_select && !same(&is.spec, wanted))?;
     let value = wanted.pointer(selector)?;
     let add = json!({ "op": "add", "path": format!("/spec{selector}"), "value": value });
-    Some(patch(kind, &is.resource_version, vec![add]))
+    Some(patch(kind, &is.identity.resource_version, vec![add]))
 }
 
 /// Where the object has the namespaces that the `AAQ` selects.

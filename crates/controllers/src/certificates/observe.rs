@@ -30,7 +30,11 @@ where
     let _ = follow_by(WatchHealth::new(K::kind(&())), api, name, seen, cancel).await;
 }
 
-async fn follow_by<K>(
+/// As [`follow_one`], with the state of the watch in `health`.
+///
+/// # Errors
+/// As [`watch`].
+pub(crate) async fn follow_by<K>(
     health: WatchHealth,
     api: Api<K>,
     name: &str,

@@ -58,17 +58,19 @@ impl InstallationSettings {
 }
 
 /// Keeps Deployments and status until `shutdown`. Start it once the lease is held; `may_write` is asked before each write.
+/// `withheld` says why admission objects that are missing are not created.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
     settings: InstallationSettings,
+    withheld: watch::Receiver<Option<String>>,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World::default());
-    let sources = Sources::new(client.clone(), &settings.namespace, seen);
+    let sources = Sources::new(client.clone(), &settings.namespace, withheld, seen);
     tokio::select! {
         result = keep(Writer::new(client, settings), world, may_write) => result,
         () = sources.follow(shutdown) => Ok(()),

@@ -28,6 +28,8 @@ pub(super) struct World {
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// [`OPERANDS`] and the operator's own; `None` for one that does not exist.
     pub(super) deployments: BTreeMap<&'static str, Option<Operand>>,
+    /// Why admission objects that are missing are not created.
+    pub(super) withheld: Option<String>,
 }
 
 /// A Deployment of the installation.
@@ -97,12 +99,18 @@ pub(super) fn operand(object: &DeploymentWire) -> Operand {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
+    withheld: watch::Receiver<Option<String>>,
     seen: watch::Sender<World>,
 }
 
 impl Sources {
-    pub(super) fn new(client: Client, namespace: &str, seen: watch::Sender<World>) -> Self {
-        Self { client, namespace: namespace.to_owned(), seen }
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        withheld: watch::Receiver<Option<String>>,
+        seen: watch::Sender<World>,
+    ) -> Self {
+        Self { client, namespace: namespace.to_owned(), withheld, seen }
     }
 
     /// Follows all of it until `cancel`.
@@ -124,7 +132,18 @@ impl Sources {
             self.follow_deployment(controller, &cancel),
             self.follow_deployment(webhook, &cancel),
             self.follow_deployment(names::OPERATOR, &cancel),
+            cancel.run_until_cancelled(self.follow_withheld()),
         );
+    }
+
+    /// Until the loop that keeps admission objects ends.
+    async fn follow_withheld(&self) {
+        let mut told = self.withheld.clone();
+        told.mark_changed();
+        while told.changed().await.is_ok() {
+            let why = told.borrow_and_update().clone();
+            self.change(|world| world.withheld = why);
+        }
     }
 
     /// All objects of a kind, by name.

@@ -18,7 +18,7 @@ pub(super) enum Gate {
     Broken(String, String),
 }
 
-/// The Deployments, by what is wrong with them: a sentence each.
+/// The Deployments, and the admission objects, by what is wrong with them: a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Operands {
     /// No pod does its work.
@@ -29,6 +29,8 @@ pub(super) struct Operands {
     rolling: Vec<String>,
     /// What is asked for was not taken.
     refused: Vec<String>,
+    /// Admission objects are missing and cannot be created.
+    withheld: Option<String>,
 }
 
 impl Operands {
@@ -41,6 +43,7 @@ impl Operands {
         let refused =
             refused.iter().map(|(name, why)| format!("Deployment {name} could not be changed: {why}"));
         operands.refused = refused.collect();
+        operands.withheld.clone_from(&world.withheld);
         Some(operands)
     }
 
@@ -119,6 +122,9 @@ impl Operands {
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
         let missing = [&self.down[..], &self.short].concat().join("; ");
         let (status, reason, message) = match gate {
+            _ if self.withheld.is_some() => {
+                ("True", "AdmissionObjectsNotCreated", self.withheld.clone().unwrap_or_default())
+            }
             _ if !self.refused.is_empty() => ("True", "DeploymentsNotChanged", self.refused.join("; ")),
             _ if !missing.is_empty() && !is_first => ("True", "DeploymentsNotReady", missing),
             Gate::Broken(reason, message) => ("True", reason.as_str(), message.clone()),

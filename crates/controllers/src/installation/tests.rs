@@ -55,6 +55,7 @@ fn world() -> World {
         mtqs: Some(BTreeMap::new()),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
         deployments: deployments.map(|name| (name, Some(shipped(name)))).collect(),
+        withheld: None,
     }
 }
 

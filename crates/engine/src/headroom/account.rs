@@ -99,11 +99,11 @@ impl Account {
         let resource = Resource::from_quota_key(key);
         let by = need.growth.get(&resource)?;
         let (hard, used) = (*quota.spec_hard.get(key)?, *quota.used.get(key)?);
-        let source = need.source.get(&resource).unwrap_or(Amount::ZERO);
+        let goes = need.goes(quota, &resource);
         let staying =
             self.taken(quota, &resource, used.into()).saturating_sub(self.passing(quota, &resource));
         let need = need.charge.get(&resource).unwrap_or(Amount::ZERO);
-        let after = staying.saturating_add(need).saturating_sub(source);
+        let after = staying.saturating_add(need).saturating_sub(goes);
         (after > Amount::from(hard)).then(|| Grown {
             key: Arc::clone(key),
             by: by.quantity(used.format()),

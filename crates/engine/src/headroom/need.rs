@@ -1,5 +1,6 @@
 //! What a migration's target pod takes.
 
+use super::quota::NativeQuota;
 use crate::charge::{Amount, Charge};
 use crate::pod::{ChargeRules, MissingResources, PodInput, constraints, pod_charge};
 use crate::resource::Resource;
@@ -20,6 +21,9 @@ pub struct Need {
     pub unspecified: Option<MissingResources>,
     /// What the pods take that it follows, and that end when the migration does.
     pub source: Charge,
+    /// Further pods that it follows, and of each what it takes beyond what passes anyway ([`super::Stake::Passes`]). A quota
+    /// whose scopes leave such a pod out does not count it, so nothing goes there.
+    pub replaced: Vec<(ScopeFacts, Charge)>,
     /// What the virtual machine takes more from now on ([`super::growth`]). It has to fit `spec.hard`.
     pub growth: Charge,
 }
@@ -34,6 +38,13 @@ impl Need {
     /// How much of `resource` the pod adds; `None` if nothing, which quota admission does not compare.
     pub(super) fn of(&self, resource: &Resource) -> Option<Amount> {
         self.charge.get(resource).filter(|amount| !amount.is_zero())
+    }
+
+    /// How much of `resource` goes from the quota with the pods that it follows, beyond what passes.
+    pub(super) fn goes(&self, quota: &NativeQuota, resource: &Resource) -> Amount {
+        let counted = self.replaced.iter().filter(|(facts, _)| quota.scopes.matches(facts));
+        let charges = counted.map(|(_, charge)| charge).chain([&self.source]);
+        charges.filter_map(|charge| charge.get(resource)).fold(Amount::ZERO, Amount::saturating_add)
     }
 }
 

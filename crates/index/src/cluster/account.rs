@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::{Account, AccountedPod, Allowance, Need, Source, Stake, growth_to};
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, largest_overhead, vm_charge};
-use sluice_engine::{Amount, Charge, Resource, Uid};
+use sluice_engine::{Amount, Charge, Resource, ScopeFacts, Uid};
 
 use super::Cluster;
 use crate::kinds::pod::LauncherRecord;
@@ -83,8 +83,7 @@ impl Cluster {
         let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
         let growth = growth_to(&charge, &source, self.allowance(machine));
         let replaced = pods.beyond_passing(machine);
-        let source = Charge::from_pairs(source.charge.iter().chain(replaced.iter()).cloned());
-        Some(Need { growth, source, ..Need::new(charge, facts) })
+        Some(Need { growth, source: source.charge, replaced, ..Need::new(charge, facts) })
     }
 
     /// What KubeVirt may do to this machine from one launcher to the next.
@@ -200,14 +199,13 @@ impl<'c> Pods<'c> {
 
     /// What pods of the machine's migration take beyond what passes, as a target does that has a new size already. The next launcher
     /// replaces them too, so that size is not counted beside its own.
-    fn beyond_passing(&self, machine: &VmiRecord) -> Charge {
+    fn beyond_passing(&self, machine: &VmiRecord) -> Vec<(ScopeFacts, Charge)> {
         let explained = self.explained(&machine.namespace);
         let beyond = |pod: &LauncherRecord| match explained.get(&pod.uid)? {
-            (Stake::Passes(part), _) => Some(pod.source.charge.above(part)),
+            (Stake::Passes(part), _) => Some((pod.facts.clone(), pod.source.charge.above(part))),
             (Stake::Runs(_) | Stake::Stays, _) => None,
         };
-        let each = self.launchers_of(machine).into_iter().filter_map(beyond);
-        each.fold(Charge::default(), |sum, more| Charge::from_pairs(sum.iter().chain(more.iter()).cloned()))
+        self.launchers_of(machine).into_iter().filter_map(beyond).collect()
     }
 
     fn passes(&self, machine: &VmiRecord, pod: &LauncherRecord) -> bool {

@@ -286,8 +286,42 @@ fn what_a_target_under_way_takes_more_is_counted_once() {
     let memory = |charge: &Charge| charge.get(&Resource::Memory).unwrap();
     assert!(memory(passing) < memory(&target.charge), "{target:?}");
     let need = index.next_need(index.vmis.get("a", "web").unwrap(), NOW).unwrap();
-    let both = Quantity::parse("2Gi").unwrap().into();
-    assert_eq!(memory(&need.source).saturating_add(memory(passing)), both);
+    let [(_, beyond)] = &need.replaced[..] else { panic!("{need:?}") };
+    assert_eq!(memory(beyond).saturating_add(memory(passing)), memory(&target.charge));
+    assert_eq!(memory(&need.source), Quantity::parse("512Mi").unwrap().into());
+}
+
+/// What a quota does not count does not make room in it.
+#[test]
+fn a_target_under_way_that_a_quota_leaves_out_makes_no_room_in_it() {
+    let said = |class: &str| {
+        let mut index = scene();
+        see(&mut index.vmims, migration("a", "web", "Running", 1));
+        let mut source = launcher("a", "web", "web-source", "node-1", "512Mi");
+        source["metadata"]["resourceVersion"] = json!("2");
+        source["spec"]["priorityClassName"] = json!("high");
+        see(&mut index.launchers, source);
+        let mut target = target("a", "web", "1536Mi");
+        target["spec"]["priorityClassName"] = json!(class);
+        see(&mut index.launchers, target);
+        // Of what is used, 1Gi is of other pods; that of the target counts where the classes are the same.
+        let used = if class == "high" { "3Gi" } else { "1536Mi" };
+        let mut scoped = quota("a", 1, "2560Mi", "2560Mi", used);
+        scoped["spec"]["scopeSelector"] = json!({"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]},
+        ]});
+        let scoped = ResourceQuotaRecord::read(&serde_json::from_value::<ResourceQuotaWire>(scoped).unwrap());
+        let need = index.next_need(index.vmis.get("a", "web").unwrap(), NOW).unwrap();
+        // As if the machine had grown by 1Gi: 1536Mi and 1Gi of others fit exactly.
+        let memory =
+            |text: &str| Charge::from_pairs([(Resource::Memory, Quantity::parse(text).unwrap().into())]);
+        let need = |size: &str| Need { charge: memory(size), growth: memory("1Gi"), ..need.clone() };
+        let refused =
+            |size: &str| index.account("a", None, NOW).outgrown(&need(size), &[scoped.native()]).len();
+        (refused("1536Mi"), refused("1537Mi"))
+    };
+    assert_eq!(said("high"), (0, 1));
+    assert_eq!(said("low"), (0, 1));
 }
 
 #[test]

@@ -5,12 +5,13 @@
 )]
 
 use std::io;
+use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::Value;
 use sluice_operator::Gating;
 
-use super::{RenderArgs, objects, text, write};
+use super::{RenderArgs, objects, run, text, write};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -65,6 +66,7 @@ fn each_wrong_option_is_refused_with_its_field_and_a_remedy() {
         (&["--port=443"], "port", "1024"),
         (&["--port=8444"], "port", "another one"),
         (&["--port=70000"], "--port", "65535"),
+        (&["--host-network", "--port=10250"], "port: 10250 is the kubelet's", "leave host-network out"),
         (&["--host-network", "--platform=openshift"], "host-network", "leave it out"),
         (&["--node-selector=infra"], "--node-selector", "key=value"),
         (&["--node-selector=a b=c"], "node-selector", "key=value"),
@@ -76,6 +78,13 @@ fn each_wrong_option_is_refused_with_its_field_and_a_remedy() {
         let said = refused(words);
         assert!(said.contains(field) && said.contains(remedy), "{words:?}: {said}");
     }
+}
+
+#[test]
+fn the_kubelets_port_is_free_to_pods_with_their_own_network() {
+    assert!(!rendered(&["--port=10250"]).is_empty());
+    assert!(!rendered(&["--host-network"]).is_empty());
+    assert_eq!(run(&args(&["--host-network", "--port=10250"])), ExitCode::from(2));
 }
 
 #[test]

@@ -92,6 +92,9 @@ const CHECK: &str = "\
 {{- if and .Values.webhook.hostNetwork (eq .Values.platform \"openshift\") }}
 {{- fail \"webhook.hostNetwork: restricted-v2 of OpenShift refuses pods with the network of their node: leave it out\" }}
 {{- end }}
+{{- if and .Values.webhook.hostNetwork (eq (int .Values.webhook.port) 10250) }}
+{{- fail \"webhook.port: 10250 is the kubelet's on every node, and with webhook.hostNetwork the webhook has the node's addresses: give another one, such as 8443, or leave webhook.hostNetwork out\" }}
+{{- end }}
 ";
 
 const NOTES: &str = "\

@@ -84,6 +84,7 @@ fn a_wrong_value_is_refused() {
         ("exemptNamespaces: ['*-system']", "exemptNamespaces"),
         ("gating: both", "gating"),
         ("platform: openshift\nwebhook: {hostNetwork: true}", "webhook.hostNetwork"),
+        ("webhook: {hostNetwork: true, port: 10250}", "webhook.port: 10250 is the kubelet's"),
     ] {
         let said = template(deploy.path(), "1.36", Some(values)).unwrap_err();
         assert!(said.contains(named), "{values}: {said}");

@@ -7,16 +7,20 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
-use super::observe::{Configuration, Fixed, Kind, World};
+use super::observe::{Configuration, Fixed, Identity, Kind, World};
+use super::owner::Owner;
 use super::plan::{Step, plan};
 
+mod aks;
+mod owners;
+mod paths;
 mod policies;
 
 /// As it comes back from the API server.
@@ -25,17 +29,33 @@ fn through<T: DeserializeOwned + Serialize>(value: Value) -> Value {
     serde_json::to_value(typed).expect("JSON")
 }
 
+/// The operator's ClusterRole.
+fn role() -> OwnerReference {
+    OwnerReference {
+        api_version: "rbac.authorization.k8s.io/v1".to_owned(),
+        kind: "ClusterRole".to_owned(),
+        name: names::OPERATOR.to_owned(),
+        uid: "role".to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
+/// Of an object that belongs to it.
+fn identity(version: &str) -> Identity {
+    Identity { resource_version: version.to_owned(), uid: "object".to_owned(), owners: vec![role()] }
+}
+
 fn configuration(version: &str, object: Value) -> Option<Option<Configuration>> {
     let entries = object["webhooks"].as_array().expect("webhooks").clone();
     let webhooks = entries
         .into_iter()
         .map(|entry| (entry["name"].as_str().expect("a name").to_owned(), entry))
         .collect();
-    Some(Some(Configuration { resource_version: version.to_owned(), webhooks }))
+    Some(Some(Configuration { identity: identity(version), webhooks }))
 }
 
 fn fixed(object: &Value) -> Option<Fixed> {
-    Some(Fixed { resource_version: "3".to_owned(), spec: object["spec"].clone() })
+    Some(Fixed { identity: identity("3"), spec: object["spec"].clone() })
 }
 
 /// Policies and bindings as they come back from the API server.
@@ -87,12 +107,13 @@ fn world() -> World {
         path: Some("secret".to_owned()),
         selector: Some(None),
         lets_in_targets_of: Some(None),
+        owner: Owner::Known(role()),
         installed: true,
     }
 }
 
 fn planned(world: &World) -> Vec<Step> {
-    plan(world, &InstallOptions::default())
+    plan(world, &InstallOptions::default()).steps
 }
 
 /// The entries of a configuration that was seen.
@@ -103,7 +124,7 @@ fn entries(configuration: &mut Option<Option<Configuration>>) -> &mut Vec<(Strin
 fn operations(step: &Step) -> (Kind, &Value) {
     match step {
         Step::Patch { kind, operations } => (*kind, operations),
-        Step::Create { .. } => panic!("no patch: {step:?}"),
+        Step::Create { .. } | Step::Own { .. } => panic!("no patch: {step:?}"),
     }
 }
 
@@ -302,7 +323,7 @@ fn what_is_gone_is_created_with_all_that_is_known() {
         .into_iter()
         .map(|step| match step {
             Step::Create { kind, object } => (kind, object),
-            Step::Patch { .. } => panic!("{step:?}"),
+            Step::Patch { .. } | Step::Own { .. } => panic!("{step:?}"),
         })
         .collect();
     assert_eq!(created.len(), 18, "all but what has to come last: {:?}", created.keys());
@@ -312,6 +333,9 @@ fn what_is_gone_is_created_with_all_that_is_known() {
     let hook = &created[&Kind::Mutating]["webhooks"][0];
     assert_eq!(hook["namespaceSelector"], json!(chosen));
     assert_eq!(hook["clientConfig"]["caBundle"], json!(ByteString(b"bundle".to_vec())));
+    for object in created.values() {
+        assert_eq!(object["metadata"]["ownerReferences"], json!([role()]), "{object}");
+    }
 }
 
 #[test]
@@ -327,45 +351,4 @@ fn nothing_is_put_back_into_an_installation_that_is_being_removed() {
     // What is left still follows the authority.
     world.bundle = Some(b"two".to_vec());
     assert_eq!(operations(&planned(&world)[0]).1.as_array().map(Vec::len), Some(4));
-}
-
-#[test]
-fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known() {
-    let mut seen = world();
-    for configuration in [&mut seen.mutating, &mut seen.validating] {
-        for (_, entry) in entries(configuration) {
-            entry["clientConfig"]["service"]["path"] = json!("/serve-path");
-        }
-    }
-    let patches = planned(&seen);
-    let paths: Vec<Value> = patches
-        .iter()
-        .flat_map(|step| operations(step).1.as_array().expect("operations").iter().skip(1))
-        .map(|operation| operation["value"]["clientConfig"]["service"]["path"].clone())
-        .collect();
-    let serve = "/secret/serve-path";
-    assert_eq!(
-        paths,
-        [
-            serve,
-            serve,
-            "/secret/pod-guard",
-            serve,
-            serve,
-            serve,
-            "/secret/growth",
-            "/secret/growth",
-            "/secret/vm-size",
-            "/secret/target",
-            "/secret/headroom",
-            "/secret/headroom"
-        ]
-    );
-    let blind = World { bundle: None, path: None, ..world() };
-    assert_eq!(planned(&blind), []);
-    // Secrets of a version that knew of none.
-    let plain = World { path: None, ..world() };
-    let patches = planned(&plain);
-    let first = &operations(&patches[0]).1[1]["value"]["clientConfig"]["service"]["path"];
-    assert_eq!(first, &json!("/serve-path"));
 }

@@ -53,9 +53,12 @@ impl Contest {
 
 /// The contests about each quota; none of most.
 ///
-/// Invariant: an overwritten status is noted once per write of this controller.
+/// Invariant: an overwritten status is noted once per write of this controller. What is announced of a quota is announced once
+/// per change, however often another client takes it out of the status.
 #[derive(Debug, Default)]
 pub struct Contests {
+    /// Why they limit nothing, as it was said last.
+    unenforced: HashMap<QuotaId, &'static str>,
     /// Their status is overwritten.
     statuses: HashMap<QuotaId, Contest>,
     /// The gates of pods that wait for them are removed.
@@ -81,6 +84,25 @@ impl Contests {
         contest.is_reported(1).then_some(contest.times)
     }
 
+    /// The status of the quota is to say that it limits nothing for the reason `wanted`, and says so for the reason `recorded`.
+    pub fn unenforced(&mut self, id: QuotaId, wanted: Option<&'static str>, recorded: Option<&str>) {
+        match wanted {
+            None => {
+                self.unenforced.remove(&id);
+            }
+            Some(reason) if recorded == Some(reason) => {
+                self.unenforced.insert(id, reason);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A status with this reason is written. Returns whether to announce it: it was not said since the quota last
+    /// limited something, or for another reason.
+    pub fn is_unenforced_news(&mut self, id: QuotaId, reason: &'static str) -> bool {
+        self.unenforced.insert(id, reason) != Some(reason)
+    }
+
     /// The least time between two writes of the status that nothing waits for (milliseconds).
     pub fn delay_ms(&self, id: QuotaId, now: Moment) -> u64 {
         self.statuses.get(&id).map_or(0, |contest| contest.delay_ms(now))
@@ -98,10 +120,14 @@ impl Contests {
                 contests.insert(new, contest);
             }
         }
+        if let Some(reason) = self.unenforced.remove(&old) {
+            self.unenforced.insert(new, reason);
+        }
     }
 
     pub fn forget(&mut self, id: QuotaId) {
         self.statuses.remove(&id);
         self.gates.remove(&id);
+        self.unenforced.remove(&id);
     }
 }

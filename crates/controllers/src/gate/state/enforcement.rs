@@ -101,11 +101,11 @@ mod tests {
     use serde_json::{Value, json};
     use sluice_api::names;
     use sluice_engine::{ChargeRules, NamespacePattern};
-    use sluice_index::Targeting;
+    use sluice_index::{ArqWire, Targeting};
 
     use super::*;
     use crate::gate::recording::status;
-    use crate::gate::{Action, GateConfig, GateEvent, Moment};
+    use crate::gate::{Action, Answer, GateConfig, GateEvent, Moment, Outcome, RecordedObject};
 
     const AT: Moment = Moment { mono_ms: 0, unix_ms: 1_767_225_600_000 };
 
@@ -130,12 +130,46 @@ mod tests {
         state.apply_namespace(&serde_json::from_value(json!({ "metadata": metadata })).unwrap(), AT);
     }
 
-    fn see_quota(state: &mut State, namespace: &str, version: u64, hard: &Value, status: &Value) {
+    fn quota(namespace: &str, version: u64, hard: &Value, status: &Value) -> ArqWire {
         let metadata = json!({
             "name": "q", "namespace": namespace, "uid": namespace, "resourceVersion": version.to_string(),
         });
         let quota = json!({ "metadata": metadata, "spec": { "hard": hard }, "status": status });
-        state.apply_quota(&serde_json::from_value(quota).unwrap(), AT);
+        serde_json::from_value(quota).unwrap()
+    }
+
+    fn see_quota(state: &mut State, namespace: &str, version: u64, hard: &Value, status: &Value) {
+        state.apply_quota(&quota(namespace, version, hard, status), AT);
+    }
+
+    /// Another client has written an empty status. What is written then is stored. Returns how often that was, and how many
+    /// events told that the quota limits nothing.
+    fn overwritten(state: &mut State, version: &mut u64, mono_ms: u64) -> (usize, usize) {
+        let (hard, now) = (json!({ "pods": "1" }), Moment { mono_ms, ..AT });
+        let mut next = || {
+            *version += 1;
+            *version
+        };
+        state.apply_quota(&quota("team", next(), &hard, &json!({})), now);
+        let (mut writes, mut told) = (0, 0);
+        for action in state.plan(now) {
+            let outcome = match action {
+                Action::Record(record) => {
+                    writes += 1;
+                    let stored = quota("team", next(), &hard, &status(&record));
+                    let answer = Answer::Done(RecordedObject::Quota(stored));
+                    Outcome::Recorded(record.quota, record.uid, answer)
+                }
+                Action::WriteEvent(event) => {
+                    told += usize::from(event.reason == reasons::NOT_ENFORCED);
+                    Outcome::EventWritten(event, true)
+                }
+                Action::CatchUp => Outcome::CaughtUp,
+                other => panic!("{other:?}"),
+            };
+            state.on_outcome(outcome, now);
+        }
+        (writes, told)
     }
 
     /// The status that is written, if any, and the events.
@@ -182,6 +216,31 @@ mod tests {
         see_namespace(&mut state, "team", &json!({ "gated": "" }));
         let (targeted, told) = planned(&mut state, 1_000);
         assert_eq!((condition(&targeted.unwrap()), told), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_status_that_another_client_overwrites_is_put_right_and_the_event_written_once() {
+        let mut state = leader();
+        see_namespace(&mut state, "team", &json!({}));
+        let mut version = 0;
+        let mut rounds = (1..=6).map(|round| overwritten(&mut state, &mut version, round * 120_000));
+        assert_eq!(rounds.next(), Some((1, 1)));
+        assert_eq!(rounds.collect::<Vec<_>>(), [(1, 0); 5]);
+        // It is another case once the quota has limited pods meanwhile.
+        see_namespace(&mut state, "team", &json!({ "gated": "" }));
+        assert_eq!(overwritten(&mut state, &mut version, 840_000), (1, 0));
+        see_namespace(&mut state, "team", &json!({}));
+        assert_eq!(overwritten(&mut state, &mut version, 960_000), (1, 1));
+        // What the status said when this process began to lead is no news either.
+        let mut next = leader();
+        see_namespace(&mut next, "team", &json!({}));
+        let mut first = leader();
+        see_namespace(&mut first, "team", &json!({}));
+        see_quota(&mut first, "team", 1, &json!({ "pods": "1" }), &json!({}));
+        let written = planned(&mut first, 0).0.unwrap();
+        see_quota(&mut next, "team", 2, &json!({ "pods": "1" }), &written);
+        assert_eq!(planned(&mut next, 0), (None, Vec::new()));
+        assert_eq!(overwritten(&mut next, &mut version, 120_000), (1, 0));
     }
 
     #[test]

@@ -44,6 +44,9 @@ impl State {
         let target = self.record_of(id)?;
         let held = self.held_by(id);
         let object = recorded_in(quota);
+        let unenforced = quota.recorded.unenforced.as_deref();
+        let unenforced_reason = target.unenforced.as_ref().map(|told| told.reason);
+        self.contests.unenforced(id, unenforced_reason, unenforced.map(|told| &*told.reason));
         // Even a charge that changes no sum is written: only a write that succeeds proves that no other
         // leader has charged meanwhile.
         let is_charge = self.writes.has_pending(id);
@@ -62,7 +65,6 @@ impl State {
             self.writes.begin(id, spacing_ms, now)
         };
         let uncounted = quota.recorded.uncounted.as_ref();
-        let unenforced = quota.recorded.unenforced.as_deref();
         let machines = quota.recorded.machines.zip(target.machines);
         let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
         let record = Record {
@@ -77,8 +79,8 @@ impl State {
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
             unenforced_since: unenforced.map_or_else(|| now.unix_s(), |told| told.since),
         };
-        // A write that is repeated says what the first one has said.
-        let is_news = !self.writes.has_failed(id) && is_news(unenforced, &record.target);
+        // Another client may take it out of the status again and again, and a write may be repeated.
+        let is_news = unenforced_reason.is_some_and(|reason| self.contests.is_unenforced_news(id, reason));
         self.writes.ask(&record);
         if is_news {
             self.announce_unenforced(&record);
@@ -206,12 +208,6 @@ fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
 fn is_unenforced_said(recorded: Option<&Told>, target: &StatusTarget) -> bool {
     let recorded = recorded.map(|told| (&*told.reason, &*told.message));
     recorded == target.unenforced.as_ref().map(|told| (told.reason, &*told.message))
-}
-
-/// Whether pods are not limited, for a reason that the status does not tell yet.
-fn is_news(recorded: Option<&Told>, target: &StatusTarget) -> bool {
-    let known = recorded.map(|told| &*told.reason);
-    target.unenforced.as_ref().is_some_and(|told| known != Some(told.reason))
 }
 
 /// Whether a write was refused although the object is no newer than what it was based on: as it is after a store was restored from

@@ -216,6 +216,25 @@ fn what_the_api_server_did_not_take_is_said() {
     assert_eq!(degraded["message"], "Deployment sluice-webhook could not be changed: invalid");
 }
 
+/// Whatever else is wrong, and for as long as it is so.
+#[test]
+fn admission_objects_that_cannot_be_created_are_said() {
+    let mut it = deployed();
+    it.ready(names::WEBHOOK, 1);
+    it.world.withheld = Some("not created: sluice-gate".to_owned());
+    let mut told = vec![it.round("1")];
+    let conditions = it.status["conditions"].as_array().unwrap();
+    let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
+    assert_eq!(degraded["message"], "not created: sluice-gate");
+    it.ready(names::WEBHOOK, 2);
+    it.world.withheld = None;
+    told.push(it.round("1"));
+    insta::assert_snapshot!(told.join("\n"), @"
+    Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=True AdmissionObjectsNotCreated, FieldsNotInForce=False AllInForce
+    Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=False DeployCompleted, FieldsNotInForce=False AllInForce
+    ");
+}
+
 #[test]
 fn what_others_say_stays_and_so_does_the_time_of_the_last_change() {
     let other = json!({ "type": "Headroom", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });

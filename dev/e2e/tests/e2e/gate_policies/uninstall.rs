@@ -46,6 +46,27 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
     };
     wait::eventually(SOON, ungated, "nothing to be gated any more").await.unwrap();
 
+    // As a version left them that did not own them.
+    for kind in KINDS {
+        let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.unwrap();
+        for object in list.body["items"].as_array().unwrap() {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let patch = r#"{"metadata":{"ownerReferences":null}}"#;
+            kubectl(&bed, &["patch", kind, name, "--type=merge", "--patch", patch]).await;
+        }
+    }
+    let owned = || async {
+        for kind in KINDS {
+            let list = get(&team.client, policy_path(kind, "").trim_end_matches('/')).await.ok()?;
+            let mut objects = list.body["items"].as_array()?.iter();
+            objects
+                .all(|object| object["metadata"]["ownerReferences"][0]["name"] == names::OPERATOR)
+                .then_some(())?;
+        }
+        Some(())
+    };
+    wait::eventually(SOON, owned, "what gates to belong to the operator's role").await.unwrap();
+
     let over = AtomicBool::new(false);
     let creating = async {
         let mut count = 0;

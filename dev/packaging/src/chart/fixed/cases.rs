@@ -12,8 +12,8 @@ pub(crate) const CASES: [(&str, &str); 18] = [
         "image:\n  registry: ''\n  repository: quota/sluice\n  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
     ),
     ("openshift", "platform: openshift\nplatformAccounts: ['openshift-cnv:cdi-sa']\n"),
-    ("host-network", "webhook: {hostNetwork: true, port: 10250}\n"),
-    ("port", "webhook: {port: 9443}\n"),
+    ("host-network", "webhook: {hostNetwork: true, port: 9443}\n"),
+    ("port", "webhook: {port: 10250}\n"),
     ("one-replica", "replicas: 1\n"),
     ("three-replicas", "replicas: 3\n"),
     (
