@@ -79,7 +79,8 @@ impl Slots {
     pub(super) fn crowded(&self) -> bool {
         let open = self.open.lock();
         let half = self.limit / 2;
-        open.entries.len() > half && open.entries.values().filter(|entry| entry.state.is_proven()).count() > half
+        open.entries.len() > half
+            && open.entries.values().filter(|entry| entry.state.is_proven()).count() > half
     }
 }
 
