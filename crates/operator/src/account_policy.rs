@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 
 /// CEL: the gates of the pod are those it had, without ours, which was one of them.
 const GATE_TAKEN: &str = "oldObject.spec.?schedulingGates.orValue([]).size() <= MOST_ITEMS \

@@ -9,10 +9,10 @@
 use serde_json::json;
 use sluice_api::names;
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 use crate::expressions::exempt;
+use crate::object::set_in;
 use crate::options::InstallOptions;
-use crate::render::set_in;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 
 /// Who has asked OpenShift for the namespace (`ProjectRequester` in `github.com/openshift/api/annotations`).
 const REQUESTER: &str = "openshift.io/requester";

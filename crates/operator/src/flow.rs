@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::cluster_metadata;
 use crate::options::InstallOptions;
-use crate::render::cluster_metadata;
 
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 /// Of what all levels share; `workload-low`, in which tenants' controllers are, has 100.

@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
 
 use crate::account_policy;
-use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
     bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
     let_in_target, local_target, made_by_kubevirt, may_be_gated, mirror, not_bound_by_others, not_exempt,
     removes_gates, says_whose, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
     writes_migrations,
 };
+use crate::object::{set, set_in};
 use crate::options::InstallOptions;
-use crate::render::{set, set_in};
+use crate::policy::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 
 const NOT_GATED: &str = "the pod has lost its scheduling gate ApplicationAwareQuotaGate or was never given it: neither the \
     admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has gated it last, or another admission plugin has \

@@ -12,9 +12,9 @@ use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::MARK;
 
 use crate::account_policy::{MOST_KEYS, by_us, of_quotas};
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::writes_migrations;
 use crate::options::InstallOptions;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
 /// both policies deny.
@@ -80,7 +80,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
     ];
     let mut policy = policy(VALIDATING, names::LOCK_POLICY, FAILURE_POLICY, &rules);
     judge(&mut policy, &[], validations);
-    crate::render::set_in(
+    crate::object::set_in(
         &mut policy,
         "spec",
         "paramKind",
@@ -89,7 +89,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
     // The quotas of the namespace that a request is in are the parameters; without any nothing is asked.
     let mut binding = binding(VALIDATING, names::LOCK_POLICY);
     let params = json!({ "selector": {}, "parameterNotFoundAction": "Allow" });
-    crate::render::set_in(&mut binding, "spec", "paramRef", params);
+    crate::object::set_in(&mut binding, "spec", "paramRef", params);
     AdmissionPolicy { name: names::LOCK_POLICY, mutates: false, policy, binding }
 }
 
@@ -157,8 +157,8 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     validations.extend(of_quotas("!variables.account || "));
     let rules = [rule("", &["UPDATE"], &["resourcequotas/status"], "Namespaced")];
     let mut policy = policy(VALIDATING, names::CHARGE_POLICY, FAILURE_POLICY, &rules);
-    crate::render::set_in(&mut policy, "spec", "validations", json!(validations));
-    crate::render::set_in(&mut policy, "spec", "variables", variables);
+    crate::object::set_in(&mut policy, "spec", "validations", json!(validations));
+    crate::object::set_in(&mut policy, "spec", "variables", variables);
     let binding = binding(VALIDATING, names::CHARGE_POLICY);
     AdmissionPolicy { name: names::CHARGE_POLICY, mutates: false, policy, binding }
 }
@@ -169,7 +169,7 @@ pub fn proof_quota(options: &InstallOptions) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": crate::render::metadata(options, names::PROOF_QUOTA),
+        "metadata": crate::object::metadata(options, names::PROOF_QUOTA),
         "spec": { "hard": { "count/replicationcontrollers": "999" } },
     })
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::{cluster_metadata, labels, metadata, set};
 use crate::options::InstallOptions;
-use crate::render::{cluster_metadata, labels, metadata, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";

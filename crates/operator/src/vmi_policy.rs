@@ -27,8 +27,8 @@
 use serde_json::json;
 use sluice_api::names;
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
-use crate::render::set_in;
+use crate::object::set_in;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 
 /// CEL: KubeVirt has not placed the machine yet.
 const NO_PLACE: &str = "!has(variables.status.nodeName) && !has(variables.status.activePods) \
