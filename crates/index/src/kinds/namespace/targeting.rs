@@ -8,9 +8,9 @@ use kube::core::{Expression, Selector, SelectorExt};
 use sluice_api::names;
 use sluice_engine::{FieldError, NamespacePattern, PodId, QuotaId, ShareId, Ungated};
 
+use crate::annotations::Annotations;
 use crate::kinds::aaq::Aaqs;
 use crate::list_number::ListNumber;
-use crate::quotas::Annotations;
 use crate::selector::read_selector;
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.

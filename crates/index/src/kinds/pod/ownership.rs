@@ -8,42 +8,12 @@ use sluice_api::names;
 use sluice_engine::{Charge, PodId, Uid};
 
 use super::records::Pods;
+use super::types::{Creator, OwnerKey, Ownership, UnstampedKey};
 use crate::kinds::namespace::NamespaceId;
 
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
 const LONGEST: usize = "system:serviceaccount:".len() + 63 + 1 + 253;
-
-/// Namespace, VirtualMachineInstance, creator and handle of a pod.
-pub(super) type OwnerKey = (NamespaceId, Uid, Creator, PodId);
-
-/// Who created a pod, as pods of one owner are ordered by it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Creator {
-    /// It was created before there was a stamp.
-    Unknown,
-    /// By the stamp of admission.
-    Stamped(Arc<str>),
-    /// Behind all pods of the owner: of none.
-    Last,
-}
-
-/// Namespace, VirtualMachineInstance, time of creation, uid and handle of a pod.
-pub(super) type UnstampedKey = (NamespaceId, Uid, i64, Uid, PodId);
-
-/// What is kept of a pod that a VirtualMachineInstance controls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ownership {
-    /// The uid of the VirtualMachineInstance. A client that may update pods may write any value: a claim, not evidence.
-    pub machine: Uid,
-    /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
-    /// created before there was a stamp.
-    pub created_by: Option<Arc<str>>,
-    /// The uid of the migration whose target it is, by its label: a claim as well.
-    pub migration: Option<Box<Uid>>,
-    /// What the pod would take if the container of the guest was all it had.
-    pub compute: Arc<Charge>,
-}
 
 impl Ownership {
     /// Reads it from the metadata of a pod. `compute` says what the container of the guest takes.
