@@ -16,7 +16,7 @@ use sluice_api::names;
 use sluice_runtime::client::with_deadline;
 
 use super::observe::Kind;
-use super::plan::Step;
+use super::step::Step;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

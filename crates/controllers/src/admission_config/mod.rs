@@ -9,10 +9,12 @@
 
 mod apply;
 mod compare;
+mod gated;
 mod observe;
 mod plan;
 mod policies;
 mod rate_limit;
+mod step;
 #[cfg(test)]
 mod tests;
 

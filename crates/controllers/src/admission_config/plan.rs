@@ -9,6 +9,7 @@ use sluice_operator::{InstallOptions, default_namespace_selector, mutating, vali
 use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
 use super::policies::{self, Selectors};
+use super::step::{Step, patch};
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
@@ -18,44 +19,6 @@ const CLIENT: [&str; 1] = ["clientConfig"];
 const NAMESPACES: [&str; 1] = ["namespaceSelector"];
 /// Where an entry says for which requests it is called.
 const CONDITIONS: [&str; 1] = ["matchConditions"];
-
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
-    /// A JSON patch. It applies to the version it was planned for, or not at all.
-    Patch {
-        /// Of what.
-        kind: Kind,
-        /// JSON patch.
-        operations: Value,
-    },
-    /// The object is missing.
-    Create {
-        /// What is missing.
-        kind: Kind,
-        /// All of it.
-        object: Value,
-    },
-}
-
-impl Step {
-    /// Of what.
-    pub(super) const fn kind(&self) -> Kind {
-        match self {
-            Self::Patch { kind, .. } | Self::Create { kind, .. } => *kind,
-        }
-    }
-
-    /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
-    pub(super) fn selects_for_gates(&self) -> bool {
-        let Self::Patch { kind, operations } = self else { return false };
-        let selects = |operation: &Value| {
-            let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
-            path.ends_with("/namespaceSelector")
-        };
-        !policies::is_last(*kind) && operations.as_array().is_some_and(|all| all.iter().any(selects))
-    }
-}
 
 /// What is known and counts for every entry.
 struct Wanted<'a> {
@@ -186,11 +149,4 @@ fn replace(entry: &mut Value, path: &[&str], value: Option<&Value>) {
     if let (Some(fields), Some(value)) = (at.and_then(Value::as_object_mut), value) {
         fields.insert((*last).to_owned(), value.clone());
     }
-}
-
-/// A JSON patch of the object's version that was seen.
-pub(super) fn patch(kind: Kind, resource_version: &str, mut operations: Vec<Value>) -> Step {
-    let unchanged = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": resource_version });
-    operations.insert(0, unchanged);
-    Step::Patch { kind, operations: Value::Array(operations) }
 }

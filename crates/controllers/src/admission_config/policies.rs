@@ -11,11 +11,10 @@ use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
 use super::compare::same;
+use super::gated::{GATED, GATED_BINDING, is_last};
 use super::observe::{Fixed, Kind, World};
-use super::plan::{Step, patch};
+use super::step::{Step, patch};
 
-const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
-const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
 
 /// Where `sluice-gate` says which pods it gates.
@@ -74,11 +73,6 @@ impl Selectors {
             _ => self.narrowed,
         }
     }
-}
-
-/// What refuses pods that are not gated.
-pub(super) fn is_last(kind: Kind) -> bool {
-    [GATED, GATED_BINDING].contains(&kind)
 }
 
 /// The writes that are needed to have all policies as they are in `options`.

@@ -15,7 +15,8 @@ use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
 use super::observe::{Configuration, Fixed, Kind, World};
-use super::plan::{Step, plan};
+use super::plan::plan;
+use super::step::Step;
 
 mod policies;
 

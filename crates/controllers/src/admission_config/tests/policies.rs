@@ -4,7 +4,8 @@ use serde_json::json;
 use sluice_operator::{Gating, InstallOptions, admission_policies};
 
 use super::super::observe::{Kind, World};
-use super::super::plan::{Step, plan};
+use super::super::plan::plan;
+use super::super::step::Step;
 use super::{
     GATE, GATED, GATED_BINDING, LOCK, LOCK_BINDING, carry_out, operations, planned, policies, seen, selector,
     spec_of, version, world,
