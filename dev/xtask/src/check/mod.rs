@@ -1,6 +1,8 @@
-//! `xtask check`: rules about dependencies, and that a page of the documentation names tests that exist. What a crate of ours may
-//! use and the features of others are checked here, the rest of the dependencies by cargo-deny.
+//! `xtask check`: rules about dependencies of crates and of modules, and that a page of the
+//! documentation names tests that exist. What a crate of ours may use and the features of others are checked here, the rest of
+//! the dependencies by cargo-deny.
 
+mod circles;
 mod conformance;
 mod deny;
 mod directions;
@@ -13,6 +15,7 @@ pub(crate) use deny::advisories;
 pub(crate) fn run() -> anyhow::Result<()> {
     conformance::check()?;
     directions::check()?;
+    circles::check()?;
     features::check()?;
     deny::check()
 }
