@@ -1,7 +1,7 @@
 //! `ApplicationAwareAppliedClusterResourceQuota`: a cluster quota as a namespace that it limits shows it to its users.
 //!
-//! Written by the controller and read by people: nothing is decided by an object of this kind. As in upstream's API `status` is no
-//! subresource, so the mirror is created and changed by one write.
+//! Written by the controller and read by people: nothing is decided by an object of this kind. As in upstream's API `status`
+//! is no subresource, so the mirror is created and changed by one write.
 
 // The derive takes one attribute per printer column, and their types repeat.
 #![allow(clippy::duplicated_attributes)]

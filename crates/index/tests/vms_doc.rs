@@ -36,8 +36,8 @@ fn vm(has: u32, wants: u32) -> VmFacts {
     vmis.get("a", "vm").unwrap().size.clone().unwrap()
 }
 
-/// A launcher as KubeVirt makes it for a guest of so many CPUs: a tenth of them, and the memory of the guest with what comes on
-/// top.
+/// A launcher as KubeVirt makes it for a guest of so many CPUs: a tenth of them, and the memory of the guest with what comes
+/// on top.
 fn launcher(cpus: u32) -> PodFacts {
     let overhead = memory_overhead(&vm(cpus, cpus), &KubeVirtFacts::default()).unwrap();
     let memory = (overhead.nanos() / 1_000_000_000 + (4 << 30)).to_string();

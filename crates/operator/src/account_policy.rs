@@ -1,10 +1,10 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
-//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed ResourceQuotas
-//! and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of these it writes only those
-//! that are named and owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a
-//! quota's status, limits are above those of its specification only for keys of pods and under a mark, which ends by itself, and
-//! usage stays as quota admission has counted it (`sluice-headroom-charge`).
+//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
+//! ResourceQuotas and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of
+//! these it writes only those that are named and owned as managed ones and limit no pods, and what it makes itself has no
+//! finalizers (`sluice-accounts`); in a quota's status, limits are above those of its specification only for keys of pods
+//! and under a mark, which ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
@@ -167,8 +167,8 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would keep
-/// any namespace from being deleted. Probes are dry runs for every user and are never stored.
+/// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would
+/// keep any namespace from being deleted. Probes are dry runs for every user and are never stored.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
     let kept = |field: &str| FIELD_KEPT.replace("FIELD", field);
@@ -222,9 +222,10 @@ pub(crate) fn by_us(options: &InstallOptions) -> String {
     format!("request.userInfo.username in {}", json!(own_accounts(options)))
 }
 
-/// Validations for `sluice-guard` of what the controller and the webhook may update in a pod. They are not a policy of their own
-/// because the API server converts the pod and the old pod for CEL once per policy, at every update of a pod by any user. `unless`
-/// is CEL, with `||` at its end, that holds for requests that do not update a pod and for requests of other users.
+/// Validations for `sluice-guard` of what the controller and the webhook may update in a pod. They are not a policy of their
+/// own because the API server converts the pod and the old pod for CEL once per policy, at every update of a pod by any
+/// user. `unless` is CEL, with `||` at its end, that holds for requests that do not
+/// update a pod and for requests of other users.
 pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
     let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod that has it, and no other gate";
@@ -236,9 +237,9 @@ pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     validations
 }
 
-/// Validations for `sluice-headroom-charge` of what the controller and the webhook may update in the status of a ResourceQuota. A
-/// policy of its own would make each raise some milliseconds slower. `unless` is CEL, with `||` at its end, that holds for requests
-/// of other users.
+/// Validations for `sluice-headroom-charge` of what the controller and the webhook may update in the status of a
+/// ResourceQuota. A policy of its own would make each raise some milliseconds slower. `unless` is CEL, with `||` at its end,
+/// that holds for requests of other users.
 pub(crate) fn of_quotas(unless: &str) -> Vec<Value> {
     let limits = format!("{LIMITS} && {NO_LIMIT_LOST}");
     let mut validations = vec![

@@ -9,8 +9,8 @@ use crate::options::InstallOptions;
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
-/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics for namespaces with
-/// [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
+/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics
+/// for namespaces with [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
 pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
     let policy = |name: &str, selector: Value, spec: Value| {

@@ -63,9 +63,9 @@ pub(crate) fn policy(kind: &str, name: &str, failure_policy: &str, rules: &[Valu
 ///
 /// So a request that breaks no rule is looked at once. An API server makes the objects that CEL reads anew for the match
 /// conditions, the validations, the messages and the audit annotations (`Validate` in
-/// `k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go`), and for a pod that costs much more than to evaluate
-/// the expressions. It is one condition because all that there are are evaluated, whatever the first one says; and because
-/// conditions have no variables, neither have the validations.
+/// `k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go`), and for a pod that costs much more than to
+/// evaluate the expressions. It is one condition because all that there are are evaluated, whatever the first one says; and
+/// because conditions have no variables, neither have the validations.
 pub(crate) fn judge(policy: &mut Value, about: &[String], validations: Vec<Value>) {
     let expressions = validations.iter().filter_map(|it| it["expression"].as_str());
     let broken = expressions.map(|it| format!("!({it})")).collect::<Vec<_>>().join(" || ");

@@ -1,5 +1,5 @@
-//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*), rendered from the table of
-//! admission endpoints ([`Endpoint`]).
+//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*), rendered from the table
+//! of admission endpoints ([`Endpoint`]).
 
 use serde_json::{Value, json};
 use sluice_api::{Condition, Endpoint, WebhookEntry, names};

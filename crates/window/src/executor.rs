@@ -24,9 +24,9 @@ use crate::tools::{LOCK_SECONDS, Tools};
 
 /// [`LOCK_SECONDS`] as a time.
 const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
-/// How long API servers get to know of a raise: some milliseconds are usual. KubeVirt's controller holds a lock for the whole cluster
-/// while it creates a target (`migrationStartLock` in `pkg/virt-controller/watch/migration/migration.go`), so this is what the
-/// targets of all other namespaces wait for, too.
+/// How long API servers get to know of a raise: some milliseconds are usual. KubeVirt's controller holds a lock for the
+/// whole cluster while it creates a target (`migrationStartLock` in `pkg/virt-controller/watch/migration/migration.go`), so
+/// this is what the targets of all other namespaces wait for, too.
 const SETTLE_TIME: Duration = Duration::from_millis(800);
 /// So long before the end of the lock a raise is ended: ends are whole seconds, and each API server has its own clock.
 const MARGIN: Duration = Duration::from_millis(2_500);
@@ -258,7 +258,8 @@ impl<'h> Executor<'h> {
             let own = |reference: &QuotaRef| {
                 quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
-            // A raise was ended by another process, or its quota is gone: what is left of the session would only lock the namespace.
+            // A raise was ended by another process, or its quota is gone:
+            // what is left of the session would only lock the namespace.
             (!session.raised().iter().all(own)).then_some(Ending::NotSeen)
         };
         let ending = tokio::select! {
@@ -274,8 +275,8 @@ impl<'h> Executor<'h> {
         Done::Ended(ending)
     }
 
-    /// Without the target, which the watch may be late to show, the room was taken by another pod, or by none: an admission step after
-    /// the quota may have refused the target, and the quota counts it until its next sync.
+    /// Without the target, which the watch may be late to show, the room was taken by another pod, or by none: an admission
+    /// step after the quota may have refused the target, and the quota counts it until its next sync.
     async fn confirm(&self, session: &WindowSession) -> Done {
         let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
@@ -311,8 +312,8 @@ impl<'h> Executor<'h> {
         index.launchers.of_migration(&self.target.migration.uid).any(|pod| self.is_target(index, pod))
     }
 
-    /// Whether KubeVirt's controller has created this pod for the migration since room was made: it is the one that was asked about, or that
-    /// of another attempt, whichever replica was asked about it.
+    /// Whether KubeVirt's controller has created this pod for the migration since room was made: it is the one that was
+    /// asked about, or that of another attempt, whichever replica was asked about it.
     fn is_target(&self, index: &Cluster, pod: &LauncherRecord) -> bool {
         let (migration, controller) = (&self.target.migration, index.kubevirt_controller());
         pod.migration.as_ref() == Some(&migration.uid)

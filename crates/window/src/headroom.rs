@@ -220,7 +220,8 @@ impl Headroom {
         }
     }
 
-    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside, for pods are judged by them.
+    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside,
+    /// for pods are judged by them.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -257,8 +258,9 @@ impl Headroom {
         self.tools.server_now_ms()
     }
 
-    /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than before, and
-    /// that does not fit a quota. In the words of quota admission; `None` where there is room, or where that is not known.
+    /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than
+    /// before, and that does not fit a quota. In the words of quota admission;
+    /// `None` where there is room, or where that is not known.
     #[must_use]
     pub fn outgrown(&self, before: &VmiRecord, machine: &VmiRecord) -> Option<String> {
         if !self.tools.observed.is_synced() {

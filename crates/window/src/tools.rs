@@ -41,8 +41,8 @@ impl Tools {
         self.servers.hidden(self.requests.clock.reckoned())
     }
 
-    /// What a plan takes: these quotas, the budget as it is known, what explains the usage above the quotas, the API server's clock
-    /// and a mark of its own. `live`: all pods of the namespace, as they were just listed.
+    /// What a plan takes: these quotas, the budget as it is known, what explains the usage above the quotas, the API
+    /// server's clock and a mark of its own. `live`: all pods of the namespace, as they were just listed.
     pub(crate) fn snapshot(
         &self,
         namespace: &str,
@@ -61,7 +61,8 @@ impl Tools {
         Snapshot { quotas, budget, account, now_ms, mark: self.mark(now_ms) }
     }
 
-    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside, for pods are judged by them.
+    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside,
+    /// for pods are judged by them.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -78,8 +79,8 @@ impl Tools {
         self.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
     }
 
-    /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do not
-    /// count for the end. Neither it nor the next one is a multiple of 1000, which would be stored in another way.
+    /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do
+    /// not count for the end. Neither it nor the next one is a multiple of 1000, which would be stored in another way.
     fn mark(&self, now_ms: i64) -> i64 {
         use std::hash::{BuildHasher as _, RandomState};
         let draw = RandomState::new().hash_one(self.seed) % 499;

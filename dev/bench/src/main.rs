@@ -1,5 +1,5 @@
-//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs cost. Prints tables,
-//! writes JSON.
+//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs
+//! cost. Prints tables, writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench

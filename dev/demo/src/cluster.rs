@@ -32,8 +32,8 @@ pub async fn are_allowed(client: &Client) -> anyhow::Result<bool> {
     Ok(says.any(|says| says == Some(true)))
 }
 
-/// Plays the act where cluster quotas are allowed. The scene's name is that of the quota, and the beginning of its namespaces'
-/// names.
+/// Plays the act where cluster quotas are allowed. The scene's name is that of the quota, and the beginning of its
+/// namespaces' names.
 ///
 /// # Errors
 /// When a step does not come true in time.

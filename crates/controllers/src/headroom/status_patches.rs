@@ -29,8 +29,8 @@ struct Says {
     message: String,
 }
 
-/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why nothing
-/// is raised anywhere.
+/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why
+/// nothing is raised anywhere.
 #[must_use]
 pub fn vmmrq_patch(
     object: &Stated<VmmrqStated>,

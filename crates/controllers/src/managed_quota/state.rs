@@ -39,8 +39,8 @@ pub(super) enum WriteResult {
     Unsure,
 }
 
-/// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere, and is
-/// given to each function that decides.
+/// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere,
+/// and is given to each function that decides.
 ///
 /// Invariant: a quota is in `due` or `later`, or has a write in flight, or nothing has changed since it was decided on.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nothing is known. `seed` spreads the waits of several objects apart. ResourceQuotas are served everywhere, and the quotas
-    /// that they belong to are always in effect.
+    /// Nothing is known. `seed` spreads the waits of several objects apart. ResourceQuotas are served everywhere, and the
+    /// quotas that they belong to are always in effect.
     pub fn new(kind: ManagedKind, seed: u64) -> Self {
         let is_core = kind == ManagedKind::ResourceQuota;
         Self {

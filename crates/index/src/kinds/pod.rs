@@ -1,5 +1,5 @@
-//! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is kept of
-//! all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
+//! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is
+//! kept of all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
 
 mod facts;
 mod launchers;

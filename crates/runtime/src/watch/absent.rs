@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::{WatchHealth, WatchOptions, next};
 use crate::client::with_deadline;
 
-/// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there. It may not be served yet by then.
+/// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there.
+/// It may not be served yet by then.
 ///
 /// # Errors
 /// When CustomResourceDefinitions cannot be watched, or the connection ends.

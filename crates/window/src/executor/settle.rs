@@ -36,8 +36,9 @@ impl Executor<'_> {
         Done::Settled
     }
 
-    /// Quota admission has one queue for each namespace, which its tenant can keep busy; that must concern no other namespace. So the
-    /// API servers are asked for a proof, which is about another queue, beside. An error tells whether the API server answered it in time.
+    /// Quota admission has one queue for each namespace, which its tenant can keep busy; that must concern no other
+    /// namespace. So the API servers are asked for a proof, which is about another queue, beside.
+    /// An error tells whether the API server answered it in time.
     async fn settle_slowly<E>(
         &self,
         know: impl Future<Output = Result<(), (Peer, E)>> + Unpin,

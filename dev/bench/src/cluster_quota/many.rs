@@ -19,7 +19,8 @@ use crate::pod_json::mix;
 use crate::report::{median, ms, quantile, say};
 
 const QUOTA: &str = "bench";
-/// Pods that come or go in each second of which the writes are counted; odd, so that it makes a difference in one namespace too.
+/// Pods that come or go in each second of which the writes are counted;
+/// odd, so that it makes a difference in one namespace too.
 const CHANGES: u64 = 501;
 
 /// What was measured of so many namespaces.

@@ -1,5 +1,5 @@
-//! One cluster quota over many namespaces: releases beside gate-removing PATCHes as in the bench of the gate, what a change of a
-//! pod costs, and what is written for people to read.
+//! One cluster quota over many namespaces: releases beside gate-removing PATCHes as in the bench of the gate, what a change
+//! of a pod costs, and what is written for people to read.
 
 mod many;
 mod shown;

@@ -153,8 +153,8 @@ fn keep(shared: &Shared, method: &Method, path: &[&str], sent: Value) -> Answer 
     shared.change(|world| world.keep(how, path, sent))
 }
 
-/// The answer to the dry run by which Sluice learns that its admission policies are in force, as they always are here: a probe
-/// that can be gated is, and one that names its node is refused.
+/// The answer to the dry run by which Sluice learns that its admission policies are in force, as they always are here: a
+/// probe that can be gated is, and one that names its node is refused.
 fn gate_probe(mut probe: Value) -> Answer {
     if probe.pointer("/spec/nodeName").is_some() {
         let policy = names::GATED_POLICY;

@@ -1,5 +1,5 @@
-//! Releases on a real control plane, with a quota for each namespace, beside gate-removing PATCHes of the same server in the same
-//! run. The bench of cluster quotas measures with the same means.
+//! Releases on a real control plane, with a quota for each namespace, beside gate-removing PATCHes of the same server in the
+//! same run. The bench of cluster quotas measures with the same means.
 //!
 //! Pods are created with the gate by the administrator: the webhook has a bench of its own, and without it the
 //! PATCHes have nothing to wait for but the API server, which makes the ratio the harder one to reach.

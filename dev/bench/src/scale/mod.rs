@@ -1,7 +1,8 @@
 //! The `sluice controller` process at the size of a large cluster, beside a fake API server: 10,000 namespaces with a quota
 //! each, 150,000 pods of which 5,000 wait, and then 500 changes of pods a second, through lists and watches over HTTPS.
 //!
-//! It begins like an installation: no quota has a status yet, so the controller lists everything, leads, and writes them all.
+//! It begins like an installation: no quota has a status yet, so the controller lists everything, leads,
+//! and writes them all.
 
 mod controller;
 mod traffic;

@@ -11,8 +11,8 @@ use sluice_testbed::wait;
 
 use crate::context::{Counting, SOON, Team};
 
-/// A pod as KubeVirt creates one to attach volumes to a launcher. It has as many volumes as one that attaches none, so that the
-/// real virt-controller leaves it alone. It stays pending: simulated nodes may not be asked to resize pods.
+/// A pod as KubeVirt creates one to attach volumes to a launcher. It has as many volumes as one that attaches none, so that
+/// the real virt-controller leaves it alone. It stays pending: simulated nodes may not be asked to resize pods.
 fn attachment(name: &str, launcher: &Pod) -> Pod {
     let controller = json!({
         "apiVersion": "v1", "kind": "Pod", "controller": true,

@@ -1,6 +1,6 @@
 //! `xtask check`: rules about dependencies of crates and of modules, and that a page of the
-//! documentation names tests that exist. What a crate of ours may use and the features of others are checked here, the rest of
-//! the dependencies by cargo-deny.
+//! documentation names tests that exist. What a crate of ours may use and the features of others are checked here, the rest
+//! of the dependencies by cargo-deny.
 
 mod circles;
 mod conformance;

@@ -1,7 +1,7 @@
 //! One namespace with migrations that a quota rejected: from what is seen to whom to wake and what to tell.
 //!
-//! What a target takes only the webhook knows, for it sees the target: it tells what is missing. Here KubeVirt's controller is woken
-//! when something has changed on which the outcome depends.
+//! What a target takes only the webhook knows, for it sees the target: it tells what is missing. Here KubeVirt's controller
+//! is woken when something has changed on which the outcome depends.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -113,9 +113,9 @@ impl Targeting {
         Self { selector, text, exempt }
     }
 
-    /// Targets what the `AAQ` that counts selects, which is the oldest: there should be only one. Returns too what is wrong with its
-    /// selector. The webhook refuses such a one, and the API server in all that gates, so pods are gated as before. If no namespace
-    /// counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
+    /// Targets what the `AAQ` that counts selects, which is the oldest: there should be only one. Returns too what is wrong
+    /// with its selector. The webhook refuses such a one, and the API server in all that gates, so pods are gated as before.
+    /// If no namespace counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
     #[must_use]
     pub fn by(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> (Self, Vec<FieldError>) {
         let by_default = || Selector::from(Expression::Exists(names::TARGET_LABEL.to_owned()));

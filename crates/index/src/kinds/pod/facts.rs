@@ -47,8 +47,8 @@ impl PodFacts {
     }
 }
 
-/// Most extended resources and huge pages of a pod that are kept. A pod with more is not decided on, and what is kept of it does not
-/// depend on how many more a tenant has written.
+/// Most extended resources and huge pages of a pod that are kept. A pod with more is not decided on, and what is kept of it
+/// does not depend on how many more a tenant has written.
 const MOST_NAMES: usize = 64;
 
 /// The charge without its extended resources and huge pages if these are too many, and what is told then.

@@ -37,8 +37,9 @@ fn machine(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.kind == "VirtualMachineInstance")
 }
 
-/// Whether the pod may be one that KubeVirt's controller has created, by the stamp of admission, wherever KubeVirt is installed. An
-/// account of that name in another namespace passes for it, and so does a pod without a stamp that names a machine as its owner.
+/// Whether the pod may be one that KubeVirt's controller has created, by the stamp of admission, wherever KubeVirt is
+/// installed. An account of that name in another namespace passes for it, and so does a pod without a
+/// stamp that names a machine as its owner.
 pub(super) fn may_be_of_kubevirt(meta: &ObjectMeta) -> bool {
     match meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION)) {
         Some(stamp) => stamp.rsplit(':').next() == Some(names::KUBEVIRT_CONTROLLER_ACCOUNT),
@@ -55,15 +56,15 @@ impl Pods {
         self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
     }
 
-    /// The pods that name a VirtualMachineInstance as their owner, and that this account has created. Costs time in the number of all
-    /// pods of VMs.
+    /// The pods that name a VirtualMachineInstance as their owner, and that this account has created. Costs time in the
+    /// number of all pods of VMs.
     pub fn created_by(&self, creator: &str) -> impl Iterator<Item = PodId> {
         let is_it = move |by: &Creator| matches!(by, Creator::Stamped(by) if **by == *creator);
         self.by_owner.iter().filter(move |(_, _, by, _)| is_it(by)).map(|(.., id)| *id)
     }
 
-    /// Of the pods that name this VirtualMachineInstance as their owner, that were created before there was a stamp and that are not
-    /// over, the oldest.
+    /// Of the pods that name this VirtualMachineInstance as their owner, that were created before there was a stamp and that
+    /// are not over, the oldest.
     #[must_use]
     pub fn oldest_unstamped(&self, namespace: NamespaceId, owner: &Uid) -> Option<PodId> {
         let first = (namespace, owner.clone(), i64::MIN, Uid::parse(""), PodId(0));

@@ -36,7 +36,8 @@ pub struct PodFacts {
     pub overdue_at: Option<i64>,
     /// Of a pod that a VirtualMachineInstance controls.
     pub ownership: Option<Ownership>,
-    /// Of a pod that the platform may have created. Which ones these are is for the reader to say: [`Self::read`] leaves it out.
+    /// Of a pod that the platform may have created. Which ones these are is for the reader to say:
+    /// [`Self::read`] leaves it out.
     pub platform: Option<PlatformPod>,
 }
 
@@ -73,8 +74,8 @@ pub(super) type UnstampedKey = (NamespaceId, Uid, i64, Uid, PodId);
 pub struct Ownership {
     /// The uid of the VirtualMachineInstance. A client that may update pods may write any value: a claim, not evidence.
     pub machine: Uid,
-    /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
-    /// created before there was a stamp.
+    /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it
+    /// was created before there was a stamp.
     pub created_by: Option<Arc<str>>,
     /// The uid of the migration whose target it is, by its label: a claim as well.
     pub migration: Option<Box<Uid>>,
