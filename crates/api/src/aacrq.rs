@@ -25,7 +25,8 @@ use crate::cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus};
     namespaced,
     status = "ClusterQuotaStatus",
     derive = "PartialEq",
-    doc = "A cluster quota that limits the pods of this namespace; for reading only. The limit itself is the ApplicationAwareClusterResourceQuota of the same name.",
+    doc = "A cluster quota that limits the pods of this namespace; for reading only. The limit itself is the \
+           ApplicationAwareClusterResourceQuota of the same name.",
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),

@@ -247,7 +247,9 @@ mod tests {
         let map = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
         assert_eq!(of_pod(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
         assert_eq!(of_pod(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
-        let machine = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "vm", "controller": true });
+        let machine = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "vm", "controller": true,
+        });
         let other = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "rs", "controller": true });
         let annotations = json!({ "note": "x", names::CREATED_BY_ANNOTATION: "me" });
         let launcher =

@@ -44,10 +44,14 @@ fn launcher(cpus: u32) -> PodFacts {
     let pod = json!({
         "metadata": {
             "namespace": "a", "name": "p", "uid": "p",
-            "ownerReferences": [{ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true }],
+            "ownerReferences": [{
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true,
+            }],
         },
         "spec": {
-            "containers": [{ "name": "compute", "resources": { "requests": { "cpu": format!("{}m", cpus * 100), "memory": memory } } }],
+            "containers": [{
+                "name": "compute", "resources": { "requests": { "cpu": format!("{}m", cpus * 100), "memory": memory } },
+            }],
             "initContainers": [{ "name": "guest-console-log", "restartPolicy": "Always", "resources": {
                 "requests": { "cpu": "5m", "memory": "35M" }, "limits": { "cpu": "15m", "memory": "60M" },
             } }],

@@ -45,7 +45,8 @@ const NOT_OF_PODS: &str = "((k.startsWith('count/') && k != 'count/pods') \
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices'))";
 /// CEL: each limit is that of the specification, or as it was, or higher under a mark if pods take of it.
-const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS && object.status.?hard.orValue({}).all(k, k == 'MARK' \
+const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS \
+    && object.status.?hard.orValue({}).all(k, k == 'MARK' \
     || (k in oldObject.status.?hard.orValue({}) && object.status.hard[k] == oldObject.status.hard[k]) \
     || (k in object.spec.hard && (object.status.hard[k] == object.spec.hard[k] \
     || ('MARK' in object.status.hard && !NOT_OF_PODS \
@@ -55,7 +56,8 @@ const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).size() <= MOST_K
     && oldObject.status.?hard.orValue({}).all(k, \
     k == 'MARK' || !(k in object.spec.hard) || k in object.status.?hard.orValue({}))";
 /// CEL: usage is as it was, but for our own two keys.
-const USAGE: &str = "object.status.?used.orValue({}).size() <= MOST_KEYS && oldObject.status.?used.orValue({}).size() <= MOST_KEYS \
+const USAGE: &str = "object.status.?used.orValue({}).size() <= MOST_KEYS \
+    && oldObject.status.?used.orValue({}).size() <= MOST_KEYS \
     && object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] \
     || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
     && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
@@ -67,7 +69,8 @@ const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject
     || (oldObject.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
     && oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER'))";
 /// CEL: what is written is owned by the quota whose name it has, and limits no pods.
-const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
+const IS_MANAGED: &str = "request.operation == 'DELETE' \
+    || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
     && object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
     && object.HARD.orValue({}).size() <= MOST_KEYS && object.HARD.orValue({}).all(k, NOT_OF_PODS))";
 /// CEL, for `unless` of [`validation`]: nothing that the controller makes is written.
@@ -228,7 +231,8 @@ pub(crate) fn by_us(options: &InstallOptions) -> String {
 /// update a pod and for requests of other users.
 pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
-    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod that has it, and no other gate";
+    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod \
+                       that has it, and no other gate";
     let mut validations = vec![
         validation(unless, GATE_TAKEN, of_the_gate),
         validation(unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),

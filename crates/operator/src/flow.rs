@@ -33,7 +33,11 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 2] {
         },
     });
     let accounts = [names::CONTROLLER, names::WEBHOOK, names::OPERATOR];
-    let subject = |name: &str| json!({ "kind": "ServiceAccount", "serviceAccount": { "name": name, "namespace": options.namespace } });
+    let subject = |name: &str| {
+        json!({
+            "kind": "ServiceAccount", "serviceAccount": { "name": name, "namespace": options.namespace },
+        })
+    };
     let schema = json!({
         "apiVersion": API_VERSION,
         "kind": "FlowSchema",

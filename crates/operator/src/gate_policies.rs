@@ -28,24 +28,24 @@ const NOT_GATED: &str = "the pod has lost its scheduling gate ApplicationAwareQu
     admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has gated it last, or another admission plugin has \
     removed the gate; try again in a moment";
 const NOT_STAMPED: &str = "the pod does not carry its creator's name in metadata.annotations[quota.sluice.dev/created-by]: \
-    neither the admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has stamped it last, or another admission \
-    plugin has changed it; try again in a moment";
+    neither the admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has stamped it last, or another \
+    admission plugin has changed it; try again in a moment";
 const FORGED: &str = "metadata.annotations[quota.sluice.dev/created-by] is not the name of the pod's creator: leave the \
     annotation out, it is set at admission";
 const CHANGED: &str = "metadata.annotations[quota.sluice.dev/created-by] records who created the pod: it cannot be added, \
     changed or removed later";
 const CONTROLLER_CHANGED: &str = "metadata.ownerReferences says which virtual machine a pod is of, and is charged for: the \
     reference of a controller of kind VirtualMachineInstance or Pod cannot be added, changed or removed later";
-const CONTAINERS_CHANGED: &str = "images and resources of a pod that KubeVirt has made for a virtual machine are changed by KubeVirt \
-    alone: change the VirtualMachine, or delete the pod";
+const CONTAINERS_CHANGED: &str = "images and resources of a pod that KubeVirt has made for a virtual machine are changed by \
+    KubeVirt alone: change the VirtualMachine, or delete the pod";
 const GATE_REMOVED: &str =
     "Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
 
 /// CEL: what is said of a pod that names its node; as the webhook says it.
-const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeName + '\", which bypasses the scheduler, so it \
-    cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the node \
-    with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods \
-    are not gated'";
+const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeName + '\", which bypasses the scheduler, so \
+    it cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the \
+    node with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace \
+    whose pods are not gated'";
 
 /// Gates and stamps new pods of targeted namespaces. Those of the platform that name their node are stamped alone, and so
 /// are targets of local migrations where these [need no gate](InstallOptions::lets_in_targets_of).

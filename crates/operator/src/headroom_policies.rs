@@ -41,7 +41,8 @@ const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved
 /// mark is live, it may become exactly the raised limit. Once the mark is over, until a restore or kube-controller-manager
 /// takes it away, it may be whatever the specification allows, or less than it was: what a crash or a late write left raised
 /// takes no pod in. This needs no clock but the one that opens the quota for the target.
-const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' || (object.status.hard.size() <= MOST_KEYS \
+const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' \
+    || (object.status.hard.size() <= MOST_KEYS \
     && object.status.hard.all(k, !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
     || object.status.?used[?k] == oldObject.status.?used[?k] \
     || (object.status.?used[?k].hasValue() && oldObject.status.?used[?k].hasValue() && (variables.over \

@@ -42,8 +42,8 @@ const REMEMBERED: &str = "status.memory of a new VirtualMachineInstance has the 
     guestAtBoot, guestCurrent and guestRequested and no memoryOverhead, and KubeVirt sets it: create it without status; an \
     admission webhook that changes spec.domain.memory has to come before KubeVirt's virt-api-mutator";
 
-const LABELLED: &str = "metadata.labels[kubevirt.io/migrationJobUID] marks pods of a migration, and KubeVirt gives it to them: \
-    leave the label off the VirtualMachineInstance and off the template that it is made from";
+const LABELLED: &str = "metadata.labels[kubevirt.io/migrationJobUID] marks pods of a migration, and KubeVirt gives it to \
+    them: leave the label off the VirtualMachineInstance and off the template that it is made from";
 
 /// CEL: `status.TARGET` is what the specification says at `spec.domain.ORIGIN`, or both are absent.
 fn copied(target: &str, origin: &str) -> String {

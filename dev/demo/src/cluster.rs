@@ -59,7 +59,8 @@ async fn play(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.until("the quota's status to say that nothing is used", empty).await?;
 
     let words = format!(
-        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. import (1 CPU) does not fit any more: held."
+        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. \
+         import (1 CPU) does not fit any more: held."
     );
     let taken = |board: &Board| {
         let fit = board.all("web/front", 1, free) && board.all("batch/report", 1, free);

@@ -112,7 +112,8 @@ mod tests {
         let mut target = meta("target");
         target["labels"] = json!({ "kubevirt.io/migrationJobUID": "move" });
         target["ownerReferences"] = json!([{
-            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web", "uid": "web", "controller": true,
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web",
+            "uid": "web", "controller": true,
         }]);
         index.launchers.upsert(&object(json!({ "metadata": target, "spec": { "nodeName": "node-2" } })));
         index

@@ -141,8 +141,8 @@ fn above(namespaces: &[Arc<str>]) -> Says {
         others => format!(" and {others} more"),
     };
     let message = format!(
-        "these namespaces use more than spec.hard of a ResourceQuota: {named}{others}. Where no migration is under way, a virtual \
-        machine that stops there would not start again: raise the quota"
+        "these namespaces use more than spec.hard of a ResourceQuota: {named}{others}. Where no migration is under way, a \
+        virtual machine that stops there would not start again: raise the quota"
     );
     Says { kind: ABOVE_QUOTAS, is: true, reason: "Outgrown", message }
 }

@@ -43,7 +43,8 @@ pub(super) struct Bytes {
     pub(super) mirror: usize,
 }
 
-const EVENT: &str = "a pod of a namespace comes or goes: applied to the gate's state, with the round of decisions that follows";
+const EVENT: &str = "a pod of a namespace comes or goes: applied to the gate's state, \
+                     with the round of decisions that follows";
 
 impl Many {
     pub(super) fn measure(namespaces: u64, quick: bool) -> anyhow::Result<Self> {

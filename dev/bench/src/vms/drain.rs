@@ -100,7 +100,8 @@ impl Targets {
     fn json(&self) -> Value {
         let (held, patch) = (&self.held, &self.patch);
         json!({
-            "targets": held.0.len(), "gated": self.gated, "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
+            "targets": held.0.len(), "gated": self.gated, "held_p50_ms": held.quantile(0.5),
+            "held_p99_ms": held.quantile(0.99),
             "held_max_ms": held.longest(), "patches": patch.0.len(), "patch_p50_ms": patch.quantile(0.5),
             "patch_max_ms": patch.longest(),
         })

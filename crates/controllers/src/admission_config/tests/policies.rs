@@ -144,7 +144,9 @@ fn an_edited_policy_or_binding_is_put_back() {
     ] {
         let mut world = world();
         *seen(&mut world, LOCK).pointer_mut(path).expect("a field") = value;
-        let replace = json!({ "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"] });
+        let replace = json!({
+            "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"],
+        });
         assert_eq!(operations(&planned(&world)[0]), (LOCK, &json!([version("3"), replace])), "{path}");
     }
     for (kind, path, value) in [

@@ -274,8 +274,8 @@ fn claims(facts: &Facts, blocked: &Blocked) -> Option<Vec<Report>> {
     let limit = facts.quotas.iter().find_map(limits).filter(|_| blocked.keeps_state)?;
     let text = format!(
         "the state of the virtual machine's TPM or firmware is kept on a volume, so KubeVirt creates a second \
-         PersistentVolumeClaim for the migration unless the storage class offers ReadWriteMany, and {limit}: head-room makes room \
-         for pods, raise this limit"
+         PersistentVolumeClaim for the migration unless the storage class offers ReadWriteMany, and {limit}: head-room \
+         makes room for pods, raise this limit"
     );
     Some(events::refused(&blocked.migration, &text))
 }
