@@ -28,8 +28,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Check which crate and which module uses which, licences, duplicate versions, where packages come from, and that
-    /// the tests that `docs/conformance.md` names exist.
+    /// Check which crate and which module uses which, the width of lines, licences, duplicate versions, where packages come
+    /// from, and that the tests that `docs/conformance.md` names exist.
     Check,
     /// Fetch the advisories of RustSec and look for those about our dependencies.
     Advisories,

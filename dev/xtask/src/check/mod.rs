@@ -1,8 +1,9 @@
-//! `xtask check`: rules about dependencies of crates and of modules, and that a page of the
+//! `xtask check`: rules about dependencies of crates and of modules, about the width of lines, and that a page of the
 //! documentation names tests that exist. What a crate of ours may use and the features of others are checked here, the rest
 //! of the dependencies by cargo-deny.
 
 mod circles;
+mod columns;
 mod conformance;
 mod deny;
 mod directions;
@@ -16,6 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     conformance::check()?;
     directions::check()?;
     circles::check()?;
+    columns::check()?;
     features::check()?;
     deny::check()
 }
