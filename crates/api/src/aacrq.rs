@@ -1,7 +1,7 @@
 //! `ApplicationAwareAppliedClusterResourceQuota`: a cluster quota as a namespace that it limits shows it to its users.
 //!
-//! Written by the controller and read by people: nothing is decided by an object of this kind. As in upstream's API `status` is no
-//! subresource, so the mirror is created and changed by one write.
+//! Written by the controller and read by people: nothing is decided by an object of this kind. As in upstream's API `status`
+//! is no subresource, so the mirror is created and changed by one write.
 
 // The derive takes one attribute per printer column, and their types repeat.
 #![allow(clippy::duplicated_attributes)]
@@ -25,7 +25,8 @@ use crate::cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus};
     namespaced,
     status = "ClusterQuotaStatus",
     derive = "PartialEq",
-    doc = "A cluster quota that limits the pods of this namespace; for reading only. The limit itself is the ApplicationAwareClusterResourceQuota of the same name.",
+    doc = "A cluster quota that limits the pods of this namespace; for reading only. The limit itself is the \
+           ApplicationAwareClusterResourceQuota of the same name.",
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),

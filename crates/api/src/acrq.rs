@@ -22,7 +22,8 @@ use crate::cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus};
     shortname = "acrqs",
     status = "ClusterQuotaStatus",
     derive = "PartialEq",
-    doc = "A limit on what the pods of all selected namespaces take together. Pods that do not fit wait behind a scheduling gate instead of being refused.",
+    doc = "A limit on what the pods of all selected namespaces take together. Pods that do not fit wait behind a \
+           scheduling gate instead of being refused.",
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),

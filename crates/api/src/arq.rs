@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "ApplicationAwareResourceQuotaStatus",
     derive = "PartialEq",
-    doc = "A limit on what the pods of a namespace take together. Pods that do not fit wait behind a scheduling gate instead of being refused.",
+    doc = "A limit on what the pods of a namespace take together. Pods that do not fit wait behind a scheduling \
+           gate instead of being refused.",
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
@@ -50,8 +51,8 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// The limits that are enforced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hard: BTreeMap<String, Quantity>,
-    /// What released pods take, for each key of `hard`; of keys of other objects what the managed ResourceQuota says, once it
-    /// says something.
+    /// What released pods take, for each key of `hard`; of keys of other objects what the managed ResourceQuota says, once
+    /// it says something.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, Quantity>,
     /// `used/hard` of everything but limits, for the column Request.
@@ -67,9 +68,9 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// still makes another version. The last six digits tell which process made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
-    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces, `Enforced` with the status
-    /// `False` while pods of the namespace are not gated, and, where KubeVirt runs, `VirtualMachines` with the calculator by which
-    /// they are counted as its reason.
+    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces, `Enforced` with the
+    /// status `False` while pods of the namespace are not gated, and, where KubeVirt runs, `VirtualMachines` with the
+    /// calculator by which they are counted as its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,8 +1,8 @@
 //! `ClusterQuotaCharge`: the charge of a cluster quota, recorded before pods are released.
 //!
 //! The charge of a quota has to be recorded by compare-and-swap. The status of the cluster quota itself is for reading, and
-//! grows with its namespaces; this object has the sums alone, and so each charge is a small write. It lies in the namespace of
-//! the installation, has the uid of its quota as its name, and is garbage-collected with the quota, its owner.
+//! grows with its namespaces; this object has the sums alone, and so each charge is a small write. It lies in the namespace
+//! of the installation, has the uid of its quota as its name, and is garbage-collected with the quota, its owner.
 
 use std::collections::BTreeMap;
 

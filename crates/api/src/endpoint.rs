@@ -1,7 +1,8 @@
 //! The admission endpoints and how API servers are told to call them.
 //!
-//! One table: the operator renders both webhook configurations from it, the webhook and the controller bind a decision to each
-//! endpoint that they serve. What depends on the settings of an installation is named here and rendered by the operator.
+//! One table: the operator renders both webhook configurations from it, the webhook and the controller bind a decision to
+//! each endpoint that they serve. What depends on the settings of an installation is
+//! named here and rendered by the operator.
 
 use crate::names;
 
@@ -198,8 +199,8 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Guards the gate and the creator's stamp. Both are one entry because the API server converts the pod and the old pod for CEL
-    /// once per entry, at every update of a pod.
+    /// Guards the gate and the creator's stamp. Both are one entry because the API server converts the pod and the old pod
+    /// for CEL once per entry, at every update of a pod.
     pub const POD_GUARD: Self = Self {
         name: "remove.pod.gate.validator",
         rules: &[Rule { operations: WRITES, ..NEW_PODS }],
@@ -244,8 +245,9 @@ impl WebhookEntry {
         ..Self::GROWTH
     };
 
-    /// Tells who makes a VM that its pod takes more than quotas are charged: VMs, and instances without one. virt-controller, which
-    /// makes all others, reads no warnings. Nothing is refused, whether it can be reached or not, and nothing waits for it long.
+    /// Tells who makes a VM that its pod takes more than quotas are charged: VMs, and instances without one.
+    /// virt-controller, which makes all others, reads no warnings. Nothing is refused, whether it can be reached or not,
+    /// and nothing waits for it long.
     pub const VM_SIZE: Self = Self {
         name: "size.vm.quota.sluice.dev",
         rules: &[
@@ -264,8 +266,8 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Targets of migrations that come without a gate, where pods are gated. Policies let in what looks like one; whether it is one is
-    /// asked beside head-room, at the same time, and like that it is nothing that a migration waits for long.
+    /// Targets of migrations that come without a gate, where pods are gated. Policies let in what looks like one; whether it
+    /// is one is asked beside head-room, at the same time, and like that it is nothing that a migration waits for long.
     pub const TARGET: Self = Self {
         name: "target.quota.sluice.dev",
         conditions: &[Condition::NotExempt, Condition::ByKubevirt, Condition::Ungated],
@@ -274,9 +276,9 @@ impl WebhookEntry {
         ..Self::HEADROOM
     };
 
-    /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused when it
-    /// cannot be reached. Quotas are raised, and seen to be raised, before the answer. KubeVirt creates one target of the cluster at a
-    /// time, so all others wait for a webhook that does not answer: it is given up after three seconds.
+    /// Room for a migration is a service: without it pods are created as if Sluice were not there, so nothing is refused
+    /// when it cannot be reached. Quotas are raised, and seen to be raised, before the answer. KubeVirt creates one target
+    /// of the cluster at a time, so all others wait for a webhook that does not answer: it is given up after three seconds.
     pub const HEADROOM: Self = Self {
         name: "headroom.quota.sluice.dev",
         rules: &[NEW_PODS],
@@ -288,8 +290,8 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// A VM that gets another size has it from its next migration on. Where the target would not fit, and may not be let in beside its
-    /// quotas, the update is refused in time. Nothing is charged.
+    /// A VM that gets another size has it from its next migration on. Where the target would not fit, and may not be let in
+    /// beside its quotas, the update is refused in time. Nothing is charged.
     pub const OUTGROWN: Self = Self {
         name: "growth.headroom.quota.sluice.dev",
         rules: &[Rule { operations: &["UPDATE"], resources: &["virtualmachineinstances"], ..KUBEVIRT }],

@@ -1,4 +1,5 @@
-//! Every name that another program or a person can see, in one place; those of admission endpoints are in [`crate::Endpoint`].
+//! Every name that another program or a person can see, in one place;
+//! those of admission endpoints are in [`crate::Endpoint`].
 //!
 //! Names that users of application-aware-quota know are kept as they are (`docs/predecessors.md`); the others are
 //! Sluice's own and live under `quota.sluice.dev` or carry the prefix `sluice-`.
@@ -71,15 +72,16 @@ pub const CHARGE_POLICY: &str = "sluice-headroom-charge";
 pub const PROBE_DENIED: &str = "this mark is known here";
 /// Begins what [`CHARGE_POLICY`] says to a write of limits or marks that it refuses.
 pub const CHARGE_DENIED: &str = "guarded by Sluice";
-/// Name of the ResourceQuota in the namespace of the installation on which both policies are asked whether they are in force.
+/// Name of the ResourceQuota in the namespace of the installation on which both
+/// policies are asked whether they are in force.
 pub const PROOF_QUOTA: &str = "sluice-headroom-proof";
 
 /// Name of the MutatingAdmissionPolicy, and of its binding, that gates and stamps pods.
 pub const GATE_POLICY: &str = "sluice-gate";
 /// Name of the MutatingAdmissionPolicy, and of its binding, that corrects a wrong stamp and restores a lost one.
 pub const STAMP_POLICY: &str = "sluice-stamp";
-/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards gate and stamp of existing pods, also against Sluice's own
-/// accounts.
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that guards gate and stamp of existing pods, also against
+/// Sluice's own accounts.
 pub const GUARD_POLICY: &str = "sluice-guard";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no pod of a targeted namespace in without gate and
 /// stamp.
@@ -96,8 +98,8 @@ pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
 pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
 /// Verb on `namespaces`: who has it may create one of an exempt name.
 pub const EXEMPT_VERB: &str = "exempt";
-/// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace, ours
-/// included: 30,000 double the time of a creation.
+/// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace,
+/// ours included: 30,000 double the time of a creation.
 pub const MOST_ITEMS: usize = 64;
 
 /// The scheduling gate that a pod waits behind.
@@ -187,8 +189,8 @@ pub const NODES_GROUP: &str = "system:nodes";
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
 /// Type of a quota's condition, there (`False`) while pods that it is about are not gated, so that it does not limit them.
 pub const ENFORCED: &str = "Enforced";
-/// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual machines
-/// are counted. `False` if their pods are charged instead.
+/// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual
+/// machines are counted. `False` if their pods are charged instead.
 pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 
 /// Type of a condition of the `AAQ`, written by the controller: whether pods are gated at each API server. Its reason says
@@ -215,7 +217,8 @@ pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 pub const LAUNCHER_ROLES: &str = "kubevirt.io in (virt-launcher,hotplug-disk)";
 /// Annotation of a migration's target pod: the name of its VirtualMachineInstanceMigration.
 pub const MIGRATION_NAME_ANNOTATION: &str = "kubevirt.io/migrationJobName";
-/// Annotation of a VirtualMachineInstance, of any value: its isolated emulator thread gets a second CPU where the CPUs are even.
+/// Annotation of a VirtualMachineInstance, of any value: its isolated emulator thread
+/// gets a second CPU where the CPUs are even.
 pub const EVEN_EMULATOR_ANNOTATION: &str = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity";
 /// Annotation of a VirtualMachineInstanceMigration: for so many seconds KubeVirt lets its target pod be pending.
 pub const PENDING_TIMEOUT_ANNOTATION: &str = "kubevirt.io/migrationPendingPodTimeoutSeconds";

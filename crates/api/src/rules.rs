@@ -37,7 +37,11 @@ pub(crate) fn pod_keys() -> Value {
 pub(crate) fn budget() -> Value {
     let is_set = |field: &str| format!("has(self.{field}) && size(self.{field}) > 0");
     let (resources, per_namespace) = (is_set("resources"), is_set("perNamespace"));
-    let rule = |rule: String, field: &str, reason: &str, message: &str| json!({ "rule": rule, "message": message, "fieldPath": format!(".{field}"), "reason": reason });
+    let rule = |rule: String, field: &str, reason: &str, message: &str| {
+        json!({
+            "rule": rule, "message": message, "fieldPath": format!(".{field}"), "reason": reason,
+        })
+    };
     json!([
         rule(
             format!(

@@ -28,7 +28,8 @@ use crate::rules;
     namespaced,
     status = "VirtualMachineMigrationResourceQuotaStatus",
     derive = "PartialEq",
-    doc = "What the target pods of live migrations may take in a namespace on top of its ResourceQuotas. Several of them add up.",
+    doc = "What the target pods of live migrations may take in a namespace on top of its \
+           ResourceQuotas. Several of them add up.",
     printcolumn(
         name = "Ready",
         type_ = "string",

@@ -6,8 +6,8 @@ use sluice_api::names;
 use sluice_engine::Unenforced;
 use sluice_engine::vm::Calculator;
 
-/// The condition about keys that nothing counts, since this second of the epoch; none without a message, as there are no such
-/// keys then.
+/// The condition about keys that nothing counts, since this second of the epoch; none without a message, as there are no
+/// such keys then.
 pub(crate) fn uncounted_keys(message: &str, since_s: i64) -> Option<Condition> {
     let since = Timestamp::from_second(since_s).ok()?;
     (!message.is_empty()).then(|| Condition {

@@ -1,4 +1,5 @@
-//! The control loops: each observes, plans with a pure function, and applies. `mtq_leftovers` observes once, and prints its plan.
+//! The control loops: each observes, plans with a pure function, and applies.
+//! `mtq_leftovers` observes once, and prints its plan.
 
 mod aaq_conditions;
 pub mod admission_config;

@@ -10,11 +10,13 @@
 
 pub mod charge;
 pub mod headroom;
+mod key_list;
 pub mod ledger;
 pub mod managed;
 mod namespace_pattern;
 pub mod pod;
 pub mod quantity;
+mod quota_kind;
 pub mod quota_spec;
 pub mod release_queue;
 pub mod resource;
@@ -32,6 +34,7 @@ pub use managed::ManagedStatus;
 pub use namespace_pattern::{NamespacePattern, NotANamespace};
 pub use pod::{ChargeRules, PodInput, pod_charge};
 pub use quantity::{Format, Quantity};
+pub use quota_kind::QuotaKind;
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
 pub use release_queue::{
     ClassId, Deadline, Decision, EquivalenceClass, Exchange, Patience, PodId, QuotaId, QuotaSet, Reason,
@@ -42,5 +45,5 @@ pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use timers::Timers;
 pub use uid::Uid;
-pub use uncounted::{QuotaKind, claims_uncounted, not_enforced, uncounted, warnings};
+pub use uncounted::{claims_uncounted, not_enforced, uncounted, warnings};
 pub use ungated::{Unenforced, Ungated, limits_pods, unenforced, unenforced_in};

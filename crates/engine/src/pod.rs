@@ -4,6 +4,7 @@ mod constraints;
 mod qos;
 mod requests;
 mod resize;
+mod role;
 
 use smallvec::SmallVec;
 

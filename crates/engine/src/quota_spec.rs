@@ -1,6 +1,7 @@
 //! The spec of a quota: checked as Kubernetes checks a ResourceQuota (`docs/quota-semantics.md`, *Validation*), then
 //! compiled for decisions.
 
+mod field_error;
 mod names;
 mod scopes;
 mod validate;
@@ -68,7 +69,7 @@ impl FieldError {
     #[must_use]
     pub fn invalid(field: impl Into<String>, value: &str, detail: &str) -> Self {
         let (field, detail) = (field.into(), detail.to_owned());
-        Self { field, kind: FieldErrorKind::Invalid, value: validate::json(value), detail }
+        Self { field, kind: FieldErrorKind::Invalid, value: field_error::json(value), detail }
     }
 
     /// `field` has no value and needs one, or has one and must not, as `kind` says.

@@ -1,5 +1,6 @@
 //! All ledgers and all waiting pods; [`ReleaseQueue::decide`] says which of them to release.
 
+mod account;
 mod claims;
 mod classes;
 mod dominant_share;
@@ -20,14 +21,14 @@ mod wait_order;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-pub use self::equivalence_class::{ClassId, EquivalenceClass, Reason};
+pub use self::equivalence_class::{EquivalenceClass, Reason};
 pub use self::exchange::{Exchange, Taken};
 use self::quota_entry::{QuotaEntry, Rest};
 pub use self::quota_set::{QuotaSet, ShareId};
 use self::reservation::Reservation;
 pub use self::shares::Shares;
 use self::sweep::Sweep;
-pub use self::wait_order::{Deadline, Patience, PodId, QuotaId, WaitKey};
+pub use self::wait_order::{ClassId, Deadline, Patience, PodId, QuotaId, WaitKey};
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;

@@ -7,9 +7,10 @@ use crate::charge::Amount;
 use crate::ledger::Ledger;
 use crate::managed::ManagedStatus;
 use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
+use crate::quota_kind::QuotaKind;
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
-use crate::uncounted::{QuotaKind, uncounted};
+use crate::uncounted::uncounted;
 use crate::ungated::Unenforced;
 use crate::vm::Calculator;
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::key_list::{MAX_KEYS, listed};
+use crate::quota_kind::QuotaKind;
 use crate::quota_spec::CompiledQuota;
 use crate::resource::KeyKind;
-use crate::uncounted::{MAX_KEYS, QuotaKind, listed, not_enforced_start};
+use crate::uncounted::not_enforced_start;
 
 /// Longest part of a selector that is repeated, in bytes.
 const MAX_SELECTOR: usize = 60;

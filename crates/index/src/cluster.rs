@@ -6,11 +6,11 @@
 //!  (one watch      narrowly)           │   HeadroomNamespaces, LimitRanges ──────────┘
 //!  of each kind)                       └─▶ PodFacts ─▶ Pods, Namespaces, Quotas, Aaqs ──▶ the gate's state
 //! ```
-//! What head-room decides from is [`Cluster`], behind one lock that is read by many: admission, sweeps and conditions. What the gate
-//! decides from ([`crate::Pods`], [`crate::Namespaces`], [`crate::Quotas`]) is part of the gate's state and behind its mutex, since a
-//! decision changes it together with the queue; one lock for both would have admission wait for the gate's decisions. A watch feeds
-//! both: the gate first, then the cluster. Between the two an event is known to one of them only, so nothing may be
-//! decided from both.
+//! What head-room decides from is [`Cluster`], behind one lock that is read by many: admission, sweeps and conditions. What
+//! the gate decides from ([`crate::Pods`], [`crate::Namespaces`], [`crate::Quotas`]) is part of the gate's state and behind
+//! its mutex, since a decision changes it together with the queue; one lock for both would have admission wait for the
+//! gate's decisions. A watch feeds both: the gate first, then the cluster. Between the two an event is known to one of them
+//! only, so nothing may be decided from both.
 
 mod account;
 mod budget;

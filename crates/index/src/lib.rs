@@ -4,6 +4,7 @@
 //! `store` the one contract of lists and sweeps, `cluster` the questions that need several kinds.
 
 mod amounts;
+mod annotations;
 mod cluster;
 mod kinds;
 mod labels;

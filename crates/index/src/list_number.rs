@@ -20,8 +20,8 @@ impl ListNumber {
         self.0 = self.0.wrapping_add(1);
     }
 
-    /// An object that is known, and carries this number, was seen while `list` was the last that began. What was not known carries
-    /// `list`, however it was seen: it may have been created after the list was made.
+    /// An object that is known, and carries this number, was seen while `list` was the last that began. What was not known
+    /// carries `list`, however it was seen: it may have been created after the list was made.
     pub fn see(&mut self, list: Self, by: Source) {
         if by == Source::Watch {
             *self = list;

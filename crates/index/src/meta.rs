@@ -95,9 +95,9 @@ impl Owner {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration, of the
-/// annotations the one that names the pod's creator, and the reference to the VirtualMachineInstance or the pod that controls
-/// it. A pod without one of these has no map or list of that.
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration, of
+/// the annotations the one that names the pod's creator, and the reference to the VirtualMachineInstance or the pod that
+/// controls it. A pod without one of these has no map or list of that.
 pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (label, creator, _, owners)) =
         Meta::<MigrationLabel, CreatorAnnotation, IgnoredAny, Owner>::deserialize(deserializer)?.split();
@@ -121,8 +121,8 @@ struct TimeoutAnnotation {
     timeout: Option<String>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the annotations the one that says how long a migration's target may be
-/// pending.
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the annotations the one that says how long a migration's target may
+/// be pending.
 pub(crate) fn of_migration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (_, annotations, _, _)) =
         Meta::<IgnoredAny, TimeoutAnnotation>::deserialize(deserializer)?.split();
@@ -139,8 +139,8 @@ struct EvenEmulatorAnnotation {
     even: Option<IgnoredAny>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and the key of the annotation that asks for an even number of CPUs. KubeVirt
-/// ignores its value.
+/// For `#[serde(deserialize_with)]`: as [`bare`], and the key of the annotation that asks for an even number of CPUs.
+/// KubeVirt ignores its value.
 pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (_, annotations, _, _)) =
         Meta::<IgnoredAny, EvenEmulatorAnnotation>::deserialize(deserializer)?.split();
@@ -247,7 +247,9 @@ mod tests {
         let map = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
         assert_eq!(of_pod(&object).unwrap().labels, map(names::MIGRATION_JOB_LABEL, "m"));
         assert_eq!(of_pod(json!({ "labels": { "app": "web" } })).unwrap().labels, None);
-        let machine = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "vm", "controller": true });
+        let machine = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "vm", "controller": true,
+        });
         let other = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "rs", "controller": true });
         let annotations = json!({ "note": "x", names::CREATED_BY_ANNOTATION: "me" });
         let launcher =

@@ -19,7 +19,6 @@ use sluice_engine::{QuotaId, Uid};
 
 pub use self::cluster::ClusterChange;
 use self::cluster::ClusterQuotas;
-pub(crate) use self::namespace_selector::Annotations;
 pub use self::record::{ChargeObject, ClusterScope, QuotaRecord, QuotaScope};
 use self::record::{Compiled, compiled, counts_the_same};
 pub use self::recorded::{Quantities, Recorded, Told, ToldOfMachines};

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-/// The status of an object, and what a write of it rests on. Two of different versions differ, so each version of the object is
-/// a change to those that write conditions: a write that met a conflict is made anew.
+/// The status of an object, and what a write of it rests on. Two of different versions differ, so each version of the object
+/// is a change to those that write conditions: a write that met a conflict is made anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stated<S> {
     /// `metadata.resourceVersion`, the precondition of a write.

@@ -75,7 +75,9 @@ fn facts(at: (u8, u8), known: &Known) -> PodFacts {
     // It may have other owners and names of creators than before.
     let launcher =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "l", "uid": owner(known), "controller": true});
-    let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true});
+    let owner = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner(known), "controller": true,
+    });
     let owners = match known.milli_cpu {
         ..5 => json!([owner]),
         5..7 => json!([launcher]),

@@ -22,7 +22,11 @@ fn every_form_selects_by_its_meaning() {
         ("empty", vec![("team", "")]),
         ("none", vec![]),
     ];
-    let one = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "team", "operator": operator, "values": values }] });
+    let one = |operator: &str, values: Value| {
+        json!({
+            "matchExpressions": [{ "key": "team", "operator": operator, "values": values }],
+        })
+    };
     for (selector, selected) in [
         (json!({}), vec!["a", "b", "empty", "none"]),
         (json!({ "matchLabels": {}, "matchExpressions": [] }), vec!["a", "b", "empty", "none"]),
@@ -36,7 +40,10 @@ fn every_form_selects_by_its_meaning() {
         (one("Exists", json!([])), vec!["a", "b", "empty"]),
         (one("DoesNotExist", json!(null)), vec!["none"]),
         (
-            json!({ "matchLabels": { "stage": "prod" }, "matchExpressions": [{ "key": "team", "operator": "NotIn", "values": ["b"] }] }),
+            json!({
+                "matchLabels": { "stage": "prod" },
+                "matchExpressions": [{ "key": "team", "operator": "NotIn", "values": ["b"] }],
+            }),
             vec!["a"],
         ),
     ] {

@@ -46,11 +46,16 @@ fn charge_of(list: &Value) -> Charge {
     json!({ "resources": { "requests": { "cpu": "2", "memory": "2Gi" }, "limits": { "cpu": "4", "memory": "4Gi" } } }),
     json!({}), ["2", "2Gi"]
 )]
-#[case::part_of_a_cpu(json!({ "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }), json!({}), ["500m", "1Gi"])]
+#[case::part_of_a_cpu(
+    json!({ "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }),
+    json!({}),
+    ["500m", "1Gi"],
+)]
 #[case::the_guest_before_both(
     json!({
         "resources": { "requests": { "cpu": "2", "memory": "2Gi" }, "limits": { "cpu": "4", "memory": "4Gi" } },
-        "memory": { "guest": "5Gi", "maxGuest": "20Gi" }, "cpu": { "cores": 2, "sockets": 2, "threads": 2, "maxSockets": 16 },
+        "memory": { "guest": "5Gi", "maxGuest": "20Gi" },
+        "cpu": { "cores": 2, "sockets": 2, "threads": 2, "maxSockets": 16 },
     }),
     json!({}), ["8", "5Gi"]
 )]
@@ -60,17 +65,26 @@ fn charge_of(list: &Value) -> Charge {
 #[case::one_cpu_if_none_is_stated(json!({ "memory": { "guest": "1Gi" } }), json!({}), ["1", "1Gi"])]
 #[case::less_is_plugged_than_there_is(
     json!({ "memory": { "guest": "2Gi" }, "cpu": { "cores": 1, "sockets": 1, "threads": 1 } }),
-    json!({ "memory": { "guestRequested": "5Gi", "guestCurrent": "5Gi" }, "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 } }),
+    json!({
+        "memory": { "guestRequested": "5Gi", "guestCurrent": "5Gi" },
+        "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 },
+    }),
     ["8", "5Gi"]
 )]
 #[case::more_is_plugged_than_there_is(
     json!({ "memory": { "guest": "5Gi" }, "cpu": { "cores": 2, "sockets": 2, "threads": 2 } }),
-    json!({ "memory": { "guestRequested": "2Gi", "guestCurrent": "2Gi" }, "currentCPUTopology": { "cores": 1, "sockets": 1, "threads": 1 } }),
+    json!({
+        "memory": { "guestRequested": "2Gi", "guestCurrent": "2Gi" },
+        "currentCPUTopology": { "cores": 1, "sockets": 1, "threads": 1 },
+    }),
     ["8", "5Gi"]
 )]
 #[case::the_pod_has_it_and_the_guest_not_yet(
     json!({ "memory": { "guest": "2Gi" }, "cpu": { "cores": 1, "sockets": 1, "threads": 1 } }),
-    json!({ "memory": { "guestRequested": "5Gi", "guestCurrent": "2Gi" }, "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 } }),
+    json!({
+        "memory": { "guestRequested": "5Gi", "guestCurrent": "2Gi" },
+        "currentCPUTopology": { "cores": 2, "sockets": 2, "threads": 2 },
+    }),
     ["8", "5Gi"]
 )]
 #[case::one_grows_and_the_other_shrinks(
@@ -83,7 +97,9 @@ fn charge_of(list: &Value) -> Charge {
     json!({ "memory": { "guestCurrent": "1Gi" } }), ["1", "2Gi"]
 )]
 #[case::numbers_as_texts_and_nulls(
-    json!({ "memory": { "guest": 1_073_741_824 }, "cpu": { "cores": "2", "sockets": null }, "resources": { "limits": null } }),
+    json!({
+        "memory": { "guest": 1_073_741_824 }, "cpu": { "cores": "2", "sockets": null }, "resources": { "limits": null },
+    }),
     json!({ "memory": null, "currentCPUTopology": null, "conditions": null }), ["2", "1Gi"]
 )]
 fn guests_are_as_large_as_they_say(#[case] domain: Value, #[case] status: Value, #[case] guest: [&str; 2]) {
@@ -104,12 +120,12 @@ fn guests_are_as_large_as_they_say(#[case] domain: Value, #[case] status: Value,
 #[test]
 fn pods_of_a_vm_take_what_the_largest_does() {
     let vm = size(&json!({ "domain": { "memory": { "guest": "2Gi" } } }), &json!({})).unwrap();
-    let whole = charge_of(
-        &json!({ "pods": "1", "count/pods": "1", "cpu": "3", "memory": "3Gi", "limits.memory": "3Gi", "ephemeral-storage": "50M" }),
-    );
-    let compute = charge_of(
-        &json!({ "pods": "1", "count/pods": "1", "cpu": "2", "memory": "2Gi", "limits.memory": "2Gi", "ephemeral-storage": "50M" }),
-    );
+    let whole = charge_of(&json!({
+        "pods": "1", "count/pods": "1", "cpu": "3", "memory": "3Gi", "limits.memory": "3Gi", "ephemeral-storage": "50M",
+    }));
+    let compute = charge_of(&json!({
+        "pods": "1", "count/pods": "1", "cpu": "2", "memory": "2Gi", "limits.memory": "2Gi", "ephemeral-storage": "50M",
+    }));
     let target = charge_of(
         &json!({ "pods": "1", "count/pods": "1", "cpu": "1", "memory": "4Gi", "limits.memory": "4Gi" }),
     );
@@ -120,7 +136,9 @@ fn pods_of_a_vm_take_what_the_largest_does() {
         printed(&vm_charge(calculator, &vm, launchers, kubevirt).unwrap().unwrap())
     };
     assert_eq!(of(Calculator::VmiPodUsage, None, false), printed(&whole));
-    let both = json!({ "pods": "1", "count/pods": "1", "cpu": "3", "memory": "4Gi", "limits.memory": "4Gi", "ephemeral-storage": "50M" });
+    let both = json!({
+        "pods": "1", "count/pods": "1", "cpu": "3", "memory": "4Gi", "limits.memory": "4Gi", "ephemeral-storage": "50M",
+    });
     assert_eq!(of(Calculator::VmiPodUsage, None, true), amounts(&both));
     // Without a KubeVirt nothing is taken off.
     assert_eq!(of(Calculator::GuestEffectiveResources, None, false), printed(&compute));
@@ -155,7 +173,10 @@ fn pods_of_a_vm_take_what_the_largest_does() {
 #[case::amd64(json!({ "architecture": "amd64" }), 0)]
 #[case::gpu(json!({ "domain": { "devices": { "gpus": [{ "name": "g", "deviceName": "x/y" }] } } }), 1024)]
 #[case::no_gpus(json!({ "domain": { "devices": { "gpus": [], "hostDevices": null } } }), 0)]
-#[case::host_device_and_sriov(json!({ "domain": { "devices": { "hostDevices": [{}], "interfaces": [{ "name": "n", "sriov": {} }] } } }), 1024)]
+#[case::host_device_and_sriov(
+    json!({ "domain": { "devices": { "hostDevices": [{}], "interfaces": [{ "name": "n", "sriov": {} }] } } }),
+    1024,
+)]
 #[case::other_interface(json!({ "domain": { "devices": { "interfaces": [{ "name": "n", "masquerade": {} }] } } }), 0)]
 #[case::metrics(json!({ "volumes": [{ "name": "m", "downwardMetrics": {} }, { "name": "n", "downwardMetrics": {} }] }), 1)]
 #[case::sev(json!({ "domain": { "launchSecurity": { "sev": {} } } }), 256)]
@@ -166,9 +187,19 @@ fn pods_of_a_vm_take_what_the_largest_does() {
 #[case::one_probe(json!({ "livenessProbe": { "exec": {} }, "readinessProbe": { "httpGet": {} } }), 110)]
 #[case::both_probes(json!({ "livenessProbe": { "exec": {} }, "readinessProbe": { "exec": {} } }), 120)]
 #[case::dedicated(json!({ "domain": { "cpu": { "dedicatedCpuPlacement": true } } }), 100)]
-#[case::isolated(json!({ "domain": { "cpu": { "isolateEmulatorThread": true }, "ioThreads": { "supplementalPoolThreadCount": 4 }, "resources": { "overcommitGuestOverhead": true } } }), 0)]
+#[case::isolated(
+    json!({
+        "domain": {
+            "cpu": { "isolateEmulatorThread": true }, "ioThreads": { "supplementalPoolThreadCount": 4 },
+            "resources": { "overcommitGuestOverhead": true },
+        },
+    }),
+    0,
+)]
 #[case::plugins(json!({ "domain": { "devices": { "interfaces": [
-    { "name": "a", "binding": { "name": "passt" } }, { "name": "b", "binding": { "name": "passt" } }, { "name": "c", "binding": { "name": "other" } },
+    { "name": "a", "binding": { "name": "passt" } },
+    { "name": "b", "binding": { "name": "passt" } },
+    { "name": "c", "binding": { "name": "other" } },
 ] } } }), 250)]
 fn the_overhead_is_read_of_the_specification(#[case] spec: Value, #[case] more_mib: i128) {
     let mut kubevirts = KubeVirts::default();
@@ -176,7 +207,9 @@ fn the_overhead_is_read_of_the_specification(#[case] spec: Value, #[case] more_m
         |memory: &str| json!({ "computeResourceOverhead": { "requests": { "cpu": "1", "memory": memory } } });
     let object = json!({
         "metadata": { "namespace": "kubevirt", "name": "kubevirt", "uid": "k" },
-        "spec": { "configuration": { "network": { "binding": { "passt": plugin("250Mi"), "bad": plugin("x"), "none": {} } } } },
+        "spec": {
+            "configuration": { "network": { "binding": { "passt": plugin("250Mi"), "bad": plugin("x"), "none": {} } } },
+        },
         "status": { "observedKubeVirtVersion": "v1.7.0", "phase": "Deployed" },
     });
     kubevirts.upsert(&serde_json::from_value::<KubeVirtWire>(object).unwrap());
@@ -213,10 +246,27 @@ fn an_annotation_asks_for_an_even_number_of_cpus(#[case] annotations: Value, #[c
 
 #[rstest]
 #[case(json!({ "spec": {} }), (None, false))]
-#[case(json!({ "spec": { "configuration": { "additionalGuestMemoryOverheadRatio": "1.5" } }, "status": { "observedKubeVirtVersion": "v1.5.2" } }), (Some(5), true))]
-#[case(json!({ "spec": { "configuration": { "additionalGuestMemoryOverheadRatio": "much" } }, "status": { "observedKubeVirtVersion": "1.6" } }), (Some(6), false))]
+#[case(
+    json!({
+        "spec": { "configuration": { "additionalGuestMemoryOverheadRatio": "1.5" } },
+        "status": { "observedKubeVirtVersion": "v1.5.2" },
+    }),
+    (Some(5), true),
+)]
+#[case(
+    json!({
+        "spec": { "configuration": { "additionalGuestMemoryOverheadRatio": "much" } },
+        "status": { "observedKubeVirtVersion": "1.6" },
+    }),
+    (Some(6), false),
+)]
 #[case(json!({ "spec": { "configuration": null }, "status": { "observedKubeVirtVersion": "devel" } }), (None, false))]
-#[case(json!({ "spec": { "configuration": { "network": { "binding": null } } }, "status": { "observedKubeVirtVersion": "v2.3.0" } }), (None, false))]
+#[case(
+    json!({
+        "spec": { "configuration": { "network": { "binding": null } } }, "status": { "observedKubeVirtVersion": "v2.3.0" },
+    }),
+    (None, false),
+)]
 #[case(json!({ "status": { "observedKubeVirtVersion": "v1.8.0-alpha.0.31+c7d385c6" } }), (Some(8), false))]
 fn kubevirts_say_what_they_add(#[case] mut object: Value, #[case] expected: (Option<u32>, bool)) {
     object["metadata"] = json!({ "namespace": "kubevirt", "name": "kubevirt", "uid": "k" });
@@ -245,14 +295,46 @@ fn kubevirts_say_how_much_of_guests_their_pods_ask_for(
 }
 
 #[rstest]
-#[case(json!({ "cpu": { "cores": -1 } }), json!({}), "spec.domain.cpu.cores: counting CPUs: expected a whole number from 0 to 4294967295")]
-#[case(json!({ "cpu": { "threads": 4_294_967_296_u64 } }), json!({}), "spec.domain.cpu.threads: counting CPUs: expected a whole number from 0 to 4294967295")]
-#[case(json!({ "cpu": { "sockets": 1e30 } }), json!({}), "spec.domain.cpu.sockets: counting CPUs: expected a whole number from 0 to 4294967295")]
-#[case(json!({ "memory": { "guest": "lots" } }), json!({}), "spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi")]
-#[case(json!({ "resources": { "requests": { "memory": "9e40" } } }), json!({}), "spec.domain.resources.requests[memory]: parsing quantity: the value is too large, the limit is about 1.7e29")]
-#[case(json!({ "ioThreads": { "supplementalPoolThreadCount": "few" } }), json!({}), "spec.domain.ioThreads.supplementalPoolThreadCount: counting CPUs: expected a whole number from 0 to 4294967295")]
-#[case(json!({}), json!({ "memory": { "guestRequested": "1x" } }), "status.memory.guestRequested: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi")]
-#[case(json!({}), json!({ "currentCPUTopology": { "cores": "many" } }), "status.currentCPUTopology.cores: counting CPUs: expected a whole number from 0 to 4294967295")]
+#[case(
+    json!({ "cpu": { "cores": -1 } }),
+    json!({}),
+    "spec.domain.cpu.cores: counting CPUs: expected a whole number from 0 to 4294967295",
+)]
+#[case(
+    json!({ "cpu": { "threads": 4_294_967_296_u64 } }),
+    json!({}),
+    "spec.domain.cpu.threads: counting CPUs: expected a whole number from 0 to 4294967295",
+)]
+#[case(
+    json!({ "cpu": { "sockets": 1e30 } }),
+    json!({}),
+    "spec.domain.cpu.sockets: counting CPUs: expected a whole number from 0 to 4294967295",
+)]
+#[case(
+    json!({ "memory": { "guest": "lots" } }),
+    json!({}),
+    "spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi",
+)]
+#[case(
+    json!({ "resources": { "requests": { "memory": "9e40" } } }),
+    json!({}),
+    "spec.domain.resources.requests[memory]: parsing quantity: the value is too large, the limit is about 1.7e29",
+)]
+#[case(
+    json!({ "ioThreads": { "supplementalPoolThreadCount": "few" } }),
+    json!({}),
+    "spec.domain.ioThreads.supplementalPoolThreadCount: counting CPUs: expected a whole number from 0 to 4294967295",
+)]
+#[case(
+    json!({}),
+    json!({ "memory": { "guestRequested": "1x" } }),
+    "status.memory.guestRequested: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi",
+)]
+#[case(
+    json!({}),
+    json!({ "currentCPUTopology": { "cores": "many" } }),
+    "status.currentCPUTopology.cores: counting CPUs: expected a whole number from 0 to 4294967295",
+)]
 fn a_number_that_cannot_be_read_is_named(
     #[case] domain: Value,
     #[case] status: Value,
@@ -265,15 +347,24 @@ fn a_number_that_cannot_be_read_is_named(
 /// Of a launcher it is known what it would take without its other containers and the overhead of its runtime.
 #[test]
 fn the_container_of_the_guest_is_told_from_the_others() {
-    let container = |name: &str, cpu: &str| json!({ "name": name, "resources": { "requests": { "cpu": cpu }, "limits": { "cpu": cpu } } });
-    let reference = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true });
+    let container = |name: &str, cpu: &str| {
+        json!({
+            "name": name, "resources": { "requests": { "cpu": cpu }, "limits": { "cpu": cpu } },
+        })
+    };
+    let reference = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true,
+    });
     let mut pod = json!({
         "metadata": { "namespace": "a", "name": "p", "uid": "p", "ownerReferences": [reference] },
         "spec": {
             "containers": [container("hook", "1"), container("compute", "2")],
-            "initContainers": [container("init", "9")], "overhead": { "cpu": "5" }, "resources": { "requests": { "cpu": "7" } },
+            "initContainers": [container("init", "9")], "overhead": { "cpu": "5" },
+            "resources": { "requests": { "cpu": "7" } },
         },
-        "status": { "phase": "Running", "containerStatuses": [{ "name": "compute", "resources": { "requests": { "cpu": "3" } } }] },
+        "status": {
+            "phase": "Running", "containerStatuses": [{ "name": "compute", "resources": { "requests": { "cpu": "3" } } }],
+        },
     });
     let read = |pod: &Value| {
         let wire: PodWire = serde_json::from_value(pod.clone()).unwrap();

@@ -36,18 +36,22 @@ fn vm(has: u32, wants: u32) -> VmFacts {
     vmis.get("a", "vm").unwrap().size.clone().unwrap()
 }
 
-/// A launcher as KubeVirt makes it for a guest of so many CPUs: a tenth of them, and the memory of the guest with what comes on
-/// top.
+/// A launcher as KubeVirt makes it for a guest of so many CPUs: a tenth of them, and the memory of the guest with what comes
+/// on top.
 fn launcher(cpus: u32) -> PodFacts {
     let overhead = memory_overhead(&vm(cpus, cpus), &KubeVirtFacts::default()).unwrap();
     let memory = (overhead.nanos() / 1_000_000_000 + (4 << 30)).to_string();
     let pod = json!({
         "metadata": {
             "namespace": "a", "name": "p", "uid": "p",
-            "ownerReferences": [{ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true }],
+            "ownerReferences": [{
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": "u", "controller": true,
+            }],
         },
         "spec": {
-            "containers": [{ "name": "compute", "resources": { "requests": { "cpu": format!("{}m", cpus * 100), "memory": memory } } }],
+            "containers": [{
+                "name": "compute", "resources": { "requests": { "cpu": format!("{}m", cpus * 100), "memory": memory } },
+            }],
             "initContainers": [{ "name": "guest-console-log", "restartPolicy": "Always", "resources": {
                 "requests": { "cpu": "5m", "memory": "35M" }, "limits": { "cpu": "15m", "memory": "60M" },
             } }],

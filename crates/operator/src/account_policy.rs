@@ -1,17 +1,17 @@
 //! The admission rules that hold Sluice's own accounts to what they do, where RBAC cannot: a stolen token gives no more.
 //!
-//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed ResourceQuotas
-//! and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of these it writes only those
-//! that are named and owned as managed ones and limit no pods, and what it makes itself has no finalizers (`sluice-accounts`); in a
-//! quota's status, limits are above those of its specification only for keys of pods and under a mark, which ends by itself, and
-//! usage stays as quota admission has counted it (`sluice-headroom-charge`).
+//! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
+//! ResourceQuotas and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of
+//! these it writes only those that are named and owned as managed ones and limit no pods, and what it makes itself has no
+//! finalizers (`sluice-accounts`); in a quota's status, limits are above those of its specification only for keys of pods
+//! and under a mark, which ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::{MARK, NUDGE_KEY};
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::options::InstallOptions;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 
 /// CEL: the gates of the pod are those it had, without ours, which was one of them.
 const GATE_TAKEN: &str = "oldObject.spec.?schedulingGates.orValue([]).size() <= MOST_ITEMS \
@@ -45,7 +45,8 @@ const NOT_OF_PODS: &str = "((k.startsWith('count/') && k != 'count/pods') \
     'secrets', 'services', 'services.loadbalancers', 'services.nodeports'] \
     || k.contains('.storageclass.storage.k8s.io/') || k.endsWith('.deviceclass.resource.k8s.io/devices'))";
 /// CEL: each limit is that of the specification, or as it was, or higher under a mark if pods take of it.
-const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS && object.status.?hard.orValue({}).all(k, k == 'MARK' \
+const LIMITS: &str = "object.status.?hard.orValue({}).size() <= MOST_KEYS \
+    && object.status.?hard.orValue({}).all(k, k == 'MARK' \
     || (k in oldObject.status.?hard.orValue({}) && object.status.hard[k] == oldObject.status.hard[k]) \
     || (k in object.spec.hard && (object.status.hard[k] == object.spec.hard[k] \
     || ('MARK' in object.status.hard && !NOT_OF_PODS \
@@ -55,7 +56,8 @@ const NO_LIMIT_LOST: &str = "oldObject.status.?hard.orValue({}).size() <= MOST_K
     && oldObject.status.?hard.orValue({}).all(k, \
     k == 'MARK' || !(k in object.spec.hard) || k in object.status.?hard.orValue({}))";
 /// CEL: usage is as it was, but for our own two keys.
-const USAGE: &str = "object.status.?used.orValue({}).size() <= MOST_KEYS && oldObject.status.?used.orValue({}).size() <= MOST_KEYS \
+const USAGE: &str = "object.status.?used.orValue({}).size() <= MOST_KEYS \
+    && oldObject.status.?used.orValue({}).size() <= MOST_KEYS \
     && object.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] \
     || (k in oldObject.status.?used.orValue({}) && object.status.used[k] == oldObject.status.used[k])) \
     && oldObject.status.?used.orValue({}).all(k, k in ['MARK', 'NUDGE'] || k in object.status.?used.orValue({}))";
@@ -67,7 +69,8 @@ const WAS_MANAGED: &str = "request.operation == 'CREATE' || 'LABEL' in oldObject
     || (oldObject.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
     && oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER'))";
 /// CEL: what is written is owned by the quota whose name it has, and limits no pods.
-const IS_MANAGED: &str = "request.operation == 'DELETE' || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
+const IS_MANAGED: &str = "request.operation == 'DELETE' \
+    || (object.metadata.?ownerReferences.orValue([]).size() <= MOST_ITEMS \
     && object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'OWNER' && o.name + 'SUFFIX' == request.name) \
     && object.HARD.orValue({}).size() <= MOST_KEYS && object.HARD.orValue({}).all(k, NOT_OF_PODS))";
 /// CEL, for `unless` of [`validation`]: nothing that the controller makes is written.
@@ -167,8 +170,8 @@ fn unless_about(resource: &str) -> String {
     format!("request.resource.resource != '{resource}' || ")
 }
 
-/// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would keep
-/// any namespace from being deleted. Probes are dry runs for every user and are never stored.
+/// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would
+/// keep any namespace from being deleted. Probes are dry runs for every user and are never stored.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
     let kept = |field: &str| FIELD_KEPT.replace("FIELD", field);
@@ -222,12 +225,14 @@ pub(crate) fn by_us(options: &InstallOptions) -> String {
     format!("request.userInfo.username in {}", json!(own_accounts(options)))
 }
 
-/// Validations for `sluice-guard` of what the controller and the webhook may update in a pod. They are not a policy of their own
-/// because the API server converts the pod and the old pod for CEL once per policy, at every update of a pod by any user. `unless`
-/// is CEL, with `||` at its end, that holds for requests that do not update a pod and for requests of other users.
+/// Validations for `sluice-guard` of what the controller and the webhook may update in a pod. They are not a policy of their
+/// own because the API server converts the pod and the old pod for CEL once per policy, at every update of a pod by any
+/// user. `unless` is CEL, with `||` at its end, that holds for requests that do not
+/// update a pod and for requests of other users.
 pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     let spec: Vec<String> = MUTABLE.iter().map(|field| kept("spec", field)).collect();
-    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod that has it, and no other gate";
+    let of_the_gate = "it removes ApplicationAwareQuotaGate from spec.schedulingGates of a pod \
+                       that has it, and no other gate";
     let mut validations = vec![
         validation(unless, GATE_TAKEN, of_the_gate),
         validation(unless, &spec.join(" && "), "the rest of a pod's spec stays as it is"),
@@ -236,9 +241,9 @@ pub(crate) fn of_pods(unless: &str) -> Vec<Value> {
     validations
 }
 
-/// Validations for `sluice-headroom-charge` of what the controller and the webhook may update in the status of a ResourceQuota. A
-/// policy of its own would make each raise some milliseconds slower. `unless` is CEL, with `||` at its end, that holds for requests
-/// of other users.
+/// Validations for `sluice-headroom-charge` of what the controller and the webhook may update in the status of a
+/// ResourceQuota. A policy of its own would make each raise some milliseconds slower. `unless` is CEL, with `||` at its end,
+/// that holds for requests of other users.
 pub(crate) fn of_quotas(unless: &str) -> Vec<Value> {
     let limits = format!("{LIMITS} && {NO_LIMIT_LOST}");
     let mut validations = vec![

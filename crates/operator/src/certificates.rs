@@ -90,7 +90,8 @@ pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
     ]
 }
 
-/// Whether this is a segment that [`new_path`] may have made: random, so that it cannot be guessed, and without characters that need escapes.
+/// Whether this is a segment that [`new_path`] may have made: random, so that it cannot be guessed,
+/// and without characters that need escapes.
 pub fn is_path(text: &str) -> bool {
     text.len() == 2 * PATH_BYTES && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -2,17 +2,17 @@
 //! (`--exempt-namespaces`), of which many exist on other clusters only.
 //!
 //! Such a namespace is created by those who may `exempt` it: administrators, whose rights have all verbs, and the API server
-//! itself. No role that is made for tenants has that verb. Operators of the platform create such namespaces too, often with no right but
-//! to create them: their accounts live in exempt namespaces themselves, where tenants have none. OpenShift creates what tenants
-//! request as an administrator, and notes who has requested it. Namespaces that exist are let be.
+//! itself. No role that is made for tenants has that verb. Operators of the platform create such namespaces too, often with
+//! no right but to create them: their accounts live in exempt namespaces themselves, where tenants have none. OpenShift
+//! creates what tenants request as an administrator, and notes who has requested it. Namespaces that exist are let be.
 
 use serde_json::json;
 use sluice_api::names;
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 use crate::expressions::exempt;
+use crate::object::set_in;
 use crate::options::InstallOptions;
-use crate::render::set_in;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 
 /// Who has asked OpenShift for the namespace (`ProjectRequester` in `github.com/openshift/api/annotations`).
 const REQUESTER: &str = "openshift.io/requester";

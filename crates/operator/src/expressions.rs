@@ -1,9 +1,9 @@
 //! CEL about pods and VMs, shared by webhook configurations and admission policies: one rule, one text.
 //!
-//! No loop runs over what a tenant may make as long as it likes: an API server takes time by the square of its length, and bills
-//! the length alone (`interpreter/runtimecost.go` in `github.com/google/cel-go` looks through its stack at each step). Lists are
-//! compared as a whole first, which is cheap, and looked into only if they have at most [`MOST_ITEMS`] items. Of a longer one the
-//! worst is assumed.
+//! No loop runs over what a tenant may make as long as it likes: an API server takes time by the square of its length, and
+//! bills the length alone (`interpreter/runtimecost.go` in `github.com/google/cel-go` looks through its stack at each step).
+//! Lists are compared as a whole first, which is cheap, and looked into only if they have at most [`MOST_ITEMS`] items. Of a
+//! longer one the worst is assumed.
 
 use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::NamespacePattern;
@@ -90,8 +90,8 @@ pub(crate) fn controllers_kept() -> String {
     )
 }
 
-/// KubeVirt's controller has made the pod for a virtual machine: an instance controls it, or the pod has the controller's stamp. A
-/// pod with more references than are looked at is taken for one, so that none is hidden behind them.
+/// KubeVirt's controller has made the pod for a virtual machine: an instance controls it, or the pod has the controller's
+/// stamp. A pod with more references than are looked at is taken for one, so that none is hidden behind them.
 pub(crate) fn made_by_kubevirt(pod: &str) -> String {
     let (owners, stamp) = (owners(pod), stamp(pod));
     format!(
@@ -103,9 +103,9 @@ pub(crate) fn made_by_kubevirt(pod: &str) -> String {
     )
 }
 
-/// Fields of a pod's specification with what an update may change of containers, and of the pod's own resources: core lets through
-/// images and resources alone (`ValidatePodUpdate` and `ValidatePodResize` in `k8s.io/kubernetes/pkg/apis/core/validation`), and
-/// does so before validating policies run.
+/// Fields of a pod's specification with what an update may change of containers, and of the pod's own resources: core lets
+/// through images and resources alone (`ValidatePodUpdate` and `ValidatePodResize` in
+/// `k8s.io/kubernetes/pkg/apis/core/validation`), and does so before validating policies run.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "resources"];
 
 /// Images and resources of the pod are as they were. The fields are compared as a whole, without a loop.
@@ -156,15 +156,16 @@ pub(crate) fn let_in_target(options: &InstallOptions) -> String {
     }
 }
 
-/// The new pod, if KubeVirt's controller creates it, is the target of a migration whose source runs in the same namespace, and
-/// is charged to the same quotas.
+/// The new pod, if KubeVirt's controller creates it, is the target of a migration whose source runs in the same namespace,
+/// and is charged to the same quotas.
 ///
 /// KubeVirt labels every target with its migration, lets no local one run on the node of another pod of its machine
 /// (`createMigrationPodAntiAffinityRule` in `pkg/virt-controller/watch/migration/migration.go`), and names the node of the
-/// source to those that receive a machine from elsewhere (`createDecentralizedMigrationPodAntiAffinity` there, since KubeVirt
-/// 1.6). Tenants add to the affinity of their machines, also of ones that run or wait to be received, but take nothing off what
-/// KubeVirt adds, and `sluice-vmi-status` keeps the label off machines, whose labels their pods have. Of all that scopes of
-/// quotas ask for, it is the namespaces of affinity terms alone that tenants may change on a machine that runs.
+/// source to those that receive a machine from elsewhere (`createDecentralizedMigrationPodAntiAffinity` there, since
+/// KubeVirt 1.6). Tenants add to the affinity of their machines, also of ones that run or wait to be received, but take
+/// nothing off what KubeVirt adds, and `sluice-vmi-status` keeps the label off machines, whose labels their pods have. Of
+/// all that scopes of quotas ask for, it is the namespaces of affinity terms alone that
+/// tenants may change on a machine that runs.
 pub(crate) fn local_target() -> String {
     let label = |key: &str| format!("object.metadata.?labels[?'{key}']");
     let (job, machine) = (label(names::MIGRATION_JOB_LABEL), label(names::CREATED_BY_LABEL));
@@ -237,8 +238,8 @@ pub(crate) fn grows() -> String {
     )
 }
 
-/// The update gives a VM other CPUs, memory or resources, or asks for an even number of CPUs, by an annotation that tenants may
-/// write. KubeVirt writes its status by updates too, which change none of them.
+/// The update gives a VM other CPUs, memory or resources, or asks for an even number of CPUs, by an annotation that tenants
+/// may write. KubeVirt writes its status by updates too, which change none of them.
 /// What is absent is equal to what is absent, and different from all else: optionals are compared by what they hold
 /// (`Equal` in `github.com/google/cel-go/common/types/optional.go`), so no field that is not there is an error.
 pub(crate) fn resized() -> String {
@@ -284,8 +285,8 @@ pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
 }
 
-/// The request is not about an exempt namespace, nor about that of the installation: what Sluice itself needs to run must not
-/// wait for it.
+/// The request is not about an exempt namespace, nor about that of the installation: what Sluice itself needs to run must
+/// not wait for it.
 pub(crate) fn not_exempt(options: &InstallOptions) -> String {
     // A probe has no namespace.
     format!("!has(request.namespace) || !{}", exempt(options, "request.namespace"))

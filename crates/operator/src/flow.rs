@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::cluster_metadata;
 use crate::options::InstallOptions;
-use crate::render::cluster_metadata;
 
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 /// Of what all levels share; `workload-low`, in which tenants' controllers are, has 100.
@@ -33,7 +33,11 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 2] {
         },
     });
     let accounts = [names::CONTROLLER, names::WEBHOOK, names::OPERATOR];
-    let subject = |name: &str| json!({ "kind": "ServiceAccount", "serviceAccount": { "name": name, "namespace": options.namespace } });
+    let subject = |name: &str| {
+        json!({
+            "kind": "ServiceAccount", "serviceAccount": { "name": name, "namespace": options.namespace },
+        })
+    };
     let schema = json!({
         "apiVersion": API_VERSION,
         "kind": "FlowSchema",

@@ -1,53 +1,54 @@
 //! The admission policies that hold pods back without any process of Sluice: pods are gated and stamped by the API server
 //! itself, and wait.
 //!
-//! `sluice-gate` gates and stamps new pods of targeted namespaces. Behind it the webhook does the same for pods that no policy
-//! has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and stamp it is
-//! refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
-//! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. Targets of local migrations need none
-//! where VMs are charged for their guests: their VM is charged already. `sluice-guard` keeps both on existing pods, and stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
-//! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object, and stamps pods that claim to
-//! be a virtual machine's in every namespace.
+//! `sluice-gate` gates and stamps new pods of targeted namespaces. Behind it the webhook does the same for pods that no
+//! policy has gated. `sluice-gated` has the last word: whatever other policies or webhooks made of a pod, without gate and
+//! stamp it is refused. Pods that name their node can have no gate: mirror pods are let in, those of CDI
+//! ([`PlatformAccounts`](crate::PlatformAccounts)) with a stamp, all others are refused. Targets of local migrations need
+//! none where VMs are charged for their guests: their VM is charged already. `sluice-guard` keeps both on existing pods, and
+//! stamps true in every namespace: what is forged today must not count when the namespace is targeted tomorrow.
+//! `sluice-stamp` corrects a stamp that is wrong without bad intent, in a backup or a replaced object, and stamps pods that
+//! claim to be a virtual machine's in every namespace.
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
 
 use crate::account_policy;
-use crate::admission_policies::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::{
     bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
     let_in_target, local_target, made_by_kubevirt, may_be_gated, mirror, not_bound_by_others, not_exempt,
     removes_gates, says_whose, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
     writes_migrations,
 };
+use crate::object::{set, set_in};
 use crate::options::InstallOptions;
-use crate::render::{set, set_in};
+use crate::policy::{AdmissionPolicy, MUTATING, VALIDATING, binding, judge, policy, rule};
 
 const NOT_GATED: &str = "the pod has lost its scheduling gate ApplicationAwareQuotaGate or was never given it: neither the \
     admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has gated it last, or another admission plugin has \
     removed the gate; try again in a moment";
 const NOT_STAMPED: &str = "the pod does not carry its creator's name in metadata.annotations[quota.sluice.dev/created-by]: \
-    neither the admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has stamped it last, or another admission \
-    plugin has changed it; try again in a moment";
+    neither the admission policy sluice-gate nor the webhook gater.cqo.kubevirt.io has stamped it last, or another \
+    admission plugin has changed it; try again in a moment";
 const FORGED: &str = "metadata.annotations[quota.sluice.dev/created-by] is not the name of the pod's creator: leave the \
     annotation out, it is set at admission";
 const CHANGED: &str = "metadata.annotations[quota.sluice.dev/created-by] records who created the pod: it cannot be added, \
     changed or removed later";
 const CONTROLLER_CHANGED: &str = "metadata.ownerReferences says which virtual machine a pod is of, and is charged for: the \
     reference of a controller of kind VirtualMachineInstance or Pod cannot be added, changed or removed later";
-const CONTAINERS_CHANGED: &str = "images and resources of a pod that KubeVirt has made for a virtual machine are changed by KubeVirt \
-    alone: change the VirtualMachine, or delete the pod";
+const CONTAINERS_CHANGED: &str = "images and resources of a pod that KubeVirt has made for a virtual machine are changed by \
+    KubeVirt alone: change the VirtualMachine, or delete the pod";
 const GATE_REMOVED: &str =
     "Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
 
 /// CEL: what is said of a pod that names its node; as the webhook says it.
-const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeName + '\", which bypasses the scheduler, so it \
-    cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the node \
-    with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace whose pods \
-    are not gated'";
+const BOUND_MESSAGE: &str = "'pod sets spec.nodeName to \"' + object.spec.nodeName + '\", which bypasses the scheduler, so \
+    it cannot wait for quota behind the scheduling gate ApplicationAwareQuotaGate: leave spec.nodeName empty and choose the \
+    node with spec.nodeSelector or node affinity on the label kubernetes.io/hostname, or create the pod in a namespace \
+    whose pods are not gated'";
 
-/// Gates and stamps new pods of targeted namespaces. Those of the platform that name their node are stamped alone, and so are
-/// targets of local migrations where these [need no gate](InstallOptions::lets_in_targets_of).
+/// Gates and stamps new pods of targeted namespaces. Those of the platform that name their node are stamped alone, and so
+/// are targets of local migrations where these [need no gate](InstallOptions::lets_in_targets_of).
 pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
     let stamp = format!(
         "metadata: Object.metadata{{annotations: {{'{}': request.userInfo.username}}}}",
@@ -81,8 +82,8 @@ pub(crate) fn gate(options: &InstallOptions) -> AdmissionPolicy {
 
 /// New pods of targeted namespaces are gated and stamped, or refused.
 ///
-/// Whether targets of local migrations need a gate is for those to say that gate, so that no target is refused while they begin
-/// or end to: KubeVirt's are let in without.
+/// Whether targets of local migrations need a gate is for those to say that gate, so that no target is refused while they
+/// begin or end to: KubeVirt's are let in without.
 ///
 /// Its binding selects namespaces too: while the `AAQ` changes which are targeted, only those that were and will be are held
 /// to it.
@@ -132,9 +133,10 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy { name: names::GATED_POLICY, mutates: false, policy, binding }
 }
 
-/// Who may take the gate from a pod and what else Sluice may change of it, that stamps are true and stay, and that a pod of a
-/// virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod. Such a pod also keeps
-/// its images and resources: what was let in for a virtual machine, above a quota too, is not given to anything else.
+/// Who may take the gate from a pod and what else Sluice may change of it, that stamps are true and stay, and that a pod of
+/// a virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod. Such a pod
+/// also keeps its images and resources: what was let in for a virtual machine, above a quota too,
+/// is not given to anything else.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
@@ -199,8 +201,9 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy { name: names::GUARD_POLICY, mutates: false, policy, binding }
 }
 
-/// A stamp that a new pod brings along, from a backup, becomes true; one that an update leaves out stays. A new pod that says of
-/// which virtual machine it is has a stamp in every namespace: only pods that are older than Sluice are believed without.
+/// A stamp that a new pod brings along, from a backup, becomes true; one that an update leaves out stays. A new pod that
+/// says of which virtual machine it is has a stamp in every namespace:
+/// only pods that are older than Sluice are believed without.
 pub(crate) fn stamp() -> AdmissionPolicy {
     let wrong = format!(
         "request.operation == 'CREATE' ? {} || ({} && !{}) : {} && !{}",

@@ -3,8 +3,8 @@
 //!
 //! A raised quota carries a mark: under [`MARK`] its status has the time at which the raise stops to count, in milliseconds
 //! of the API server's clock. `sluice-headroom-lock` takes the quotas of a namespace as parameters, read from the informer
-//! that quota admission reads, and keeps other pods away while a mark is live. `sluice-headroom-charge` judges the write with
-//! which quota admission charges a pod: no cache lies between it and the quota. Both end by the API
+//! that quota admission reads, and keeps other pods away while a mark is live. `sluice-headroom-charge` judges the write
+//! with which quota admission charges a pod: no cache lies between it and the quota. Both end by the API
 //! server's clock, also when no process of Sluice runs.
 
 use serde_json::{Value, json};
@@ -12,15 +12,16 @@ use sluice_api::names::{self, MOST_ITEMS};
 use sluice_engine::headroom::MARK;
 
 use crate::account_policy::{MOST_KEYS, by_us, of_quotas};
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 use crate::expressions::writes_migrations;
 use crate::options::InstallOptions;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, judge, policy, rule};
 
 /// A policy that fails must stop neither the pods nor the quotas of a cluster. Sluice raises nothing where it has not seen
 /// both policies deny.
 const FAILURE_POLICY: &str = "Ignore";
-/// A mark is set for no longer than this by the clock of the API server that writes it; seconds. A lock lasts ten. Sluice has the
-/// time from the fastest API server, and clocks of API servers may differ by five. One more for times that are whole seconds.
+/// A mark is set for no longer than this by the clock of the API server that writes it; seconds. A lock lasts ten. Sluice
+/// has the time from the fastest API server, and clocks of API servers may differ by five.
+/// One more for times that are whole seconds.
 const LONGEST_LOCK_SECONDS: u32 = 16;
 
 /// CEL: the quota that is a parameter is not marked. The cheapest test comes first: it is made for every pod.
@@ -36,11 +37,12 @@ const LABELLED: &str =
 /// CEL: what the owner of a refused pod is told. Controllers that try again look for the first two words.
 const REFUSED: &str = "'exceeded quota: ' + params.metadata.name + ' is reserved for the target pod of a live migration: \
     try again in a moment'";
-/// CEL: what quota admission writes is what it may write of a quota with a mark. A raised key may stay as it is. While the mark is
-/// live, it may become exactly the raised limit. Once the mark is over, until a restore or kube-controller-manager takes it away,
-/// it may be whatever the specification allows, or less than it was: what a crash or a late write left raised takes no pod in. This
-/// needs no clock but the one that opens the quota for the target.
-const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' || (object.status.hard.size() <= MOST_KEYS \
+/// CEL: what quota admission writes is what it may write of a quota with a mark. A raised key may stay as it is. While the
+/// mark is live, it may become exactly the raised limit. Once the mark is over, until a restore or kube-controller-manager
+/// takes it away, it may be whatever the specification allows, or less than it was: what a crash or a late write left raised
+/// takes no pod in. This needs no clock but the one that opens the quota for the target.
+const CHARGED: &str = "!variables.marked || request.userInfo.username != 'system:apiserver' \
+    || (object.status.hard.size() <= MOST_KEYS \
     && object.status.hard.all(k, !(k in object.spec.hard) || object.status.hard[k] == object.spec.hard[k] \
     || object.status.?used[?k] == oldObject.status.?used[?k] \
     || (object.status.?used[?k].hasValue() && oldObject.status.?used[?k].hasValue() && (variables.over \
@@ -80,7 +82,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
     ];
     let mut policy = policy(VALIDATING, names::LOCK_POLICY, FAILURE_POLICY, &rules);
     judge(&mut policy, &[], validations);
-    crate::render::set_in(
+    crate::object::set_in(
         &mut policy,
         "spec",
         "paramKind",
@@ -89,7 +91,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
     // The quotas of the namespace that a request is in are the parameters; without any nothing is asked.
     let mut binding = binding(VALIDATING, names::LOCK_POLICY);
     let params = json!({ "selector": {}, "parameterNotFoundAction": "Allow" });
-    crate::render::set_in(&mut binding, "spec", "paramRef", params);
+    crate::object::set_in(&mut binding, "spec", "paramRef", params);
     AdmissionPolicy { name: names::LOCK_POLICY, mutates: false, policy, binding }
 }
 
@@ -112,8 +114,8 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
         { "name": "account", "expression": account },
         { "name": "ours", "expression": ours },
         { "name": "marked", "expression": has_mark("oldObject") },
-        // An update has no time of its own, but the API server enters the writer and its time before policies run. Where it does not
-        // any more, a mark is over, and takes nothing above the specification in.
+        // An update has no time of its own, but the API server enters the writer and its time before policies run. Where it
+        // does not any more, a mark is over, and takes nothing above the specification in.
         {
             "name": "over",
             "expression": format!(
@@ -157,19 +159,19 @@ pub(crate) fn charge(options: &InstallOptions) -> AdmissionPolicy {
     validations.extend(of_quotas("!variables.account || "));
     let rules = [rule("", &["UPDATE"], &["resourcequotas/status"], "Namespaced")];
     let mut policy = policy(VALIDATING, names::CHARGE_POLICY, FAILURE_POLICY, &rules);
-    crate::render::set_in(&mut policy, "spec", "validations", json!(validations));
-    crate::render::set_in(&mut policy, "spec", "variables", variables);
+    crate::object::set_in(&mut policy, "spec", "validations", json!(validations));
+    crate::object::set_in(&mut policy, "spec", "variables", variables);
     let binding = binding(VALIDATING, names::CHARGE_POLICY);
     AdmissionPolicy { name: names::CHARGE_POLICY, mutates: false, policy, binding }
 }
 
-/// A quota in the namespace of the installation that limits nothing that matters (its amount is stored as it is written): on it the policies are asked, in dry runs,
-/// whether they are in force.
+/// A quota in the namespace of the installation that limits nothing that matters (its amount is stored as it is written): on
+/// it the policies are asked, in dry runs, whether they are in force.
 pub fn proof_quota(options: &InstallOptions) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": crate::render::metadata(options, names::PROOF_QUOTA),
+        "metadata": crate::object::metadata(options, names::PROOF_QUOTA),
         "spec": { "hard": { "count/replicationcontrollers": "999" } },
     })
 }

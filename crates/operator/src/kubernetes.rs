@@ -15,7 +15,11 @@ pub struct KubernetesVersion(u32);
 
 /// Why a text is no [`KubernetesVersion`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("\"{0}\" is no version that Sluice is rendered for: give one from 1.{first} to 1.{last}", first = KNOWN.0, last = KNOWN.1)]
+#[error(
+    "\"{0}\" is no version that Sluice is rendered for: give one from 1.{first} to 1.{last}",
+    first = KNOWN.0,
+    last = KNOWN.1
+)]
 pub struct UnknownVersion(String);
 
 impl KubernetesVersion {

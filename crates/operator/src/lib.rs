@@ -13,9 +13,11 @@ mod gate_policies;
 mod headroom_policies;
 mod kubernetes;
 mod network;
+mod object;
 mod options;
 mod placement;
 mod platform_accounts;
+mod policy;
 mod rbac;
 mod render;
 mod resources;
@@ -25,13 +27,14 @@ mod vmi_policy;
 mod webhooks;
 mod workload;
 
-pub use admission_policies::{AdmissionPolicy, admission_policies};
+pub use admission_policies::admission_policies;
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use options::{
     Gating, InstallOptions, NamespaceUse, Platform, PullPolicy, WebhookClient, default_exempt_namespaces,
     default_namespace_selector,
 };
 pub use platform_accounts::PlatformAccounts;
+pub use policy::AdmissionPolicy;
 pub use rbac::rancher_objects;
 pub use render::{admission_objects, crds, default_aaq, install_objects, render};
 pub use resources::{Amounts, Resources};

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::{labels, metadata};
 use crate::options::InstallOptions;
-use crate::render::{labels, metadata};
 
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
-/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics for namespaces with
-/// [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
+/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics
+/// for namespaces with [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
 pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
     let policy = |name: &str, selector: Value, spec: Value| {
@@ -20,7 +20,7 @@ pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
             "metadata": metadata(options, name),
             "spec": spec,
         });
-        crate::render::set_in(&mut object, "spec", "podSelector", json!({ "matchLabels": selector }));
+        crate::object::set_in(&mut object, "spec", "podSelector", json!({ "matchLabels": selector }));
         object
     };
     let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });

@@ -120,7 +120,8 @@ pub struct InstallOptions {
     pub replicas: u32,
     /// How the API server reaches the webhook.
     pub webhook_client: WebhookClient,
-    /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the operator fills it in, and until then the API server refuses what the webhook should see.
+    /// PEM of the authorities that the API server trusts when it calls the webhook. `None`: the operator fills it in, and
+    /// until then the API server refuses what the webhook should see.
     pub ca_bundle: Option<String>,
     /// The segment before every path of the webhook; as `ca_bundle`.
     pub webhook_path: Option<String>,
@@ -134,8 +135,8 @@ pub struct InstallOptions {
     pub gating: Gating,
     /// Accounts whose pods may name their node: those are let in without a gate.
     pub platform_accounts: PlatformAccounts,
-    /// Username of KubeVirt's controller, if the targets of local migrations need no gate: VMs are charged for their guests, so a
-    /// further pod of one that runs takes nothing, whatever its size. `None`: targets are gated as all other pods.
+    /// Username of KubeVirt's controller, if the targets of local migrations need no gate: VMs are charged for their guests,
+    /// so a further pod of one that runs takes nothing, whatever its size. `None`: targets are gated as all other pods.
     pub lets_in_targets_of: Option<String>,
     /// Usernames that may take the gate from a pod, besides the controller's.
     pub further_gate_removers: Vec<String>,

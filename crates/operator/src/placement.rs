@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::set;
 use crate::options::InstallOptions;
-use crate::render::set;
 
 /// Sets the fields of the pod `spec` of this component that say where it runs and with what it is pulled.
 pub(crate) fn place(options: &InstallOptions, component: &str, spec: &mut Value) {

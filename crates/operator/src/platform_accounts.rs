@@ -7,11 +7,11 @@ use sluice_api::names;
 
 /// ServiceAccounts whose pods may name their node. As text: `namespace:name`, separated by commas.
 ///
-/// CDI names the node of a pod that fills a claim for whose first consumer a node is selected already, which is every import,
-/// upload and clone into a storage class with `WaitForFirstConsumer` (since CDI 1.57:
+/// CDI names the node of a pod that fills a claim for whose first consumer a node is selected already, which is every
+/// import, upload and clone into a storage class with `WaitForFirstConsumer` (since CDI 1.57:
 /// `pkg/controller/common/util.go`, `SetNodeNameIfPopulator`, and `pkg/controller/clone/prep-claim.go`). It creates them by
-/// `cdi-sa` (`pkg/operator/resources/namespaced/controller.go`). KubeVirt's controller names no node: its attachment pods have
-/// a node affinity (`pkg/virt-controller/services/template.go`, `RenderHotplugAttachmentPodTemplate`).
+/// `cdi-sa` (`pkg/operator/resources/namespaced/controller.go`). KubeVirt's controller names no node: its attachment pods
+/// have a node affinity (`pkg/virt-controller/services/template.go`, `RenderHotplugAttachmentPodTemplate`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlatformAccounts(Vec<Account>);
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::{cluster_metadata, labels, metadata, set};
 use crate::options::InstallOptions;
-use crate::render::{cluster_metadata, labels, metadata, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -303,8 +303,8 @@ fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [V
 }
 
 /// What is needed beside Rancher, whose webhook admits writes to a quota's status only from kube-controller-manager and the
-/// API server: to write it, and nothing else, as the quota controller's account (constrained impersonation, Kubernetes 1.36).
-/// Whether an account may be impersonated is asked in its own namespace.
+/// API server: to write it, and nothing else, as the quota controller's account (constrained impersonation, Kubernetes
+/// 1.36). Whether an account may be impersonated is asked in its own namespace.
 pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     const NAME: &str = "sluice-rancher";
     let (account, home) = (names::QUOTA_CONTROLLER_ACCOUNT, "kube-system");

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
+use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
 use crate::{flow, headroom_policies, network, rbac, security, webhooks, workload};
 
@@ -34,8 +35,8 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// What the operator writes: everything that gates, guards or reviews. No manifest contains these objects: applying a manifest
-/// again would replace the selector of the `AAQ` by the default.
+/// What the operator writes: everything that gates, guards or reviews. No manifest contains these objects: applying a
+/// manifest again would replace the selector of the `AAQ` by the default.
 ///
 /// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
 /// have reviewed. The policy that refuses pods without a gate is last.
@@ -76,40 +77,4 @@ fn namespace(options: &InstallOptions) -> Value {
         "kind": "Namespace",
         "metadata": { "name": options.namespace, "labels": labels },
     })
-}
-
-/// Sets a field of `object`, which is one.
-pub(crate) fn set(object: &mut Value, key: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(key.to_owned(), value);
-    }
-}
-
-/// Sets a field of `object[part]`.
-pub(crate) fn set_in(object: &mut Value, part: &str, key: &str, value: Value) {
-    if let Some(part) = object.get_mut(part) {
-        set(part, key, value);
-    }
-}
-
-/// Labels of an object, with the name of the component it belongs to.
-pub(crate) fn labels(component: Option<&str>) -> Value {
-    let mut labels = json!({
-        "app.kubernetes.io/name": names::APP,
-        "app.kubernetes.io/part-of": names::APP,
-    });
-    if let Some(component) = component {
-        set(&mut labels, "app.kubernetes.io/component", json!(component));
-    }
-    labels
-}
-
-/// `metadata` of an object in the install namespace.
-pub(crate) fn metadata(options: &InstallOptions, name: &str) -> Value {
-    json!({ "name": name, "namespace": options.namespace, "labels": labels(Some(name)) })
-}
-
-/// `metadata` of an object of the cluster.
-pub(crate) fn cluster_metadata(name: &str) -> Value {
-    json!({ "name": name, "labels": labels(Some(name)) })
 }

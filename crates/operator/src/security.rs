@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::object::set;
 use crate::options::Platform;
-use crate::render::set;
 
 /// User and group of the containers; the image has an entry for them.
 const NON_ROOT: u32 = 65532;

@@ -4,8 +4,8 @@
 //! Machines are counted by their status too, and the kind has no status subresource. Updates are KubeVirt's to guard: its
 //! mutating webhook puts the old status back for all accounts but its own, and fails closed
 //! (kubevirt/kubevirt v1.3.0 to v1.9.0, `Mutate` in `pkg/virt-api/webhooks/mutating-webhook/mutators/vmi-mutator.go`). On
-//! creation the same webhook takes over a status that the creator has written, so `sluice-vmi-status` refuses one that claims a
-//! size or a place.
+//! creation the same webhook takes over a status that the creator has written, so `sluice-vmi-status` refuses one that
+//! claims a size or a place.
 //!
 //! No creator is exempt, for none of KubeVirt's needs it. virt-controller creates machines with
 //! `status.virtualMachineRevisionName` and `status.changedBlockTracking` (`startVMI` in
@@ -15,20 +15,20 @@
 //! `pkg/defaults/defaults.go`). `phase` is not looked at: the webhook always makes it `Pending`. KubeVirt up to 1.2, whose
 //! controller writes a topology before it applies an instance type, is made for Kubernetes up to 1.29.
 //!
-//! Nor may a machine have the label by which KubeVirt marks the pods of a migration: its launchers get all its labels. virt-api
-//! keeps tenants from giving it to machines and to templates of VirtualMachines (`restrictedVmiLabels` in
+//! Nor may a machine have the label by which KubeVirt marks the pods of a migration: its launchers get all its labels.
+//! virt-api keeps tenants from giving it to machines and to templates of VirtualMachines (`restrictedVmiLabels` in
 //! `pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go`), but not to those of a
 //! VirtualMachineInstanceReplicaSet. On updates virt-api lets KubeVirt's own accounts alone change reserved labels
 //! (`admitVMILabelsUpdate` in `vmi-update-admitter.go` there).
 //!
-//! The policy asks no process, and waits for the kind where KubeVirt is not installed yet, so it fails closed. Its expressions
-//! have no error for any object that the kind's schema admits.
+//! The policy asks no process, and waits for the kind where KubeVirt is not installed yet, so it fails closed. Its
+//! expressions have no error for any object that the kind's schema admits.
 
 use serde_json::json;
 use sluice_api::names;
 
-use crate::admission_policies::{AdmissionPolicy, VALIDATING, binding, policy, rule};
-use crate::render::set_in;
+use crate::object::set_in;
+use crate::policy::{AdmissionPolicy, VALIDATING, binding, policy, rule};
 
 /// CEL: KubeVirt has not placed the machine yet.
 const NO_PLACE: &str = "!has(variables.status.nodeName) && !has(variables.status.activePods) \
@@ -42,8 +42,8 @@ const REMEMBERED: &str = "status.memory of a new VirtualMachineInstance has the 
     guestAtBoot, guestCurrent and guestRequested and no memoryOverhead, and KubeVirt sets it: create it without status; an \
     admission webhook that changes spec.domain.memory has to come before KubeVirt's virt-api-mutator";
 
-const LABELLED: &str = "metadata.labels[kubevirt.io/migrationJobUID] marks pods of a migration, and KubeVirt gives it to them: \
-    leave the label off the VirtualMachineInstance and off the template that it is made from";
+const LABELLED: &str = "metadata.labels[kubevirt.io/migrationJobUID] marks pods of a migration, and KubeVirt gives it to \
+    them: leave the label off the VirtualMachineInstance and off the template that it is made from";
 
 /// CEL: `status.TARGET` is what the specification says at `spec.domain.ORIGIN`, or both are absent.
 fn copied(target: &str, origin: &str) -> String {

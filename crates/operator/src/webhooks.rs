@@ -1,17 +1,17 @@
-//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*), rendered from the table of
-//! admission endpoints ([`Endpoint`]).
+//! The webhook configurations, with upstream's names (`docs/predecessors.md`, *Admission of AAQ*), rendered from the table
+//! of admission endpoints ([`Endpoint`]).
 
 use serde_json::{Value, json};
 use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
-use crate::admission_policies::rule;
 use crate::expressions::{
     bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror,
     new_or_resized, not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely,
     stamped_truly, states_resources,
 };
+use crate::object::{labels, set, set_in};
 use crate::options::{InstallOptions, WebhookClient};
-use crate::render::{labels, set, set_in};
+use crate::policy::rule;
 
 /// The MutatingWebhookConfiguration.
 pub fn mutating(options: &InstallOptions) -> Value {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::object::{labels, metadata, set};
 use crate::options::{InstallOptions, NamespaceUse, WebhookClient};
-use crate::render::{labels, metadata, set};
 use crate::resources::Amounts;
 use crate::{placement, security};
 

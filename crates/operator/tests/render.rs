@@ -72,8 +72,8 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
                 assert!(!verbs.contains(&verb), "{rule}");
             }
             let resources = list(&rule["resources"]);
-            // ResourceQuotas and ClusterResourceQuotas: managed ones only, which `sluice-accounts` enforces. The others are Sluice's
-            // own: no other component reads them to decide.
+            // ResourceQuotas and ClusterResourceQuotas: managed ones only, which `sluice-accounts` enforces. The others are
+            // Sluice's own: no other component reads them to decide.
             let managed = ["resourcequotas", names::CLUSTER_RESOURCE_QUOTAS];
             let own = [&managed[..], &[names::AACRQS, names::CLUSTER_QUOTA_CHARGES]].concat();
             // What makes an object go with the operator's role asks for `delete` on that object.

@@ -11,8 +11,9 @@ use sluice_operator::{InstallOptions, NamespaceUse, Platform, install_objects};
 /// The users and groups of a namespace on OpenShift (`openshift.io/sa.scc.uid-range`).
 const RANGE: std::ops::Range<u64> = 1_000_700_000..1_000_710_000;
 
-/// What `restricted-v2` says against a pod: `bindata/bootkube/scc-manifests/0000_20_kube-apiserver-operator_00_scc-restricted-v2.yaml`
-/// of cluster-kube-apiserver-operator, as `apiserver-library-go/pkg/securitycontextconstraints/sccmatching` judges it.
+/// What `restricted-v2` says against a pod:
+/// `bindata/bootkube/scc-manifests/0000_20_kube-apiserver-operator_00_scc-restricted-v2.yaml` of
+/// cluster-kube-apiserver-operator, as `apiserver-library-go/pkg/securitycontextconstraints/sccmatching` judges it.
 fn refused_by_restricted_v2(pod: &Value) -> Vec<String> {
     let mut refused = Vec::new();
     let mut refuse = |what: &str| refused.push(what.to_owned());
@@ -122,8 +123,8 @@ fn every_platform_keeps_to_the_restricted_level_that_the_namespace_enforces() {
     }
 }
 
-/// With the network of its node the webhook does not fit that level, replicas cannot share a node's port, and no label tells the
-/// webhook's requests from those of others.
+/// With the network of its node the webhook does not fit that level, replicas cannot share a node's port, and no label tells
+/// the webhook's requests from those of others.
 #[test]
 fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
     let options = InstallOptions { host_network: true, webhook_port: 9443, ..InstallOptions::default() };

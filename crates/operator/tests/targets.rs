@@ -3,7 +3,8 @@
 use sluice_api::names;
 use sluice_operator::{InstallOptions, admission_policies, mutating};
 
-/// Which targets need no gate depends on how VMs are counted, which a manifest does not know. What refuses says nothing of it.
+/// Which targets need no gate depends on how VMs are counted, which a manifest does not know.
+/// What refuses says nothing of it.
 #[test]
 fn targets_are_let_in_by_what_gates_alone_and_where_they_need_no_gate() {
     let username = names::kubevirt_controller_username("kubevirt");

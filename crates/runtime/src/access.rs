@@ -24,7 +24,8 @@ use crate::client::with_deadline;
 const HOLDS: Duration = Duration::from_secs(60);
 /// How many answers are remembered.
 const REMEMBERED: usize = 256;
-/// How many tokens the API server is asked about at a time: any client that reaches the port can make up as many as it likes.
+/// How many tokens the API server is asked about at a time:
+/// any client that reaches the port can make up as many as it likes.
 const AT_A_TIME: usize = 2;
 const DEADLINE: Duration = Duration::from_secs(5);
 

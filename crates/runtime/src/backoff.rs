@@ -56,7 +56,8 @@ pub fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
     first.saturating_mul(factor).min(longest)
 }
 
-/// A [`Backoff`] and the moment to which it leads, in milliseconds of a clock that the caller reads and that is not set back.
+/// A [`Backoff`] and the moment to which it leads, in milliseconds of a clock that
+/// the caller reads and that is not set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
     backoff: Backoff,

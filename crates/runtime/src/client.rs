@@ -14,7 +14,7 @@ use tower::util::MapResponseLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::clock::ServerClock;
-use crate::request::date_of;
+use crate::date_header::date_of;
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]

@@ -51,8 +51,8 @@ impl ServerClock {
         self.now_at(Instant::now())
     }
 
-    /// The estimate, however long ago the last answer is. Before the first one it is the epoch, by which nothing is over yet: the local
-    /// clock is no substitute, for it may be minutes ahead.
+    /// The estimate, however long ago the last answer is. Before the first one it is the epoch, by which nothing is over
+    /// yet: the local clock is no substitute, for it may be minutes ahead.
     #[must_use]
     pub fn reckoned(&self) -> Timestamp {
         self.reckoned_at(Instant::now())

@@ -2,9 +2,9 @@
 //! name follows from what it says, and its series counts. So nothing has to be remembered here, and another process goes
 //! on where this one ended.
 //!
-//! `kube::runtime::events::Recorder` names an event after the moment and keeps its series in memory without a bound, so after
-//! each change of the leader it would write every event anew. It also ignores the limits of the API for the fields and knows
-//! no deadline; its types for what an event is and who reports it are used.
+//! `kube::runtime::events::Recorder` names an event after the moment and keeps its series in memory without a bound, so
+//! after each change of the leader it would write every event anew. It also ignores the limits of the API for the fields and
+//! knows no deadline; its types for what an event is and who reports it are used.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

@@ -22,6 +22,7 @@ pub mod access;
 pub mod backoff;
 pub mod client;
 pub mod clock;
+mod date_header;
 pub mod events;
 pub mod health;
 pub mod leader;

@@ -6,8 +6,7 @@ mod answer;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::DATE;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -17,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::answer::Answer;
 use crate::client::with_deadline;
+use crate::date_header::date_of;
 
 /// An answer of the API server, an error status included.
 #[derive(Clone, Debug)]
@@ -89,26 +89,9 @@ pub async fn send(client: &Client, request: Built, deadline: Duration) -> kube::
     .await
 }
 
-/// The API server's clock when it answered.
-pub(crate) fn date_of<B>(response: &Response<B>) -> Option<Timestamp> {
-    http_date(response.headers().get(DATE)?.to_str().ok()?)
-}
-
-/// Reads the date of an HTTP header, such as `Sat, 21 Nov 2026 11:18:09 GMT`.
-fn http_date(text: &str) -> Option<Timestamp> {
-    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_of_headers_are_read() {
-        let date = http_date("Sat, 21 Nov 2026 11:18:09 GMT").unwrap();
-        assert_eq!(date.to_string(), "2026-11-21T11:18:09Z");
-        assert_eq!(http_date("yesterday"), None);
-    }
 
     #[test]
     fn a_refusal_that_is_no_status_keeps_its_text() {

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A token that is cancelled by the first SIGTERM or SIGINT.
 ///
-/// A second signal is left alone: graceful shutdown is bounded by its own deadlines, and the kubelet follows up with SIGKILL.
-/// Must be called inside a tokio runtime.
+/// A second signal is left alone: graceful shutdown is bounded by its own deadlines, and the kubelet follows up with
+/// SIGKILL. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// When the handlers cannot be installed.

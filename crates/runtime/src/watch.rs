@@ -93,8 +93,8 @@ impl WatchOptions {
 }
 
 /// The next event of a watch; none when the server has ended it. An error that [`needs_list`] when nothing was heard for
-/// [`SILENT`]: the connection is dead, or the version that the watch began with is of the future, as after a restore of etcd:
-/// then an API server leaves out all that comes before it, bookmarks too.
+/// [`SILENT`]: the connection is dead, or the version that the watch began with is of the future, as after a restore of
+/// etcd: then an API server leaves out all that comes before it, bookmarks too.
 async fn next<E>(
     events: &mut BoxStream<'_, kube::Result<WatchEvent<E>>>,
     health: &WatchHealth,
@@ -108,8 +108,8 @@ async fn next<E>(
     }
 }
 
-/// A list has ended with an earlier version than what was known: all that is known by version is of a store that is no more. A
-/// restart is the way to forget it all.
+/// A list has ended with an earlier version than what was known: all that is known by version is of a store that is no more.
+/// A restart is the way to forget it all.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("resource versions went back from {from} to {to}: etcd was restored")]
 pub struct WentBack {
@@ -137,8 +137,8 @@ const LIVED: Duration = Duration::from_secs(5);
 /// Lists and watches until `cancel`, and hands every change to `sink` in order.
 ///
 /// Any failure is retried with a jittered backoff of 100 ms up to 30 s: lost connections, 410, 403, and 404 while the
-/// kind's CRD is not installed (see [`WatchOptions::absent_is_empty`] for optional kinds). `sink` runs on this task and must not block. Lists ask for the most recent state, in
-/// pages; an object is dropped after `sink` saw it.
+/// kind's CRD is not installed (see [`WatchOptions::absent_is_empty`] for optional kinds). `sink` runs on this task and must
+/// not block. Lists ask for the most recent state, in pages; an object is dropped after `sink` saw it.
 ///
 /// # Errors
 /// When resource versions went back. The process is to end then.

@@ -6,8 +6,8 @@ use sluice_operator::PlatformAccounts;
 /// Which pods are the platform's, and whether they are charged.
 #[derive(Debug, clap::Args)]
 pub struct PlatformArgs {
-    /// Whether pods that KubeVirt and CDI create beside those of VMs are charged to quotas and wait for room. They are known by
-    /// who has created them, which tenants cannot set
+    /// Whether pods that KubeVirt and CDI create beside those of VMs are charged to quotas and wait for room. They are known
+    /// by who has created them, which tenants cannot set
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::WithVm)]
     platform_pods: How,
     #[command(flatten)]
@@ -17,20 +17,20 @@ pub struct PlatformArgs {
 /// Whose pods are all the platform's. Controller, webhook and operator are given the same.
 #[derive(Debug, clap::Args)]
 pub struct PlatformAccountsArgs {
-    /// ServiceAccounts, separated by commas, that create pods for tenants in the tenants' namespaces. Their pods may name their
-    /// node, and then are not gated; `--platform-pods=exempt` of the controller exempts them. KubeVirt's controller is not to
-    /// be named: of its pods the launchers of VMs are never exempt
+    /// ServiceAccounts, separated by commas, that create pods for tenants in the tenants' namespaces. Their pods may name
+    /// their node, and then are not gated; `--platform-pods=exempt` of the controller exempts them. KubeVirt's controller is
+    /// not to be named: of its pods the launchers of VMs are never exempt
     #[arg(long, value_name = "NAMESPACE:NAME", default_value_t = PlatformAccounts::default())]
     pub platform_accounts: PlatformAccounts,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum How {
-    /// Pods that attach volumes to a running VM are exempt while that VM is charged as one, so that its migrations never wait for
-    /// room; all others are charged
+    /// Pods that attach volumes to a running VM are exempt while that VM is charged as one, so that its migrations never
+    /// wait for room; all others are charged
     WithVm,
-    /// None is charged: neither those nor servers of exports, importers, uploaders and cloners. Tenants can have any number of
-    /// them
+    /// None is charged: neither those nor servers of exports, importers, uploaders and cloners. Tenants can have any number
+    /// of them
     Exempt,
     /// All are charged, as application-aware-quota does
     Counted,

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 /// The versions are asked for so often, and when API servers come or go. One that is upgraded in place does neither.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Keeps `rules` those of the oldest API server: in the middle of an upgrade nothing is refused or kept by a rule that some of
-/// them do not know yet. Others hold when all have answered twice: behind one address there may be several API servers.
+/// Keeps `rules` those of the oldest API server: in the middle of an upgrade nothing is refused or kept by a rule that some
+/// of them do not know yet. Others hold when all have answered twice: behind one address there may be several API servers.
 pub(crate) async fn follow_versions(
     servers: Arc<Servers>,
     rules: Sender<ChargeRules>,

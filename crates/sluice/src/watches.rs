@@ -1,4 +1,5 @@
-//! The one list of the watches of each process: what is watched, under which name in readiness, and who is handed the events.
+//! The one list of the watches of each process: what is watched, under which name in readiness,
+//! and who is handed the events.
 //!
 //! A kind is watched once in a process, and its events go to all that use them, in the order of the lines below: to the gate
 //! before head-room. Objects that are read one by one, by name, are watched where they are used: the Leases, and what the
@@ -170,8 +171,8 @@ impl ControllerWatches {
         [quotas.map(WatchHealth::clone).to_vec(), vec![self.aaqs.clone()], self.headroom()].concat()
     }
 
-    /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that only
-    /// head-room rests on: that comes by another task and other connections.
+    /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that
+    /// only head-room rests on: that comes by another task and other connections.
     pub fn spawn(
         self,
         tasks: &mut Tasks,

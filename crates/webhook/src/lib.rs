@@ -1,7 +1,7 @@
 //! The admission endpoints.
 //!
-//! `http/` turns requests into reviews and verdicts into answers, `review/` is what both are made of, `endpoints/` has one file
-//! for each decision and binds it to its row of [`sluice_api::Endpoint`].
+//! `http/` turns requests into reviews and verdicts into answers, `review/` is what both are made of, `endpoints/` has one
+//! file for each decision and binds it to its row of [`sluice_api::Endpoint`].
 
 mod aaq_presence;
 pub mod endpoints;

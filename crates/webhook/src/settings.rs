@@ -64,8 +64,8 @@ impl Settings {
         self.machines().filter(|calculator| calculator.counts_machines() && !calculator.is_of_pods())
     }
 
-    /// Whether the targets of local migrations that this user creates need no gate: the user is KubeVirt's controller, and VMs
-    /// are charged for their guests, so that a target takes nothing, whatever its size.
+    /// Whether the targets of local migrations that this user creates need no gate: the user is KubeVirt's controller, and
+    /// VMs are charged for their guests, so that a target takes nothing, whatever its size.
     #[must_use]
     pub fn lets_in_targets_of(&self, username: &str) -> bool {
         self.kubevirt_controller.as_deref() == Some(username) && self.guests().is_some()

@@ -48,7 +48,9 @@ fn update(old: &Value, new: &Value) -> Verdict {
 #[case::annotation_in_any_case(selecting(json!({"annotations": {"Example.com/Team": ""}})))]
 #[case::both(selecting(json!({"annotations": {"a": "b"}, "labels": {"matchLabels": {"a": "b"}}})))]
 #[case::every_namespace(selecting(json!({"labels": {}})))]
-#[case::every_namespace_in_full(selecting(json!({"labels": {"matchLabels": {}, "matchExpressions": []}, "annotations": {}})))]
+#[case::every_namespace_in_full(
+    selecting(json!({"labels": {"matchLabels": {}, "matchExpressions": []}, "annotations": {}}))
+)]
 #[case::no_limits(limiting(json!({})))]
 #[case::scopes(limiting(json!({"hard": {"pods": 3, "cpu": 0.5}, "scopes": ["NotTerminating"], "scopeSelector":
     {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}})))]

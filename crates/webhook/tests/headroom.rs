@@ -81,7 +81,8 @@ fn only_a_machine_that_runs_here_is_moved() {
 #[rstest]
 #[case::a_tenant("/request/userInfo/username", json!("jane"), "not created by KubeVirt's controller")]
 #[case::a_service_account_of_that_name(
-    "/request/userInfo/username", json!("system:serviceaccount:team:kubevirt-controller"), "not created by KubeVirt's controller"
+    "/request/userInfo/username", json!("system:serviceaccount:team:kubevirt-controller"),
+    "not created by KubeVirt's controller"
 )]
 #[case::a_dry_run("/request/dryRun", json!(true), "a dry run takes nothing")]
 #[case::an_update("/request/operation", json!("UPDATE"), "not the creation of a pod")]
@@ -103,7 +104,11 @@ fn nobody_is_trusted_before_kubevirt_is_known() {
 }
 
 #[rstest]
-#[case::another_uid("/metadata/uid", json!("0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a002"), "there is no such migration in the namespace")]
+#[case::another_uid(
+    "/metadata/uid",
+    json!("0e5b1c52-51b5-4a1c-8a7d-9c1f2ad8a002"),
+    "there is no such migration in the namespace",
+)]
 #[case::another_namespace("/metadata/namespace", json!("other"), "there is no such migration in the namespace")]
 #[case::a_success("/status/phase", json!("Succeeded"), "the migration is over")]
 #[case::a_failure("/status/phase", json!("Failed"), "the migration is over")]
@@ -123,13 +128,26 @@ const OTHER: &str = "5b1f9f0a-1b1c-4b76-9a52-1f4ad5b2c002";
 #[case::of_another_machine(OTHER, OTHER, json!({}), Err("the migration is of another machine"))]
 #[case::labelled_for_another_machine(MACHINE, OTHER, json!({}), Err("the migration is of another machine"))]
 #[case::owned_by_another_machine(OTHER, MACHINE, json!({}), Err("the migration is of another machine"))]
-#[case::of_a_migration_that_is_over(MACHINE, MACHINE, json!({"status": {"phase": "Succeeded"}}), Err("the migration is over"))]
-#[case::of_another_machines_migration(MACHINE, MACHINE, json!({"spec": {"vmiName": "db"}}), Err("the migration is of another machine"))]
+#[case::of_a_migration_that_is_over(
+    MACHINE,
+    MACHINE,
+    json!({"status": {"phase": "Succeeded"}}),
+    Err("the migration is over"),
+)]
+#[case::of_another_machines_migration(
+    MACHINE,
+    MACHINE,
+    json!({"spec": {"vmiName": "db"}}),
+    Err("the migration is of another machine"),
+)]
 #[case::of_another_namespaces_migration(
     MACHINE, MACHINE, json!({"metadata": {"namespace": "other"}}), Err("there is no such migration in the namespace")
 )]
 #[case::from_elsewhere(
-    MACHINE, MACHINE, json!({"spec": {"receive": {}}}), Err("the machine comes from elsewhere: the quota judges it like any other")
+    MACHINE,
+    MACHINE,
+    json!({"spec": {"receive": {}}}),
+    Err("the machine comes from elsewhere: the quota judges it like any other"),
 )]
 fn a_target_is_one_of_its_own_machine(
     #[case] owner: &str,
@@ -141,7 +159,8 @@ fn a_target_is_one_of_its_own_machine(
         let metadata = review.pointer_mut("/request/object/metadata").unwrap();
         metadata["labels"][names::CREATED_BY_LABEL] = json!(label);
         metadata["ownerReferences"] = json!([{
-            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web", "uid": owner, "controller": true,
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web",
+            "uid": owner, "controller": true,
         }]);
     });
     let migration = migration(|wire| json_patch::merge(wire, &changes));

@@ -25,17 +25,32 @@ fn deep(open: &str, close: &str, depth: usize) -> String {
 #[case::deep_arrays(deep("[", "]", 100_000), "could not parse admission review request: ")]
 #[case::deep_request(format!("{{\"request\":{}}}", deep("[", "]", 100_000)), "could not parse admission review request: ")]
 #[case::deep_unclosed("{\"a\":".repeat(100_000), "could not parse admission review request: ")]
-#[case::deep_elsewhere(format!("{{\"extra\":{}}}", deep("[", "]", 100_000)), "admission review can't be used: request field is nil\n")]
+#[case::deep_elsewhere(
+    format!("{{\"extra\":{}}}", deep("[", "]", 100_000)),
+    "admission review can't be used: request field is nil\n",
+)]
 #[case::no_request("{}".into(), "admission review can't be used: request field is nil\n")]
 #[case::null_request("{\"request\":null}".into(), "admission review can't be used: request field is nil\n")]
 #[case::text_request("{\"request\":\"x\"}".into(), "could not parse admission review request: ")]
 #[case::no_uid("{\"request\":{}}".into(), "admission review can't be used: request.uid is empty\n")]
 #[case::null_uid("{\"request\":{\"uid\":null}}".into(), "admission review can't be used: request.uid is empty\n")]
 #[case::number_uid("{\"request\":{\"uid\":1}}".into(), "could not parse admission review request: ")]
-#[case::duplicate_request("{\"request\":{\"uid\":\"a\"},\"request\":{\"uid\":\"b\"}}".into(), "could not parse admission review request: ")]
-#[case::duplicate_object("{\"request\":{\"uid\":\"a\",\"object\":{},\"object\":{}}}".into(), "could not parse admission review request: ")]
-#[case::other_kind("{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"request\":{\"uid\":\"a\"}}".into(), "could not parse admission review request: got kind \"Pod\"")]
-#[case::other_version("{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v2\",\"request\":{\"uid\":\"a\"}}".into(), "could not parse admission review request: got kind")]
+#[case::duplicate_request(
+    "{\"request\":{\"uid\":\"a\"},\"request\":{\"uid\":\"b\"}}".into(),
+    "could not parse admission review request: ",
+)]
+#[case::duplicate_object(
+    "{\"request\":{\"uid\":\"a\",\"object\":{},\"object\":{}}}".into(),
+    "could not parse admission review request: ",
+)]
+#[case::other_kind(
+    "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"request\":{\"uid\":\"a\"}}".into(),
+    "could not parse admission review request: got kind \"Pod\"",
+)]
+#[case::other_version(
+    "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v2\",\"request\":{\"uid\":\"a\"}}".into(),
+    "could not parse admission review request: got kind",
+)]
 #[case::byte_order_mark("\u{feff}{}".into(), "could not parse admission review request: ")]
 #[case::lone_surrogate("{\"request\":{\"uid\":\"\\ud800\"}}".into(), "could not parse admission review request: ")]
 #[tokio::test]
@@ -74,7 +89,8 @@ async fn bodies_that_are_no_text(#[case] body: Vec<u8>) {
 #[tokio::test]
 async fn reviews_of_nonsense(#[case] operation: &str, #[case] object: &str) {
     let body = format!(
-        "{{\"request\":{{\"uid\":\"u-1\",\"kind\":{{\"kind\":\"Pod\"}},\"operation\":\"{operation}\",\"object\":{object},\"oldObject\":{object}}}}}"
+        "{{\"request\":{{\"uid\":\"u-1\",\"kind\":{{\"kind\":\"Pod\"}},\"operation\":\"{operation}\",\
+         \"object\":{object},\"oldObject\":{object}}}}}"
     );
     let (status, _, body) = send(service(), request(SERVE, body)).await;
     assert_eq!(status, StatusCode::OK);
@@ -87,7 +103,8 @@ async fn reviews_of_nonsense(#[case] operation: &str, #[case] object: &str) {
 async fn depth_in_fields_that_are_skipped_is_harmless() {
     let deep = deep("{\"a\":[", "]}", 50_000).replace("[]", "[1]");
     let body = format!(
-        "{{\"request\":{{\"uid\":\"u-1\",\"kind\":{{\"kind\":\"Pod\"}},\"operation\":\"CREATE\",\"options\":{deep},\"object\":{{\"spec\":{{\"containers\":{deep}}}}}}}}}"
+        "{{\"request\":{{\"uid\":\"u-1\",\"kind\":{{\"kind\":\"Pod\"}},\"operation\":\"CREATE\",\
+         \"options\":{deep},\"object\":{{\"spec\":{{\"containers\":{deep}}}}}}}}}"
     );
     let (_, _, body) = send(service(), request(SERVE, body)).await;
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"], true);

@@ -208,7 +208,10 @@ fn target(changes: &Value) -> Value {
             names::MIGRATION_JOB_LABEL: "migration", names::CREATED_BY_LABEL: "machine", "kubevirt.io": "virt-launcher",
         }},
         "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
-            { "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: "machine" } }, "topologyKey": "kubernetes.io/hostname" },
+            {
+                "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: "machine" } },
+                "topologyKey": "kubernetes.io/hostname",
+            },
         ]}}},
     });
     merge(&mut pod, changes);
@@ -224,7 +227,11 @@ fn nodes(key: &str, operator: &str) -> Value {
 }
 
 fn beside(machines: &[&str]) -> Value {
-    let term = |uid: &&str| json!({ "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: uid } }, "topologyKey": "t" });
+    let term = |uid: &&str| {
+        json!({
+            "labelSelector": { "matchLabels": { names::CREATED_BY_LABEL: uid } }, "topologyKey": "t",
+        })
+    };
     let terms: Vec<_> = machines.iter().map(term).collect();
     json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } } })
 }

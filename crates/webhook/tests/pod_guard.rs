@@ -93,7 +93,10 @@ fn the_gate_cannot_be_removed(#[case] old: Value, #[case] new: Value) {
 #[case::gate_added(gated(&[]), gated(&[GATE]))]
 #[case::escaped_spelling(gated(&[GATE]), gated(&[GATE]))]
 #[case::old_without_spec(json!({"metadata": {}}), gated(&[]))]
-#[case::label_changed(gated(&[GATE]), json!({"metadata": {"labels": {"a": "b"}}, "spec": {"schedulingGates": [{"name": GATE}]}}))]
+#[case::label_changed(
+    gated(&[GATE]),
+    json!({"metadata": {"labels": {"a": "b"}}, "spec": {"schedulingGates": [{"name": GATE}]}}),
+)]
 fn other_updates_pass(#[case] old: Value, #[case] new: Value) {
     let verdict = judge(pod_guard, &pod_update(TENANT, &old, &new));
     assert_eq!((verdict.allowed, verdict.code, &*verdict.message), (true, 202, KEPT));

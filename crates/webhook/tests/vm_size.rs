@@ -92,7 +92,10 @@ fn amounts_are_told_exactly_and_in_one_warning() {
     "resources": { "requests": { "example.com/gpu": "8", "memory": "1G" } } }), &[])]
 // What is not understood is told when the VM is to be charged.
 #[case::no_quantity(json!({ "memory": { "guest": "1Gi" }, "resources": { "requests": { "memory": "many" } } }), &[])]
-#[case::too_many(json!({ "cpu": { "sockets": 4_294_967_295_u32, "cores": 2 }, "resources": { "requests": { "cpu": "8" } } }), &[])]
+#[case::too_many(
+    json!({ "cpu": { "sockets": 4_294_967_295_u32, "cores": 2 }, "resources": { "requests": { "cpu": "8" } } }),
+    &[],
+)]
 #[case::no_domain(Value::Null, &[])]
 #[case::a_list(json!([]), &[])]
 fn of_which_resources_it_is_told(#[case] domain: Value, #[case] expected: &[&str]) {

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::attempts::Attempt;
-use crate::headroom::Headroom;
 use crate::observed::Observed;
 use crate::patches;
 use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
@@ -22,14 +21,13 @@ use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
 use crate::target::Target;
+use crate::tools::{LOCK_SECONDS, Tools};
 
-/// How long a lock holds when it is taken or renewed, if it is not ended before; the admission policy allows no more.
-pub const LOCK_SECONDS: i64 = 10;
-/// The same as a time.
+/// [`LOCK_SECONDS`] as a time.
 const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
-/// How long API servers get to know of a raise: some milliseconds are usual. KubeVirt's controller holds a lock for the whole cluster
-/// while it creates a target (`migrationStartLock` in `pkg/virt-controller/watch/migration/migration.go`), so this is what the
-/// targets of all other namespaces wait for, too.
+/// How long API servers get to know of a raise: some milliseconds are usual. KubeVirt's controller holds a lock for the
+/// whole cluster while it creates a target (`migrationStartLock` in `pkg/virt-controller/watch/migration/migration.go`), so
+/// this is what the targets of all other namespaces wait for, too.
 const SETTLE_TIME: Duration = Duration::from_millis(800);
 /// So long before the end of the lock a raise is ended: ends are whole seconds, and each API server has its own clock.
 const MARGIN: Duration = Duration::from_millis(2_500);
@@ -42,7 +40,7 @@ pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
 
 /// The state of the I/O of one session.
 pub(crate) struct Executor<'h> {
-    headroom: &'h Headroom,
+    tools: &'h Tools,
     target: &'h Target,
     /// When waiting for other sessions ends.
     others_until: Instant,
@@ -65,18 +63,18 @@ pub(crate) struct Executor<'h> {
 
 impl<'h> Executor<'h> {
     pub(crate) fn new(
-        headroom: &'h Headroom,
+        tools: &'h Tools,
         target: &'h Target,
         others_until: Instant,
         admit: oneshot::Sender<()>,
         attempt: Arc<Attempt>,
     ) -> Self {
-        let before = headroom.observed.read(|index| {
+        let before = tools.observed.read(|index| {
             index.launchers.of_migration(&target.migration.uid).map(|pod| pod.uid.clone()).collect()
         });
         Self {
             before,
-            headroom,
+            tools,
             target,
             others_until,
             admit: Some(admit),
@@ -108,40 +106,39 @@ impl<'h> Executor<'h> {
     }
 
     async fn look(&mut self, look: Look) -> Done {
-        let (requests, namespace) = (&self.headroom.requests, self.target.namespace());
-        if let Some(why) = self.headroom.unproven() {
+        let (requests, namespace) = (&self.tools.requests, self.target.namespace());
+        if let Some(why) = self.tools.unproven() {
             return Done::Ended(Ending::Unproven(why));
         }
         match requests.grants(namespace, self.grant_names()).await {
-            Ok(grants) => self.headroom.observed.learn(namespace, &grants),
+            Ok(grants) => self.tools.observed.learn(namespace, &grants),
             Err(error) => return failed("reading what is granted", &error),
         }
         if let Err(error) = requests.clock().await {
             return failed("asking for the API server's clock", &error);
         }
         let records = match look {
-            Look::Live => match self.headroom.quotas(namespace).await {
+            Look::Live => match self.tools.quotas(namespace).await {
                 Ok(records) => records,
                 Err(error) => return failed("reading quotas", &error),
             },
-            Look::Grants | Look::Raised => self.headroom.known_quotas(namespace),
+            Look::Grants | Look::Raised => self.tools.known_quotas(namespace),
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
         let is_above = records.iter().any(|record| !record.native().overdraft().is_empty());
         // After the quotas: every pod that they have counted is there by now, or is none.
         let pods = match look {
-            Look::Live if is_above => match self.headroom.pods(namespace).await {
+            Look::Live if is_above => match self.tools.pods(namespace).await {
                 Ok(pods) => Some(pods),
                 Err(error) => return failed("reading pods, machines and migrations", &error),
             },
             _ => None,
         };
-        Done::Seen(self.headroom.snapshot(namespace, &records, pods.as_deref()))
+        Done::Seen(self.tools.snapshot(namespace, &records, pods.as_deref()))
     }
 
     fn grant_names(&self) -> GrantNames {
-        let (vmmrqs, policies) =
-            self.headroom.observed.read(|index| index.grant_names(self.target.namespace()));
+        let (vmmrqs, policies) = self.tools.observed.read(|index| index.grant_names(self.target.namespace()));
         GrantNames { vmmrqs, policies }
     }
 
@@ -157,9 +154,9 @@ impl<'h> Executor<'h> {
             let mut foreign = marks.filter(|mark| !session.is_own(*mark));
             foreign.next().is_none().then_some(())
         };
-        let found = self.headroom.observed.until(left, free).await;
+        let found = self.tools.observed.until(left, free).await;
         match found {
-            Some(()) if self.headroom.observed.is_resting(namespace) => Done::Ended(Ending::Resting),
+            Some(()) if self.tools.observed.is_resting(namespace) => Done::Ended(Ending::Resting),
             Some(()) => Done::Free,
             None => Done::Ended(Ending::Busy),
         }
@@ -170,9 +167,9 @@ impl<'h> Executor<'h> {
         let patch = patches::raise(record, &raise.keys, mark);
         let sent = Instant::now();
         self.raised_at.get_or_insert(sent);
-        let written = self.headroom.writer.write(self.target.namespace(), &raise.quota, &patch).await;
+        let written = self.tools.writer.write(self.target.namespace(), &raise.quota, &patch).await;
         if matches!(written, Written::Done(..)) {
-            self.headroom.metrics.raise();
+            self.tools.metrics.raise();
             self.raises.push(raise);
         }
         self.lock_written(written)
@@ -181,11 +178,11 @@ impl<'h> Executor<'h> {
     /// A quota that has changed may have been charged for the target.
     async fn renew(&mut self, session: &WindowSession) -> Done {
         for quota in session.raised() {
-            let known = self.headroom.observed.read(|index| self.newest(index, quota));
+            let known = self.tools.observed.read(|index| self.newest(index, quota));
             let Some(record) = known else { continue };
             let Some(own) = record.native().mark().filter(|mark| session.is_own(*mark)) else { continue };
             let patch = patches::raise(&record, &[], own + RENEWAL_MS);
-            let written = self.headroom.writer.write(self.target.namespace(), &quota.name, &patch).await;
+            let written = self.tools.writer.write(self.target.namespace(), &quota.name, &patch).await;
             if !matches!(self.lock_written(written), Done::Written | Done::Conflict) {
                 return Done::Ended(Ending::NotSeen);
             }
@@ -216,17 +213,17 @@ impl<'h> Executor<'h> {
 
     /// What is known once the watch shows every raise of this session.
     async fn look_at_raised(&self, session: &WindowSession) -> Done {
-        let (headroom, namespace) = (self.headroom, self.target.namespace());
+        let (tools, namespace) = (self.tools, self.target.namespace());
         let written: Vec<_> =
             session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
         let shown = |index: &Cluster| {
             let are_shown = written.iter().all(|written| is_shown(index, namespace, written));
             are_shown.then(|| index.resource_quotas.records_in(namespace).to_vec())
         };
-        let Some(records) = headroom.observed.until(SETTLE_TIME, shown).await else {
+        let Some(records) = tools.observed.until(SETTLE_TIME, shown).await else {
             return unproven("the watch of quotas does not show the raise".to_owned());
         };
-        Done::Seen(headroom.snapshot(namespace, &records, None))
+        Done::Seen(tools.snapshot(namespace, &records, None))
     }
 
     fn let_in(&mut self) -> Done {
@@ -262,11 +259,12 @@ impl<'h> Executor<'h> {
             let own = |reference: &QuotaRef| {
                 quota(reference).is_some_and(|known| known.mark().is_some_and(|mark| session.is_own(mark)))
             };
-            // A raise was ended by another process, or its quota is gone: what is left of the session would only lock the namespace.
+            // A raise was ended by another process, or its quota is gone:
+            // what is left of the session would only lock the namespace.
             (!session.raised().iter().all(own)).then_some(Ending::NotSeen)
         };
         let ending = tokio::select! {
-            found = self.headroom.observed.until(left, look) => match found {
+            found = self.tools.observed.until(left, look) => match found {
                 Some(ending) => ending,
                 None if closing < hold_end => return Done::Closing,
                 None => Ending::NotSeen,
@@ -278,23 +276,23 @@ impl<'h> Executor<'h> {
         Done::Ended(ending)
     }
 
-    /// Without the target, which the watch may be late to show, the room was taken by another pod, or by none: an admission step after
-    /// the quota may have refused the target, and the quota counts it until its next sync.
+    /// Without the target, which the watch may be late to show, the room was taken by another pod, or by none: an admission
+    /// step after the quota may have refused the target, and the quota counts it until its next sync.
     async fn confirm(&self, session: &WindowSession) -> Done {
         let seen = |index: &Cluster| self.is_seen(index).then_some(());
         let found = tokio::select! {
-            found = self.headroom.observed.until(CONFIRM_TIME, seen) => found,
+            found = self.tools.observed.until(CONFIRM_TIME, seen) => found,
             () = self.attempt.failed() => None,
         };
         if found.is_some() {
             return Done::Ended(Ending::Entered);
         }
         let namespace = self.target.namespace();
-        let Ok(pods) = self.headroom.pods(namespace).await else {
+        let Ok(pods) = self.tools.pods(namespace).await else {
             return Done::Ended(Ending::NotSeen);
         };
-        let now = self.headroom.server_now_ms().div_euclid(1000);
-        let (is_there, account, quotas) = self.headroom.observed.read(|index| {
+        let now = self.tools.server_now_ms().div_euclid(1000);
+        let (is_there, account, quotas) = self.tools.observed.read(|index| {
             let raised = session.raised().iter().filter_map(|quota| index.quota(namespace, &quota.name));
             let is_there = pods.iter().any(|pod| self.is_target(index, pod));
             (is_there, index.account(namespace, Some(&pods), now), raised.collect::<Vec<_>>())
@@ -315,8 +313,8 @@ impl<'h> Executor<'h> {
         index.launchers.of_migration(&self.target.migration.uid).any(|pod| self.is_target(index, pod))
     }
 
-    /// Whether KubeVirt's controller has created this pod for the migration since room was made: it is the one that was asked about, or that
-    /// of another attempt, whichever replica was asked about it.
+    /// Whether KubeVirt's controller has created this pod for the migration since room was made: it is the one that was
+    /// asked about, or that of another attempt, whichever replica was asked about it.
     fn is_target(&self, index: &Cluster, pod: &LauncherRecord) -> bool {
         let (migration, controller) = (&self.target.migration, index.kubevirt_controller());
         pod.migration.as_ref() == Some(&migration.uid)
@@ -331,7 +329,7 @@ impl<'h> Executor<'h> {
     }
 
     async fn clear(&self, session: &WindowSession) -> Done {
-        let now_ms = self.headroom.server_now_ms();
+        let now_ms = self.tools.server_now_ms();
         for record in self.records.values() {
             if record.native().mark().is_none_or(|mark| session.is_own(mark)) {
                 continue;
@@ -353,7 +351,7 @@ impl<'h> Executor<'h> {
                 Written::Done(record, _) => return Some(*record),
                 Written::Conflict => {}
                 written => {
-                    self.headroom.metrics.left();
+                    self.tools.metrics.left();
                     let (namespace, quota) = (self.target.namespace(), &quota.name);
                     tracing::warn!(%namespace, %quota, ?written, "quota left raised until its lock ends");
                 }
@@ -365,9 +363,9 @@ impl<'h> Executor<'h> {
     }
 
     async fn end(&self, quota: &QuotaRef, is_own: impl Fn(i64) -> bool, until: Instant) -> Written {
-        let headroom = self.headroom;
-        let known = headroom.observed.read(|index| self.newest(index, quota));
-        let (requests, writer) = (&headroom.requests, &headroom.writer);
+        let tools = self.tools;
+        let known = tools.observed.read(|index| self.newest(index, quota));
+        let (requests, writer) = (&tools.requests, &tools.writer);
         let restorer = Restorer { requests, writer, namespace: self.target.namespace() };
         let time = until.saturating_duration_since(Instant::now()) + Duration::from_secs(4);
         let written = timeout(time, restorer.end(quota, known, is_own, until)).await;

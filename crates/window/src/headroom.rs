@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::headroom::{self as engine, Account, NUDGE_KEY, sentence};
+use sluice_engine::headroom::{self as engine, NUDGE_KEY, sentence};
 use sluice_engine::{Amount, Charge, Resource, Uid};
-use sluice_index::{LauncherRecord, ResourceQuotaRecord, VmiRecord};
+use sluice_index::{LauncherRecord, VmiRecord};
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -13,23 +13,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
-use crate::executor::{Executor, LOCK_SECONDS, OTHERS_TIME, until_shown};
+use crate::executor::{Executor, OTHERS_TIME, until_shown};
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
 use crate::patches;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
-use crate::protocol::{Command, Ending, QuotaRef, Snapshot, WindowSession, at_once};
+use crate::protocol::{Command, Ending, QuotaRef, WindowSession, at_once};
 use crate::requests::Requests;
 use crate::restore::Restorer;
 use crate::servers::Servers;
 use crate::status_writer::{StatusWriter, Written};
 use crate::target::{Outcome, Target};
 use crate::told::Told;
-
-/// Above this many quotas a namespace's are listed.
-const MOST_SINGLE_READS: usize = 16;
+use crate::tools::Tools;
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
@@ -50,14 +48,7 @@ pub struct Parts {
 
 /// Opens and ends raises, one at a time in each namespace.
 pub struct Headroom {
-    pub(crate) observed: Arc<Observed>,
-    pub(crate) requests: Requests,
-    pub(crate) writer: StatusWriter,
-    pub(crate) probes: Probes,
-    pub(crate) proofs: Proofs,
-    pub(crate) metrics: HeadroomMetrics,
-    servers: Arc<Servers>,
-    seed: u64,
+    tools: Tools,
     lanes: Lanes,
     attempts: Attempts,
     proven: watch::Sender<Option<Arc<str>>>,
@@ -68,7 +59,7 @@ pub struct Headroom {
 
 impl std::fmt::Debug for Headroom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Headroom").field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("Headroom").field("servers", &self.tools.servers).finish_non_exhaustive()
     }
 }
 
@@ -78,7 +69,7 @@ impl Headroom {
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
         let Parts { observed, requests, writer, servers, metrics, namespace } = parts;
         let clock = Arc::clone(&requests.clock);
-        Arc::new(Self {
+        let tools = Tools {
             observed,
             requests,
             writer,
@@ -87,6 +78,9 @@ impl Headroom {
             metrics,
             servers,
             seed: process_seed(),
+        };
+        Arc::new(Self {
+            tools,
             lanes: Lanes::default(),
             attempts: Attempts::default(),
             proven: watch::Sender::new(None),
@@ -99,13 +93,13 @@ impl Headroom {
     /// What is known of the cluster.
     #[must_use]
     pub const fn observed(&self) -> &Arc<Observed> {
-        &self.observed
+        &self.tools.observed
     }
 
     /// Reads of the API server.
     #[must_use]
     pub const fn requests(&self) -> &Requests {
-        &self.requests
+        &self.tools.requests
     }
 
     /// Keeps asking whether the admission policies are in force, until `cancel`.
@@ -113,9 +107,13 @@ impl Headroom {
         let asked = || {
             let unproven = self.unproven();
             self.proven.send_if_modified(|known| std::mem::replace(known, unproven.clone()) != unproven);
-            self.metrics.servers(self.proofs.counts(), self.hidden().is_some(), self.writer.impersonates());
+            self.tools.metrics.servers(
+                self.tools.proofs.counts(),
+                self.tools.hidden().is_some(),
+                self.tools.writer.impersonates(),
+            );
         };
-        self.proofs.keep(&self.probes, asked, cancel).await;
+        self.tools.proofs.keep(&self.tools.probes, asked, cancel).await;
     }
 
     /// Why nothing is raised, as it was when API servers were last asked; `None` at the start.
@@ -127,11 +125,7 @@ impl Headroom {
     /// Why nothing is raised now; `None` if it can be.
     #[must_use]
     pub fn unproven(&self) -> Option<Arc<str>> {
-        self.hidden().map(Into::into).or_else(|| self.proofs.missing())
-    }
-
-    fn hidden(&self) -> Option<String> {
-        self.servers.hidden(self.requests.clock.reckoned())
+        self.tools.unproven()
     }
 
     /// Lets a target in that the API server waits to create. Returns as soon as its creation may go on, at the latest
@@ -139,18 +133,19 @@ impl Headroom {
     pub async fn admit(self: &Arc<Self>, target: Target, patience: Duration) -> &'static str {
         // A second attempt tells that the first one failed.
         let Some(attempt) = self.attempts.begin(&target) else { return self.leave("joined") };
-        if !self.observed.is_synced() {
+        if !self.tools.observed.is_synced() {
             self.attempts.end(&target, &attempt);
             return self.leave("not_synced");
         }
-        let known = self.snapshot(target.namespace(), &self.known_quotas(target.namespace()), None);
+        let known =
+            self.tools.snapshot(target.namespace(), &self.tools.known_quotas(target.namespace()), None);
         if let Some(ending) = at_once(&target.need, &known) {
             self.attempts.end(&target, &attempt);
             let word = ending.word();
             self.report(Outcome { target, ending, raises: Vec::new(), raised_for: Duration::ZERO });
             return word;
         }
-        if self.observed.is_resting(target.namespace()) {
+        if self.tools.observed.is_resting(target.namespace()) {
             self.attempts.end(&target, &attempt);
             return self.leave("resting");
         }
@@ -163,7 +158,7 @@ impl Headroom {
     }
 
     fn leave(&self, word: &'static str) -> &'static str {
-        self.metrics.ended(word);
+        self.tools.metrics.ended(word);
         word
     }
 
@@ -172,9 +167,9 @@ impl Headroom {
         let others_until = Instant::now() + OTHERS_TIME;
         let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
         let mut session = WindowSession::new(target.need.clone());
-        let mut executor = Executor::new(&self, &target, others_until, admit, Arc::clone(&attempt));
+        let mut executor = Executor::new(&self.tools, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
-            Ok(_) if self.observed.is_resting(&namespace) => Ending::Resting,
+            Ok(_) if self.tools.observed.is_resting(&namespace) => Ending::Resting,
             Ok(_) => loop {
                 match session.command() {
                     Command::Stop(ending) => break ending,
@@ -202,15 +197,15 @@ impl Headroom {
 
     fn report(&self, outcome: Outcome) {
         let Outcome { target, ending, raises, raised_for } = &outcome;
-        self.metrics.ended(ending.word());
+        self.tools.metrics.ended(ending.word());
         match ending {
-            Ending::Forbidden(_) => self.observed.refused(target.namespace()),
-            Ending::Taken => self.observed.taken(target.namespace()),
+            Ending::Forbidden(_) => self.tools.observed.refused(target.namespace()),
+            Ending::Taken => self.tools.observed.taken(target.namespace()),
             _ => {}
         }
         let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));
         if was_written {
-            self.metrics.restored(*raised_for);
+            self.tools.metrics.restored(*raised_for);
             tracing::info!(
                 namespace = %target.namespace(),
                 migration = %target.migration.name,
@@ -227,77 +222,24 @@ impl Headroom {
         }
     }
 
-    /// What a plan takes: these quotas, the budget as it is known, what explains the usage above the quotas, the API server's clock
-    /// and a mark of its own. `live`: all pods of the namespace, as they were just listed.
-    pub(crate) fn snapshot(
-        &self,
-        namespace: &str,
-        records: &[Arc<ResourceQuotaRecord>],
-        live: Option<&[LauncherRecord]>,
-    ) -> Snapshot {
-        let now_ms = self.server_now_ms();
-        let now = now_ms.div_euclid(1000);
-        let mut quotas: Vec<_> = records.iter().map(|record| record.native()).collect();
-        let is_above = quotas.iter().any(|quota| !quota.overdraft().is_empty());
-        let (budget, opted_out, account) = self.observed.read(|index| {
-            let account = if is_above { index.account(namespace, live, now) } else { Account::default() };
-            (index.budget(namespace, now), index.opted_out(namespace), account)
-        });
-        quotas.iter_mut().for_each(|quota| quota.opted_out |= opted_out);
-        Snapshot { quotas, budget, account, now_ms, mark: self.mark(now_ms) }
-    }
-
-    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside, for pods are judged by them.
+    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside,
+    /// for pods are judged by them.
     ///
     /// # Errors
     /// When they cannot be read.
     pub async fn pods(&self, namespace: &str) -> kube::Result<Vec<LauncherRecord>> {
-        let (requests, observed) = (&self.requests, &self.observed);
-        let (pods, (machines, migrations)) =
-            futures::try_join!(requests.pods(namespace), requests.machines(namespace))?;
-        observed.learn_machines(&machines, &migrations);
-        Ok(pods)
-    }
-
-    /// The quotas of a namespace as the watch has shown them.
-    pub(crate) fn known_quotas(&self, namespace: &str) -> Vec<Arc<ResourceQuotaRecord>> {
-        self.observed.read(|index| index.resource_quotas.records_in(namespace).to_vec())
-    }
-
-    /// The end of a lock taken now, unlike that of any other: sessions of one second differ in the milliseconds, which do not
-    /// count for the end. Neither it nor the next one is a multiple of 1000, which would be stored in another way.
-    fn mark(&self, now_ms: i64) -> i64 {
-        use std::hash::{BuildHasher as _, RandomState};
-        let draw = RandomState::new().hash_one(self.seed) % 499;
-        (now_ms.div_euclid(1000) + LOCK_SECONDS) * 1000 + 1 + 2 * i64::try_from(draw).unwrap_or(0)
-    }
-
-    /// All quotas of a namespace, not from a cache. Each known quota is read by its name: an API server answers that from
-    /// storage, while it lets a list wait until its cache has caught up, which takes ten times as long.
-    pub(crate) async fn quotas(&self, namespace: &Arc<str>) -> kube::Result<Vec<Arc<ResourceQuotaRecord>>> {
-        let names: Vec<_> =
-            self.known_quotas(namespace).iter().map(|record| Arc::clone(&record.name)).collect();
-        let wires = if names.len() > MOST_SINGLE_READS {
-            self.requests.quotas(namespace).await?
-        } else {
-            let reads = names.iter().map(|name| self.requests.quota(namespace, name));
-            futures::future::try_join_all(reads).await?.into_iter().flatten().collect()
-        };
-        let mut records: Vec<_> =
-            wires.iter().map(|wire| Arc::new(ResourceQuotaRecord::read(wire))).collect();
-        records.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(records)
+        self.tools.pods(namespace).await
     }
 
     /// Restores a quota that is left raised. `raised_ms`: for how long it has been seen raised without a mark.
     pub async fn sweep(&self, namespace: &str, quota: &QuotaRef, raised_ms: u64) -> Written {
-        let now = match self.requests.clock().await {
+        let now = match self.tools.requests.clock().await {
             Ok(now) => now.as_millisecond(),
             Err(error) => {
                 return Written::Failed(format!("asking for the API server's clock: {error}").into());
             }
         };
-        Restorer { requests: &self.requests, writer: &self.writer, namespace }
+        Restorer { requests: &self.tools.requests, writer: &self.tools.writer, namespace }
             .sweep(quota, now, raised_ms)
             .await
     }
@@ -305,34 +247,35 @@ impl Headroom {
     /// Writes a quota without changing what it says, which wakes virt-controller: it tries every rejected migration of a
     /// namespace again when one of its quotas changes (`pkg/virt-controller/watch/migration/migration.go`).
     pub async fn nudge(&self, namespace: &Arc<str>, name: &Arc<str>, uid: &Uid) -> Written {
-        let record = self.observed.read(|index| index.resource_quotas.record(namespace, name).cloned());
+        let record = self.tools.observed.read(|index| index.resource_quotas.record(namespace, name).cloned());
         let Some(record) = record.filter(|record| record.uid == *uid) else { return Written::Conflict };
         let nudges = record.raw().used.get(NUDGE_KEY).and_then(|text| text.parse::<u32>().ok());
         let next = nudges.map_or(1, |count| count.wrapping_add(1));
-        self.writer.write(namespace, name, &patches::nudge(&record, next)).await
+        self.tools.writer.write(namespace, name, &patches::nudge(&record, next)).await
     }
 
     /// The API server's clock, as reckoned from its last answer; milliseconds since the epoch.
     #[must_use]
     pub fn server_now_ms(&self) -> i64 {
-        self.requests.clock.reckoned().as_millisecond()
+        self.tools.server_now_ms()
     }
 
-    /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than before, and
-    /// that does not fit a quota. In the words of quota admission; `None` where there is room, or where that is not known.
+    /// Why no target of this machine would be let in if it got this size, where head-room is granted: it grows by more than
+    /// before, and that does not fit a quota. In the words of quota admission;
+    /// `None` where there is room, or where that is not known.
     #[must_use]
     pub fn outgrown(&self, before: &VmiRecord, machine: &VmiRecord) -> Option<String> {
-        if !self.observed.is_synced() {
+        if !self.tools.observed.is_synced() {
             return None;
         }
         let namespace = &machine.namespace;
-        let records = self.known_quotas(namespace);
-        let snapshot = self.snapshot(namespace, &records, None);
+        let records = self.tools.known_quotas(namespace);
+        let snapshot = self.tools.snapshot(namespace, &records, None);
         if snapshot.budget.grants.is_empty() {
             return None;
         }
         let now = snapshot.now_ms.div_euclid(1000);
-        let (mut need, known, account) = self.observed.read(|index| {
+        let (mut need, known, account) = self.tools.observed.read(|index| {
             let known = index.next_need(before, now).map(|need| need.growth).unwrap_or_default();
             Some((index.next_need(machine, now)?, known, index.account(namespace, None, now)))
         })?;

@@ -20,6 +20,7 @@ mod servers;
 mod status_writer;
 mod target;
 mod told;
+mod tools;
 
 pub use headroom::{Headroom, Parts};
 pub use metrics::HeadroomMetrics;

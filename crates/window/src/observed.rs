@@ -218,7 +218,8 @@ impl Observed {
     }
 }
 
-/// How much of the keys that a target takes is used: of those that are raised, or of a quota without any of those that pods consume.
+/// How much of the keys that a target takes is used: of those that are raised,
+/// or of a quota without any of those that pods consume.
 fn usage(quota: &NativeQuota) -> (Uid, i128) {
     let is_raised = quota.is_raised();
     let is_raised_key = |key: &str| quota.status_hard.get(key) > quota.spec_hard.get(key);

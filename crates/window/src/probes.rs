@@ -56,13 +56,15 @@ impl Probes {
         Self { servers, clock, namespace: namespace.into() }
     }
 
-    /// Asks each API server until it knows of this mark in a quota of the namespace, and until its quota admission has judged
-    /// what came before. The admission policy denies a probe that names the mark; a probe that names none goes on to quota
-    /// admission, which has one queue for each namespace and refuses it by the mark: `plain` says that this can be told,
-    /// because one quota is marked and it has no scopes. Then that one answer tells both, and a target waits for one request less.
+    /// Asks each API server until it knows of this mark in a quota of the namespace, and until its quota admission has
+    /// judged what came before. The admission policy denies a probe that names the mark; a probe that names none goes on to
+    /// quota admission, which has one queue for each namespace and refuses it by the mark: `plain` says that this can be
+    /// told, because one quota is marked and it has no scopes. Then that one answer tells both,
+    /// and a target waits for one request less.
     ///
     /// # Errors
-    /// When one of them did not in `time`, or another admission step denies probes. The error has its address and its last answer.
+    /// When one of them did not in `time`, or another admission step denies probes.
+    /// The error has its address and its last answer.
     pub async fn know(
         &self,
         namespace: &str,
@@ -125,8 +127,8 @@ impl Probes {
         }
     }
 
-    /// Asks one API server whether both policies are in force, with the quota that is installed for this. Each of its two answers may
-    /// take `patience`.
+    /// Asks one API server whether both policies are in force, with the quota that is installed for this. Each of its two
+    /// answers may take `patience`.
     pub async fn prove(&self, peer: &Peer, patience: Duration) -> Proof {
         match self.try_prove(peer, patience).await {
             Ok(()) => Proof::Given,

@@ -18,8 +18,8 @@ use crate::servers::{Peer, Servers};
 const FRESH: Duration = Duration::from_secs(60);
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// How long an API server that has much to do may take for an answer that no target waits for, and one that did not know of a raise in
-/// time.
+/// How long an API server that has much to do may take for an answer that no target waits for, and one that did not know of
+/// a raise in time.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PROMPT: Duration = Duration::from_secs(1);
 
@@ -94,15 +94,17 @@ impl Proofs {
         (peers.len(), proven)
     }
 
-    /// An API server did not know of a raise in time, and did not answer a proof in time either: nothing is raised until it does.
-    /// KubeVirt's controller creates one target after the other in the whole cluster, so no second one may wait for such a server.
+    /// An API server did not know of a raise in time, and did not answer a proof in time either: nothing is raised until it
+    /// does. KubeVirt's controller creates one target after the other in the whole cluster,
+    /// so no second one may wait for such a server.
     pub fn doubt(&self, peer: &Peer, why: &str) {
         let doubted = Known { missing: Some(why.into()), unanswered: 0, doubted: true };
         self.known.lock().insert(Arc::clone(&peer.name), doubted);
         self.doubted.notify_one();
     }
 
-    /// Asks every API server: at the start, when they change or one is doubted, and now and then. `asked` is called after each time.
+    /// Asks every API server: at the start, when they change or one is doubted, and now and then.
+    /// `asked` is called after each time.
     pub async fn keep(&self, probes: &Probes, asked: impl Fn(), cancel: CancellationToken) {
         let mut changes = self.servers.changes();
         let mut backoff = Backoff::new(RETRY.0, RETRY.1, process_seed());

@@ -65,7 +65,8 @@ pub fn page<T>(
     let capacity = items.size_hint().0.saturating_mul(size).saturating_add(256);
     let mut text = String::with_capacity(capacity);
     text.push_str(&format!(
-        r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{version}","continue":"{next}"}},"items":["#
+        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\
+         \"metadata\":{{\"resourceVersion\":\"{version}\",\"continue\":\"{next}\"}},\"items\":["
     ));
     for (at, item) in items.enumerate() {
         if at > 0 {

@@ -1,9 +1,10 @@
-//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs cost. Prints tables,
-//! writes JSON.
+//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs
+//! cost. Prints tables, writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! target/release/sluice-bench all     # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom, vms; --quick: a short look
+//! # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom, vms; --quick: a short look
+//! target/release/sluice-bench all
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
 //! missing in the file that it wrote. All but `engine` and `memory` drive the `sluice` program that lies beside this one, or

@@ -143,7 +143,9 @@ fn feed_quotas(state: &mut State) {
         // Room for all that run, and for none that waits.
         let status = json!({
             "hard": cluster_json::hard(13),
-            "used": {"pods": "13", "requests.cpu": "3", "requests.memory": "3Gi", "limits.cpu": "13", "limits.memory": "5Gi"},
+            "used": {
+                "pods": "13", "requests.cpu": "3", "requests.memory": "3Gi", "limits.cpu": "13", "limits.memory": "5Gi",
+            },
             "held": 1, "charges": 4711, "requests": "requests.cpu: 3/20", "limits": "limits.cpu: 13/100",
         });
         let quota = cluster_json::quota(number, NAMESPACES + number + 1, 13, Some(&status));

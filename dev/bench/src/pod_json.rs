@@ -158,8 +158,14 @@ fn pod() -> Value {
             "serviceAccountName": "storefront", "serviceAccount": "storefront", "nodeName": "worker-0417",
             "securityContext": {"runAsNonRoot": true, "fsGroup": 10001}, "schedulerName": "default-scheduler",
             "tolerations": [
-                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {
+                    "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                },
+                {
+                    "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                },
             ],
             "priority": 0, "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority",
         },
@@ -196,9 +202,15 @@ fn metadata() -> Value {
              "time": "2026-03-02T09:41:07Z", "fieldsType": "FieldsV1", "fieldsV1": managed_spec()},
             {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": "2026-03-02T09:41:19Z",
              "subresource": "status", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:conditions": {
-                "k:{\"type\":\"ContainersReady\"}": {".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}},
-                "k:{\"type\":\"Initialized\"}": {".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}},
-                "k:{\"type\":\"Ready\"}": {".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}}},
+                "k:{\"type\":\"ContainersReady\"}": {
+                    ".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {},
+                },
+                "k:{\"type\":\"Initialized\"}": {
+                    ".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {},
+                },
+                "k:{\"type\":\"Ready\"}": {
+                    ".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {},
+                }},
                 "f:containerStatuses": {}, "f:hostIP": {}, "f:phase": {}, "f:podIP": {}, "f:startTime": {}}}},
         ],
     })
@@ -211,7 +223,9 @@ fn managed_spec() -> Value {
         "f:name": {}, "f:ports": {}, "f:readinessProbe": {".": {}, "f:httpGet": {}}, "f:resources": {".": {},
         "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}},
         "f:volumeMounts": {".": {}, "k:{\"mountPath\":\"/etc/storefront\"}": {".": {}, "f:mountPath": {}, "f:name": {}}}});
-    json!({"f:metadata": {"f:generateName": {}, "f:labels": {".": {}, "f:app.kubernetes.io/name": {}, "f:pod-template-hash": {}},
+    json!({"f:metadata": {"f:generateName": {}, "f:labels": {
+        ".": {}, "f:app.kubernetes.io/name": {}, "f:pod-template-hash": {},
+    },
         "f:ownerReferences": {".": {}, "k:{\"uid\":\"3c0f7a52-9b1e-4d0a-8c77-12e5d6f3a9b4\"}": {}}},
         "f:spec": {"f:containers": {"k:{\"name\":\"server\"}": container, "k:{\"name\":\"proxy\"}": container},
         "f:dnsPolicy": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {}, "f:volumes": {}}})
@@ -224,9 +238,14 @@ fn container(name: &str, requests: &Value, limits: &Value) -> Value {
     };
     json!({
         "name": name,
-        "image": format!("registry.example.com/shop/{name}@sha256:0d17b565c37bcbd895e9d92315a05c1c3c9a29f762b011a10c54a66cd53c9b31"),
+        "image": format!(
+            "registry.example.com/shop/{name}@sha256:0d17b565c37bcbd895e9d92315a05c1c3c9a29f762b011a10c54a66cd53c9b31"
+        ),
         "args": ["--config=/etc/storefront/config.yaml", "--listen=:8080", "--graceful-timeout=25s"],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}, {"name": "metrics", "containerPort": 9090, "protocol": "TCP"}],
+        "ports": [
+            {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": 9090, "protocol": "TCP"},
+        ],
         "env": [
             {"name": "LOG_LEVEL", "value": "info"}, {"name": "GOMAXPROCS", "value": "2"},
             {"name": "DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "storefront-db", "key": "url"}}},
@@ -236,21 +255,33 @@ fn container(name: &str, requests: &Value, limits: &Value) -> Value {
         "resources": {"requests": requests, "limits": limits},
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/storefront", "readOnly": true}, {"name": "scratch", "mountPath": "/tmp"},
-            {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true},
+            {
+                "name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                "readOnly": true,
+            },
         ],
         "livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz"),
-        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+        },
     })
 }
 
 fn status() -> Value {
-    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-03-02T09:41:19Z"});
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-03-02T09:41:19Z",
+        })
+    };
     let container = |name: &str| {
         json!({
             "name": name, "ready": true, "started": true, "restartCount": 0,
             "image": format!("registry.example.com/shop/{name}:2.14.3"), "lastState": {},
-            "imageID": format!("registry.example.com/shop/{name}@sha256:0d17b565c37bcbd895e9d92315a05c1c3c9a29f762b011a10c54a66cd53c9b31"),
+            "imageID": format!(
+                "registry.example.com/shop/{name}@sha256:0d17b565c37bcbd895e9d92315a05c1c3c9a29f762b011a10c54a66cd53c9b31"
+            ),
             "containerID": "containerd://9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
             "state": {"running": {"startedAt": "2026-03-02T09:41:12Z"}},
         })

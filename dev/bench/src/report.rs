@@ -108,7 +108,8 @@ pub fn rows<R: Serialize>(title: &str, columns: &[(&str, &str)], rows: &[R]) -> 
     Ok(())
 }
 
-/// Prints figures of a file, one in a line: its name, its place, and the place of the goal that it must not exceed, if it has one.
+/// Prints figures of a file, one in a line: its name, its place, and the place of the goal that it must not exceed,
+/// if it has one.
 pub fn figures(title: &str, lines: &[(&str, &str, Option<&str>)], file: &Value) {
     let mut table = Table::new(title, &["figure", "", "goal", ""]);
     for (name, place, goal) in lines {

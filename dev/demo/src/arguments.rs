@@ -7,8 +7,8 @@ use clap::Parser;
 
 use crate::screen::Size;
 
-/// Watch pods being held by a quota and released when there is room, two namespaces sharing a quota, and a VM migrating under a
-/// full quota.
+/// Watch pods being held by a quota and released when there is room, two namespaces sharing a quota, and a VM migrating
+/// under a full quota.
 ///
 /// Without --kubeconfig the story plays on a Kubernetes control plane of its own: etcd, API server,
 /// controller-manager, scheduler and simulated nodes are started on loopback ports (the first time they are built,

@@ -32,8 +32,8 @@ pub async fn are_allowed(client: &Client) -> anyhow::Result<bool> {
     Ok(says.any(|says| says == Some(true)))
 }
 
-/// Plays the act where cluster quotas are allowed. The scene's name is that of the quota, and the beginning of its namespaces'
-/// names.
+/// Plays the act where cluster quotas are allowed. The scene's name is that of the quota, and the beginning of its
+/// namespaces' names.
 ///
 /// # Errors
 /// When a step does not come true in time.
@@ -59,7 +59,8 @@ async fn play(scene: &Scene, stage: &mut Stage<Board>) -> anyhow::Result<()> {
     stage.until("the quota's status to say that nothing is used", empty).await?;
 
     let words = format!(
-        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. import (1 CPU) does not fit any more: held."
+        "front (1500m) in {web} and report (500m) in {batch} fit: released at once. \
+         import (1 CPU) does not fit any more: held."
     );
     let taken = |board: &Board| {
         let fit = board.all("web/front", 1, free) && board.all("batch/report", 1, free);

@@ -39,7 +39,8 @@ mod tests {
 
     #[test]
     fn a_full_quota() {
-        let note = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=5,requests.cpu=3, limited: pods=5,requests.cpu=4";
+        let note = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=5,requests.cpu=3, \
+                    limited: pods=5,requests.cpu=4";
         assert_eq!(brief(note), "pods: asks for 1, 5 of 5 in use; requests.cpu: asks for 2, 3 of 4 in use");
     }
 

@@ -13,7 +13,9 @@ use sluice_testbed::wait;
 use crate::board::State;
 use crate::examples::{self, Example};
 use crate::signals::Signals;
-use crate::stage::SOON;
+
+/// Deadline of everything that should take milliseconds.
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Where an act plays.
 #[derive(Clone)]

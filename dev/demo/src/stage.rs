@@ -8,15 +8,13 @@ use kube::runtime::watcher;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
 use crate::follow::{Update, Updates};
-use crate::scene::Scene;
+use crate::scene::{SOON, Scene};
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
 use crate::table::{Ink, Style};
 
 /// How often the times in the table are renewed.
 const FRAME: Duration = Duration::from_millis(100);
-/// Deadline of everything that should take milliseconds.
-pub const SOON: Duration = Duration::from_secs(60);
 
 /// How what is observed in an act looks.
 pub trait View {

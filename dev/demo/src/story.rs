@@ -11,9 +11,9 @@ use sluice_testbed::wait;
 
 use crate::board::{Amounts, Board, State};
 use crate::examples::{self, QUOTA};
-use crate::scene::Scene;
+use crate::scene::{SOON, Scene};
 use crate::screen::Screen;
-use crate::stage::{SOON, Stage};
+use crate::stage::Stage;
 use crate::watches;
 
 /// Label of nodes whose kubelet is simulated, and the annotation that ends a pod there.

@@ -55,8 +55,8 @@ pub struct Installation<'b> {
 }
 
 impl<'b> Installation<'b> {
-    /// Applies what is shipped, but for the Deployments: their containers could not run here. The operator writes what gates;
-    /// where there is none, what does not judge pods is applied. The webhook is reached at a loopback port.
+    /// Applies what is shipped, but for the Deployments: their containers could not run here. The operator writes what
+    /// gates; where there is none, what does not judge pods is applied. The webhook is reached at a loopback port.
     ///
     /// # Errors
     /// When the API server refuses an object.

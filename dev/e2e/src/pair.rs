@@ -1,5 +1,5 @@
-//! Two API servers on one etcd. KubeVirt's controller speaks with the second, whatever else belongs to a bed with the first: so the
-//! first can stand still, and targets are created all the same.
+//! Two API servers on one etcd. KubeVirt's controller speaks with the second, whatever else belongs to a bed with the first:
+//! so the first can stand still, and targets are created all the same.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,

@@ -1,9 +1,9 @@
 //! What the quota scaler of Harvester 1.7 to 1.9 does to the ResourceQuota that Rancher made for a namespace
 //! (`pkg/controller/master/migration` and `pkg/controller/master/resourcequota` in harvester/harvester).
 //!
-//! One of its controllers records each pending migration in annotations of the quota and takes the record away at the end. The
-//! other one keeps `spec.hard` at the namespace's own limits and what is recorded. Left out are a namespace without limits of its
-//! own, and the compensation of 1.9.
+//! One of its controllers records each pending migration in annotations of the quota and takes the record away at the end.
+//! The other one keeps `spec.hard` at the namespace's own limits and what is recorded. Left out are a namespace without
+//! limits of its own, and the compensation of 1.9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ struct Scaler {
 }
 
 impl SimulatedHarvester {
-    /// `base` is what the namespace's annotation says of `limits.cpu` and `limits.memory`. `overhead` is what Harvester's formula
-    /// gives for the machines of the test; it leaves the container `guest-console-log` out.
+    /// `base` is what the namespace's annotation says of `limits.cpu` and `limits.memory`. `overhead` is what Harvester's
+    /// formula gives for the machines of the test; it leaves the container `guest-console-log` out.
     ///
     /// # Errors
     /// When the account cannot be made.

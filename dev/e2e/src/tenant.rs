@@ -190,8 +190,8 @@ impl<'b> Tenant<'b> {
         Api::all(self.client.clone()).create(&PostParams::default(), &object).await.unwrap()
     }
 
-    /// KubeVirt's controller is woken until it has let the migration's target in, as it is whenever a quota changes: after each refusal
-    /// it rests longer.
+    /// KubeVirt's controller is woken until it has let the migration's target in, as it is whenever a quota changes: after
+    /// each refusal it rests longer.
     pub async fn let_in_when_woken(&self, quota: &str, migration: &Migration) {
         let woken = || async {
             let now = Timestamp::now().as_millisecond().to_string();

@@ -12,8 +12,8 @@ use crate::objects::{self, is_held};
 use crate::programs::LOCKING;
 use crate::{Running, Setup};
 
-/// A scheduler looks at the pods, and no node is there to run one. kube-controller-manager learns of kinds later than they come,
-/// as quotas do here, and counts them at its next round.
+/// A scheduler looks at the pods, and no node is there to run one. kube-controller-manager learns of kinds later than they
+/// come, as quotas do here, and counts them at its next round.
 #[must_use]
 pub fn bed_options() -> BedOptions {
     let controller_manager_args = vec!["--resource-quota-sync-period=3s".to_owned()];

@@ -12,8 +12,8 @@ use crate::{Files, documents, name};
 const BASE: &str = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n";
 const COMPONENT: &str = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n";
 
-/// Where objects of ours have the name of the namespace besides `metadata.namespace` and subjects of bindings: `namespace:` of
-/// a kustomization renames the Namespace, and these follow.
+/// Where objects of ours have the name of the namespace besides `metadata.namespace` and subjects of bindings: `namespace:`
+/// of a kustomization renames the Namespace, and these follow.
 const REFERENCES: &str = "\
 nameReference:
 - kind: Namespace

@@ -1,5 +1,5 @@
-//! The files in `deploy/`, all of them from the objects of [`sluice_operator`]: manifests, kustomize bases and components, and
-//! the Helm chart. `cargo xtask gen` writes them; data in, data out.
+//! The files in `deploy/`, all of them from the objects of [`sluice_operator`]: manifests, kustomize bases and components,
+//! and the Helm chart. `cargo xtask gen` writes them; data in, data out.
 
 pub mod chart;
 mod kustomize;

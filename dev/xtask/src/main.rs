@@ -28,8 +28,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Check which crate uses which, licences, duplicate versions, where packages come from, and that the files, headings and
-    /// tests that the documentation names exist.
+    /// Check which crate and which module uses which, the width of lines, licences, duplicate versions, where packages come
+    /// from, and that the files, headings and tests that the documentation names exist.
     Check,
     /// Fetch the advisories of RustSec and look for those about our dependencies.
     Advisories,

@@ -6,6 +6,8 @@
 
 use serde_json::{Value, json};
 
+use super::compare::same;
+
 const EXPRESSIONS: &str = "matchExpressions";
 
 /// The requirements (<https://github.com/Azure/AKS/issues/4002>).
@@ -36,6 +38,12 @@ pub(super) fn without_added(wanted: &Value, live: &Value) -> Value {
         list.retain(|each| !added.contains(each));
     }
     rest
+}
+
+/// Whether the entry is about the namespaces of `selector`, but for those that AKS takes out.
+pub(super) fn is_selected(entry: &Value, selector: &Value) -> bool {
+    let live = entry.pointer("/namespaceSelector").unwrap_or(&Value::Null);
+    same(&without_added(selector, live), selector)
 }
 
 /// What `live` has of AKS's requirements and `wanted` does not ask for itself.

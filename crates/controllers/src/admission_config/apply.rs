@@ -20,7 +20,7 @@ use sluice_runtime::client::with_deadline;
 
 use super::observe::Kind;
 use super::owner::Owner;
-use super::plan::Step;
+use super::step::Step;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

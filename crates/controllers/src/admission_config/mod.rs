@@ -1,7 +1,7 @@
 //! Keeps our admission objects as they are shipped: the entries of the two webhook configurations with the authorities
-//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies, those
-//! that gate with the same namespaces and without the targets of migrations where VMs are charged for their guests, and
-//! their bindings. What is deleted or edited is put back, as long
+//! that the API server trusts and the namespaces whose pods are gated, which the `AAQ` chooses; the admission policies,
+//! those that gate with the same namespaces and without the targets of migrations where VMs are charged for their guests,
+//! and their bindings. What is deleted or edited is put back, as long
 //! as the namespace of the installation exists.
 //!
 //! Runs on the leader only. The lists of webhooks are never emptied: while a webhook cannot be reached the API
@@ -12,11 +12,13 @@
 mod aks;
 mod apply;
 mod compare;
+mod gated;
 mod observe;
 mod owner;
 mod plan;
 mod policies;
 mod rate_limit;
+mod step;
 #[cfg(test)]
 mod tests;
 

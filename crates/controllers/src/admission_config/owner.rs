@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use super::observe::{Identity, Kind, World};
-use super::plan::Step;
+use super::step::Step;
 
 /// The operator's ClusterRole, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! From what is to what should be: JSON patches, and objects to create.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
@@ -11,6 +11,7 @@ use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
 use super::owner::{self, Owner};
 use super::policies::{self, Selectors};
+use super::step::{Step, patch};
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
@@ -21,34 +22,6 @@ const NAMESPACES: [&str; 1] = ["namespaceSelector"];
 /// Where an entry says for which requests it is called.
 const CONDITIONS: [&str; 1] = ["matchConditions"];
 
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
-    /// A JSON patch. It applies to the version it was planned for, or not at all.
-    Patch {
-        /// Of what.
-        kind: Kind,
-        /// JSON patch.
-        operations: Value,
-    },
-    /// The object is missing.
-    Create {
-        /// What is missing.
-        kind: Kind,
-        /// All of it. It names its owner.
-        object: Value,
-    },
-    /// The object does not belong to the operator's ClusterRole.
-    Own {
-        /// Which object.
-        kind: Kind,
-        /// To what it is to belong.
-        owner: OwnerReference,
-        /// Strategic merge patch.
-        body: Value,
-    },
-}
-
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
@@ -56,25 +29,6 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// Why objects that are missing are not created; `None` if nothing is left out for that reason.
     pub(super) withheld: Option<String>,
-}
-
-impl Step {
-    /// Of what.
-    pub(super) const fn kind(&self) -> Kind {
-        match self {
-            Self::Patch { kind, .. } | Self::Create { kind, .. } | Self::Own { kind, .. } => *kind,
-        }
-    }
-
-    /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
-    pub(super) fn selects_for_gates(&self) -> bool {
-        let Self::Patch { kind, operations } = self else { return false };
-        let selects = |operation: &Value| {
-            let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
-            path.ends_with("/namespaceSelector")
-        };
-        !policies::is_last(*kind) && operations.as_array().is_some_and(|all| all.iter().any(selects))
-    }
 }
 
 /// What is known and counts for every entry.
@@ -225,19 +179,13 @@ fn gated_namespaces(is: &Configuration, wanted: &Wanted<'_>) -> Vec<Value> {
         .webhooks
         .iter()
         .enumerate()
-        .filter(|(_, (name, live))| follows_selector(name) && !is_selected(live, &selector));
+        .filter(|(_, (name, live))| follows_selector(name) && !aks::is_selected(live, &selector));
     let replaced = differs.map(|(index, (_, live))| {
         let path = format!("/webhooks/{index}/namespaceSelector");
         let live = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
         json!({ "op": "add", "path": path, "value": aks::with_added(&selector, live) })
     });
     replaced.collect()
-}
-
-/// Whether the entry is about the namespaces of `selector`, but for those that AKS takes out.
-pub(super) fn is_selected(entry: &Value, selector: &Value) -> bool {
-    let live = entry.pointer("/namespaceSelector").unwrap_or(&Value::Null);
-    same(&aks::without_added(selector, live), selector)
 }
 
 /// Whether the entry follows the selector of the `AAQ`; the others see all namespaces.
@@ -256,11 +204,4 @@ fn replace(entry: &mut Value, path: &[&str], value: Option<&Value>) {
     if let (Some(fields), Some(value)) = (at.and_then(Value::as_object_mut), value) {
         fields.insert((*last).to_owned(), value.clone());
     }
-}
-
-/// A JSON patch of the object's version that was seen.
-pub(super) fn patch(kind: Kind, resource_version: &str, mut operations: Vec<Value>) -> Step {
-    let unchanged = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": resource_version });
-    operations.insert(0, unchanged);
-    Step::Patch { kind, operations: Value::Array(operations) }
 }

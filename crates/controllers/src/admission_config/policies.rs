@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
+use super::aks;
 use super::compare::same;
+use super::gated::{GATED, GATED_BINDING, is_last};
 use super::observe::{Fixed, Kind, World};
-use super::plan::{Step, is_selected, patch};
+use super::step::{Step, patch};
 
-const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
-const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
 
 /// Where `sluice-gate` says which pods it gates.
@@ -57,7 +57,8 @@ impl Selectors {
         // Without policies that gate, none was looked for.
         let policy = spec(&GATE).is_none_or(|found| is(found, OF_POLICY));
         let entry = entry.zip(wanted.as_ref());
-        let gates = narrowed && policy && entry.is_some_and(|(entry, wanted)| is_selected(entry, wanted));
+        let gates =
+            narrowed && policy && entry.is_some_and(|(entry, wanted)| aks::is_selected(entry, wanted));
         let missing = world.fixed.iter().any(|(kind, found)| found.is_none() && !is_last(*kind));
         Self { narrowed, gates, complete: gates && !missing }
     }
@@ -75,11 +76,6 @@ impl Selectors {
             _ => self.narrowed,
         }
     }
-}
-
-/// What refuses pods that are not gated.
-pub(super) fn is_last(kind: Kind) -> bool {
-    [GATED, GATED_BINDING].contains(&kind)
 }
 
 /// The writes that are needed to have all policies as they are in `options`.

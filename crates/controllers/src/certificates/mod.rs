@@ -46,7 +46,8 @@ pub enum LoopError {
 pub struct CertificateSettings {
     /// Namespace of the Secrets.
     pub namespace: String,
-    /// Names the serving certificate is for. Default: those of the Services; a webhook outside of the cluster needs its host too.
+    /// Names the serving certificate is for. Default: those of the Services;
+    /// a webhook outside of the cluster needs its host too.
     pub names: Vec<String>,
 }
 

@@ -65,8 +65,8 @@ where
     watch(api, options, sink, health, cancel).await
 }
 
-/// The Secrets with the authority and with the serving certificate: each is watched once, for all that use it. Clones share what is
-/// known.
+/// The Secrets with the authority and with the serving certificate: each is watched once, for all that use it. Clones share
+/// what is known.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     ca: Sender<Seen<Secret>>,
@@ -101,14 +101,14 @@ impl Secrets {
         .map(drop)
     }
 
-    /// Waits until both were read again. What a new leader rests on is not older than its lease: a watch may have been broken
-    /// for minutes, and the leader before has made a new authority meanwhile.
+    /// Waits until both were read again. What a new leader rests on is not older than its lease: a watch may have been
+    /// broken for minutes, and the leader before has made a new authority meanwhile.
     pub(crate) async fn read_again(&self) {
         futures::future::join_all(self.watches.iter().map(WatchHealth::list_again)).await;
     }
 
-    /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is deleted,
-    /// what was loaded before stays in use.
+    /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is
+    /// deleted, what was loaded before stays in use.
     pub async fn load_serving(self, load: impl Fn(&Secret), cancel: CancellationToken) {
         let mut changes = self.serving();
         let loading = async {

@@ -1,5 +1,5 @@
-//! Shows what cluster quotas' namespaces take: in the status of each `ApplicationAwareClusterResourceQuota`, and in a mirror of
-//! it in each of its namespaces (`ApplicationAwareAppliedClusterResourceQuota`).
+//! Shows what cluster quotas' namespaces take: in the status of each `ApplicationAwareClusterResourceQuota`, and in a mirror
+//! of it in each of its namespaces (`ApplicationAwareAppliedClusterResourceQuota`).
 //!
 //! All this is for people: what decides is the charge that the [gate](crate::gate) records. So it may be late: changes are
 //! collected for a second, and mirrors share one budget of writes, what their own namespace takes before the total.

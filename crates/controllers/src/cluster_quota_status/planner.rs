@@ -250,7 +250,8 @@ impl Planner {
         self.retries.next_due_ms()
     }
 
-    /// The request failed, and no watch will tell of the object: it is tried again later, each time twice as late. Others go on.
+    /// The request failed, and no watch will tell of the object: it is tried again later, each time twice as late.
+    /// Others go on.
     pub(super) fn failed(&mut self, write: &Write, now: Moment) {
         self.retries.failed(write.object(), now.mono_ms);
     }

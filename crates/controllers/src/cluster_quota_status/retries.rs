@@ -1,5 +1,5 @@
-//! Objects whose writes failed. Each has a wait of its own: a namespace that is being deleted refuses mirrors for as long as that
-//! takes, and may not delay what is shown of others.
+//! Objects whose writes failed. Each has a wait of its own: a namespace that is being deleted refuses mirrors for as long as
+//! that takes, and may not delay what is shown of others.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -54,7 +54,8 @@ pub(super) fn entry(target: &StatusTarget, name: &str, used: &[(String, Quantity
     }
 }
 
-/// As many namespaces as an object can hold, in the order of names, and how many are left out: those that take nothing first.
+/// As many namespaces as an object can hold, in the order of names, and how many are left out:
+/// those that take nothing first.
 pub(super) fn listed(target: &StatusTarget, used: &Used) -> (Vec<NamespaceAmounts>, usize) {
     let takes = |used: &[(String, Quantity)]| used.iter().any(|(_, amount)| !amount.is_zero());
     let (taking, idle): (Vec<_>, Vec<_>) = used.iter().partition(|(_, used)| takes(used));

@@ -26,7 +26,8 @@ impl GatingMetrics {
     /// Registers `gate_*`.
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("gate");
-        let text = "API servers by what became of a pod when last asked: gated by policy or webhook, refused, or let in by nothing";
+        let text = "API servers by what became of a pod when last asked: gated by policy or webhook, \
+                    refused, or let in by nothing";
         ours.register("api_servers", text, self.gates.clone());
         let text = "API servers by what refuses pods that are not gated";
         ours.register("last_word_api_servers", text, self.last_words.clone());

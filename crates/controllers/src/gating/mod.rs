@@ -1,8 +1,8 @@
 //! Who gates pods at each API server: found by effect, never by what is configured. An API server of another version or with
 //! an admission plugin turned off lists the policies and applies none.
 //!
-//! Asked is by dry runs of a [`sluice_api::GateProbe`], for which the rules for pods hold word for word: a right to create pods
-//! is not needed.
+//! Asked is by dry runs of a [`sluice_api::GateProbe`], for which the rules for pods hold word for word: a right to create
+//! pods is not needed.
 
 mod aaqs;
 mod metrics;

@@ -30,8 +30,9 @@ impl GatingWatch {
         self.aaqs.send_if_modified(|aaqs| aaqs.apply(event));
     }
 
-    /// Writes who gates pods, how virtual machines are counted, and whether head-room is given (`proofs`: why not), into the status of each `AAQ`: when one changes, and each
-    /// time that API servers were asked. What could not be written is tried again then.
+    /// Writes who gates pods, how virtual machines are counted, and whether head-room is given (`proofs`: why not), into the
+    /// status of each `AAQ`: when one changes, and each time that API servers were asked.
+    /// What could not be written is tried again then.
     pub async fn tell(
         self: Arc<Self>,
         client: Client,

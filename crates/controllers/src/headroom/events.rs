@@ -66,8 +66,8 @@ pub(super) fn refused(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
 /// A target is still there although its migration is over.
 pub(super) fn left(namespace: &str, pod: &str, uid: &Uid) -> Report {
     let note = format!(
-        "pod {pod} was the target of a migration that is over, and does not run its virtual machine: it takes room in the quotas of the \
-         namespace, and nothing is raised there while it is above them; delete it"
+        "pod {pod} was the target of a migration that is over, and does not run its virtual machine: it takes room in the \
+         quotas of the namespace, and nothing is raised there while it is above them; delete it"
     );
     let named = Some((pod.to_owned(), uid.to_string()));
     warning(reference("v1", "Pod", namespace, named), LEFT, &note)

@@ -1,5 +1,5 @@
-//! Targets that are still there although their migration is over and the machine runs elsewhere: they take room that no migration
-//! needs, and nothing is raised in their namespace while they are above its quota.
+//! Targets that are still there although their migration is over and the machine runs elsewhere: they take room that no
+//! migration needs, and nothing is raised in their namespace while they are above its quota.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::events;
 use super::metrics::LoopMetrics;
 
-/// KubeVirt's controller deletes the target of a migration that has failed; a launcher without a guest ends by itself within five minutes.
+/// KubeVirt's controller deletes the target of a migration that has failed;
+/// a launcher without a guest ends by itself within five minutes.
 const TOLD_AFTER: Duration = Duration::from_secs(60);
 
 /// Those that were seen, by uid.
@@ -111,7 +112,8 @@ mod tests {
         let mut target = meta("target");
         target["labels"] = json!({ "kubevirt.io/migrationJobUID": "move" });
         target["ownerReferences"] = json!([{
-            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web", "uid": "web", "controller": true,
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web",
+            "uid": "web", "controller": true,
         }]);
         index.launchers.upsert(&object(json!({ "metadata": target, "spec": { "nodeName": "node-2" } })));
         index

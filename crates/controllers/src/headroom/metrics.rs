@@ -37,7 +37,8 @@ impl LoopMetrics {
         ours.register("forbidden", "Writes of a quota's status that are refused", self.forbidden.clone());
         let text = "Targets whose migration is over for a minute and that do not run their machine";
         ours.register("left_targets", text, self.left_targets.clone());
-        let text = "Namespaces of HeadroomPolicies that use more than a quota's spec.hard: what stops there may not start again";
+        let text = "Namespaces of HeadroomPolicies that use more than a quota's spec.hard: \
+                    what stops there may not start again";
         ours.register("namespaces_above_quotas", text, self.namespaces_above.clone());
     }
 

@@ -29,8 +29,8 @@ struct Says {
     message: String,
 }
 
-/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why nothing
-/// is raised anywhere.
+/// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why
+/// nothing is raised anywhere.
 #[must_use]
 pub fn vmmrq_patch(
     object: &Stated<VmmrqStated>,
@@ -141,8 +141,8 @@ fn above(namespaces: &[Arc<str>]) -> Says {
         others => format!(" and {others} more"),
     };
     let message = format!(
-        "these namespaces use more than spec.hard of a ResourceQuota: {named}{others}. Where no migration is under way, a virtual \
-        machine that stops there would not start again: raise the quota"
+        "these namespaces use more than spec.hard of a ResourceQuota: {named}{others}. Where no migration is under way, a \
+        virtual machine that stops there would not start again: raise the quota"
     );
     Says { kind: ABOVE_QUOTAS, is: true, reason: "Outgrown", message }
 }

@@ -43,8 +43,8 @@ fn asked(spec: &Spec, classes: &BTreeSet<String>) -> BTreeMap<Field, Value> {
 }
 
 /// A class that does not exist would keep pods from being made. application-aware-quota
-/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here what was installed stays, so that
-/// applying the manifest again has nothing to contest.
+/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here what was installed stays, so
+/// that applying the manifest again has nothing to contest.
 fn priority_class<'a>(spec: &'a Spec, classes: &BTreeSet<String>) -> Option<&'a str> {
     spec.priority_class.as_deref().filter(|class| classes.contains(*class))
 }

@@ -115,8 +115,8 @@ impl<'c> Case<'c> {
         let each = ours.namespaces().into_iter().flatten();
         let namespaces = each.map(|(name, used)| (Arc::clone(name), own(used))).collect();
         let native = ours.quota.native();
-        // Limits and usage are written at once: what is missing then is of no kind that is known there. Of a quota that selects
-        // no namespace nothing is counted.
+        // Limits and usage are written at once: what is missing then is of no kind that is known there. Of a quota that
+        // selects no namespace nothing is counted.
         let counted = native.status_hard == limits.hard
             && ours.namespaces().is_none_or(|namespaces| !namespaces.is_empty());
         let unknown = all().filter(|key| counted && !native.used.contains_key(*key));

@@ -49,8 +49,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nothing is known. `seed` spreads the waits of several objects apart. ResourceQuotas are served everywhere, and the quotas
-    /// that they belong to are always in effect.
+    /// Nothing is known. `seed` spreads the waits of several objects apart. ResourceQuotas are served everywhere, and the
+    /// quotas that they belong to are always in effect.
     pub fn new(kind: ManagedKind, seed: u64) -> Self {
         let is_core = kind == ManagedKind::ResourceQuota;
         Self {

@@ -1,5 +1,5 @@
-//! What a managed-tenant-quota that crashed left behind (`docs/predecessors.md`, *Leftovers of MTQ*): read, planned, printed.
-//! Nothing is written.
+//! What a managed-tenant-quota that crashed left behind (`docs/predecessors.md`, *Leftovers of MTQ*): read, planned,
+//! printed. Nothing is written.
 
 mod plan;
 mod print;

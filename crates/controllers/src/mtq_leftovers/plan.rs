@@ -39,8 +39,8 @@ pub struct Leftover {
     pub command: Option<String>,
 }
 
-/// What is left, by namespace, in the order in which the commands have to run: a lock refuses updates of quotas, and a record
-/// has the limits that are restored.
+/// What is left, by namespace, in the order in which the commands have to run: a lock refuses updates of quotas, and a
+/// record has the limits that are restored.
 pub(super) fn plan(seen: &Seen) -> Leftovers {
     let mut left: Vec<_> = seen.locks.iter().filter_map(lock).collect();
     for record in &seen.records {

@@ -22,7 +22,8 @@ impl Display for Leftovers {
         }
         writeln!(
             f,
-            "\nNothing was changed. Stop managed-tenant-quota (operator and controller) and list again; then run in this order:\n"
+            "\nNothing was changed. Stop managed-tenant-quota (operator and controller) and list \
+             again; then run in this order:\n"
         )?;
         left.iter().filter_map(|each| each.command.as_ref()).try_for_each(|command| writeln!(f, "{command}"))
     }

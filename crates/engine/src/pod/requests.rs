@@ -7,22 +7,12 @@
 use smallvec::SmallVec;
 
 use super::resize::{self, Sources, Statuses};
+use super::role::Role;
 use super::{ChargeRules, Container, PodInput, ResizeRule, ResourceList};
 use crate::resource::HUGEPAGES;
 
 /// Nano-units by resource name, sorted by name, each name once.
 pub(super) type Totals<'a> = SmallVec<[(&'a str, i128); 8]>;
-
-/// What a container is for the fold.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Runs as long as the pod.
-    Main,
-    /// An init container that keeps running.
-    Sidecar,
-    /// An init container that ends before the next one starts.
-    Init,
-}
 
 struct Entry<'a> {
     name: &'a str,

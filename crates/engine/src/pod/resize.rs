@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::requests::Role;
+use super::role::Role;
 use super::{Container, ContainerStatus, PodInput, ResourceList};
 
 /// Lists of which the largest amount per name counts; a name that is in none is absent.

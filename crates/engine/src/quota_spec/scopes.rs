@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::field_error::{check_len, invalid, json, json_list};
 use super::names::{is_standard, scope_allows};
-use super::validate::{check_len, invalid, json, json_list};
 use super::{FieldError, FieldErrorKind, RawQuotaSpec, ScopeRequirementText};
 use crate::scope::{Operator, Scope};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::ReleaseQueue;
-use super::equivalence_class::{ClassId, EquivalenceClass, Front};
+use super::equivalence_class::{EquivalenceClass, Front};
 use super::quota_set::QuotaSet;
-use super::wait_order::QuotaId;
+use super::wait_order::{ClassId, QuotaId};
 use crate::charge::Charge;
 
 impl ReleaseQueue {

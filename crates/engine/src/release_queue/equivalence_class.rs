@@ -9,10 +9,6 @@ use super::wait_order::{Age, Deadline, PodId, QuotaId, Rank, WaitKey};
 use crate::charge::Charge;
 use crate::ledger::Excess;
 
-/// A class of waiting pods, see [`EquivalenceClass`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClassId(pub(super) u32);
-
 /// Why pods of a class are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dominant_share::DominantShare;
-use super::equivalence_class::ClassId;
 use super::lanes::{Head, Place};
 use super::quota_set::ShareId;
 use super::sweep::Deciding;
-use super::wait_order::QuotaId;
+use super::wait_order::{ClassId, QuotaId};
 
 /// So many are taken at a time, and among them the first in the order first.
 const FRESH: usize = 64;

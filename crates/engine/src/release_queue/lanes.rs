@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
 use super::dominant_share::DominantShare;
-use super::equivalence_class::{ClassId, Front};
+use super::equivalence_class::Front;
 use super::quota_set::ShareId;
-use super::wait_order::{Age, Rank};
+use super::wait_order::{Age, ClassId, Rank};
 
 /// A class by the pod that is to be looked at.
 pub(super) type Head = (Rank, ClassId);

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::dominant_share::DominantShare;
-use super::equivalence_class::{ClassId, EquivalenceClass};
+use super::equivalence_class::EquivalenceClass;
 use super::lanes::{Head, Lane, Lanes};
 use super::quota_set::ShareId;
+use super::wait_order::ClassId;
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;

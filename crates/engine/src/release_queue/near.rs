@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ReleaseQueue;
-use super::equivalence_class::ClassId;
-use super::wait_order::{Deadline, Rank, WaitKey};
+use super::wait_order::{ClassId, Deadline, Rank, WaitKey};
 
 /// Those of one class.
 ///

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
+use super::account::{Account, Kept};
 use super::dominant_share::DominantShare;
-use super::equivalence_class::{ClassId, EquivalenceClass, Front};
+use super::equivalence_class::{EquivalenceClass, Front};
 use super::lanes::{Cursor, Head, Lane, Turn};
 use super::long_queue::LongQueue;
 use super::quota_set::ShareId;
-use super::reservation::{Account, Kept};
 use super::shares::Shares;
+use super::wait_order::ClassId;
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
 use crate::resource::Resource;

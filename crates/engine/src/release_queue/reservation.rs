@@ -4,7 +4,7 @@
 //! longer than is reasonable. It is kept in all quotas of the pod together. Nobody knows whether it will ever be enough: what runs
 //! may run for ever. So a turn is over when for some time nothing was freed of what the pod lacks: as long as pods are patient,
 //! and more in a turn that has lasted for long, because the fewer pods are left, the rarer they end. A quota keeps room in
-//! vain for a small part of the time only ([`Account`]), however many such pods there are. A turn begins when a quota has got
+//! vain for a small part of the time only ([`Account`](super::account::Account)), however many such pods there are. A turn begins when a quota has got
 //! room, so that the room of pods that end together is kept for a pod that had its turn before in vain.
 //!
 //! A shared quota keeps room for pods only that their own quotas have room for, which keep it until then: otherwise a tenant whose own
@@ -15,10 +15,10 @@
 use std::sync::Arc;
 
 use super::ReleaseQueue;
-use super::equivalence_class::ClassId;
+use super::account::Kept;
 use super::quota_entry::QuotaEntry;
 use super::quota_set::QuotaSet;
-use super::wait_order::{Patience, QuotaId};
+use super::wait_order::{ClassId, Patience, QuotaId};
 use crate::charge::Charge;
 use crate::ledger::Ledger;
 
@@ -38,44 +38,6 @@ pub(super) struct Reservation {
 /// In place of what a class lacks: its turn is over.
 const GIVEN_UP: i128 = i128::MIN;
 
-/// For which class a quota keeps room.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub(super) class: ClassId,
-    pub(super) since_ms: u64,
-}
-
-/// How much room a quota has kept in vain: of all its room one part in [`Account::PARTS`] of the time, of which some is saved.
-#[derive(Debug)]
-pub(super) struct Account {
-    /// Before this moment it keeps none.
-    keeps_from_ms: i64,
-}
-
-impl Default for Account {
-    fn default() -> Self {
-        Self { keeps_from_ms: i64::MIN }
-    }
-}
-
-impl Account {
-    const PARTS: i64 = 16;
-    /// So many times the patience is saved at most.
-    const SAVED: i64 = 16;
-
-    pub(super) fn has_some(&self, now_ms: u64) -> bool {
-        self.keeps_from_ms <= signed(now_ms)
-    }
-
-    /// Since that moment so much was kept, in thousandths of the room.
-    fn spend(&mut self, since_ms: u64, kept: i64, patience: Patience) {
-        let saved = signed(patience.limit_ms).saturating_mul(Self::SAVED * Self::PARTS);
-        let from = self.keeps_from_ms.max(signed(patience.now_ms).saturating_sub(saved));
-        let spent = signed(patience.now_ms.saturating_sub(since_ms)).saturating_mul(Self::PARTS);
-        self.keeps_from_ms = from.saturating_add(spent.saturating_mul(kept) / 1_000);
-    }
-}
-
 /// How much of a quota is kept for this charge, in thousandths: in a turn that becomes only more.
 fn kept_of(ledger: &Ledger, charge: &Charge) -> i64 {
     let parts = ledger.lines().iter().filter_map(|line| {
@@ -83,10 +45,6 @@ fn kept_of(ledger: &Ledger, charge: &Charge) -> i64 {
         free.nanos().saturating_mul(1_000).checked_div(line.hard.nanos())
     });
     parts.max().and_then(|part| i64::try_from(part).ok()).unwrap_or(0).clamp(0, 1_000)
-}
-
-fn signed(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
 impl ReleaseQueue {

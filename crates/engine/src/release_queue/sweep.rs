@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::equivalence_class::{ClassId, EquivalenceClass, Reason};
+use super::equivalence_class::{EquivalenceClass, Reason};
 use super::lanes::{Cursor, Head, Turn};
 use super::quota_set::{QuotaSet, ShareId};
-use super::wait_order::{Patience, QuotaId};
+use super::wait_order::{ClassId, Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
 use crate::ledger::Claim;
 

@@ -12,6 +12,10 @@ pub struct PodId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QuotaId(pub u32);
 
+/// A class of waiting pods, see [`EquivalenceClass`](super::EquivalenceClass).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassId(pub(super) u32);
+
 /// A pod's place in the order: priority, then creation time, then uid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitKey {

@@ -1,9 +1,10 @@
 //! Which keys of a quota VMs take by each calculator, and the words for it.
 
 use super::Calculator;
+use crate::key_list::sentence;
+use crate::quota_kind::QuotaKind;
 use crate::quota_spec::CompiledQuota;
 use crate::resource::{KeyKind, Resource, VMI_NAMES, key_kind};
-use crate::uncounted::{QuotaKind, sentence};
 
 impl Calculator {
     /// All of them.

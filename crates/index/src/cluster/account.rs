@@ -1,5 +1,5 @@
-//! Which pods of a namespace run a virtual machine, which are of migrations, and which are neither: what is above a quota has to be
-//! explained by them ([`Account`]).
+//! Which pods of a namespace run a virtual machine, which are of migrations, and which are neither: what is above a quota
+//! has to be explained by them ([`Account`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use super::Cluster;
 use crate::kinds::pod::LauncherRecord;
 use crate::kinds::vmi::VmiRecord;
 
-/// So long after the end of a migration its other pod may still be there; seconds. A launcher that has lost its guest, or never had
-/// one, ends by itself within that time (KubeVirt's `cmd/virt-launcher`, `qemu-timeout`).
+/// So long after the end of a migration its other pod may still be there; seconds. A launcher that has lost its guest, or
+/// never had one, ends by itself within that time (KubeVirt's `cmd/virt-launcher`, `qemu-timeout`).
 const LINGERS: i64 = 300;
 
 /// The pods of one namespace that quotas count.
@@ -32,8 +32,8 @@ struct Pods<'c> {
 type Explained<'c> = HashMap<&'c Uid, (Stake, i64)>;
 
 impl Cluster {
-    /// The pods of a namespace as the quotas above their `spec.hard` are explained by them. `live`: all pods of the namespace, as they
-    /// were just listed; without, those that the watch has shown. `now`: seconds since the epoch.
+    /// The pods of a namespace as the quotas above their `spec.hard` are explained by them. `live`: all pods of the
+    /// namespace, as they were just listed; without, those that the watch has shown. `now`: seconds since the epoch.
     #[must_use]
     pub fn account(&self, namespace: &str, live: Option<&[LauncherRecord]>, now: i64) -> Account {
         let pods = Pods::of(self, namespace, live, now);
@@ -51,8 +51,8 @@ impl Cluster {
         Account { pods: account.collect(), is_complete: live.is_some() }
     }
 
-    /// What the pod takes that runs a virtual machine, or with `attached` the one that attaches volumes to it: unfinished, not being
-    /// deleted, controlled by the machine, and on the node that runs it (as `CurrentVMIPod` in KubeVirt's
+    /// What the pod takes that runs a virtual machine, or with `attached` the one that attaches volumes to it: unfinished,
+    /// not being deleted, controlled by the machine, and on the node that runs it (as `CurrentVMIPod` in KubeVirt's
     /// `pkg/controller/controller.go`). `live` as for [`Self::account`].
     #[must_use]
     pub fn source(
@@ -71,8 +71,8 @@ impl Cluster {
         Source::least(attached.map(|pod| pod.source.clone()))
     }
 
-    /// What the next launcher of this machine will take, by the size that the machine is to have; `None` where that is not known, as of
-    /// a machine that does not run. `now` as for [`Self::account`].
+    /// What the next launcher of this machine will take, by the size that the machine is to have; `None` where that is not
+    /// known, as of a machine that does not run. `now` as for [`Self::account`].
     #[must_use]
     pub fn next_need(&self, machine: &VmiRecord, now: i64) -> Option<Need> {
         let (size, kubevirt) = (machine.size.as_ref().ok()?, self.kubevirts.oldest()?);
@@ -124,7 +124,8 @@ impl<'c> Pods<'c> {
         Self { cluster, all, of_machine, attached, controller, now }
     }
 
-    /// The pods that may be the one which runs the machine: one, unless a tenant has made another that looks like it. The oldest first.
+    /// The pods that may be the one which runs the machine: one, unless a tenant has made another that looks like it.
+    /// The oldest first.
     fn current(&self, machine: &VmiRecord) -> Vec<&'c LauncherRecord> {
         let Some(node) = &machine.node else { return Vec::new() };
         let mut found = self.launchers_of(machine);
@@ -161,7 +162,8 @@ impl<'c> Pods<'c> {
 
     fn explain(&self, machine: &VmiRecord, explained: &mut Explained<'c>) {
         let current = self.current(machine);
-        // Where it cannot be told which of them is the launcher, one explains an overhead, and none is as old as the machine.
+        // Where it cannot be told which of them is the launcher, one explains an overhead,
+        // and none is as old as the machine.
         let Some(launcher) = current.first() else {
             return self.explain_passing(machine, &[], Charge::default(), explained);
         };
@@ -177,8 +179,8 @@ impl<'c> Pods<'c> {
         self.explain_passing(machine, &current, most, explained);
     }
 
-    /// The pods of the machine that are there because it moves, has just moved, or has just failed to: together they explain at most one
-    /// more pod of its size.
+    /// The pods of the machine that are there because it moves, has just moved, or has just failed to: together they explain
+    /// at most one more pod of its size.
     fn explain_passing(
         &self,
         machine: &VmiRecord,

@@ -93,8 +93,8 @@ impl Cluster {
         if quotas.is_empty() { grant } else { Grant::Except { quotas, grant: Box::new(grant) } }
     }
 
-    /// What all covered namespaces but one take above their quotas, by migrations and for good, but for what was there when a limit was
-    /// lowered. Only those are looked at in which a quota is above its spec.
+    /// What all covered namespaces but one take above their quotas, by migrations and for good, but for what was there when
+    /// a limit was lowered. Only those are looked at in which a quota is above its spec.
     fn taken(&self, policy: &Policy, but: &str, now: i64) -> Sums {
         let is_other = |namespace: &&Arc<str>| {
             ***namespace != *but && self.namespaces.get(namespace).is_some_and(|record| policy.covers(record))

@@ -75,7 +75,8 @@ pub struct AaqConfigurationWire {
     pub vmi_calculator_configuration: Option<VmiCalculatorConfigurationWire>,
 }
 
-/// `spec.configuration.vmiCalculatorConfiguration`. Names are texts: one that is not known must not make the object unreadable.
+/// `spec.configuration.vmiCalculatorConfiguration`. Names are texts:
+/// one that is not known must not make the object unreadable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VmiCalculatorConfigurationWire {

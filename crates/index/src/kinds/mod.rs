@@ -1,5 +1,5 @@
-//! The kinds that are watched, one file each: what is decoded of an object, what is kept of it, and how that is read. A kind has
-//! the name it has in the crate `api`.
+//! The kinds that are watched, one file each: what is decoded of an object, what is kept of it, and how that is read. A kind
+//! has the name it has in the crate `api`.
 //!
 //! Decoding never fails because of a field that is not read.
 

@@ -1,22 +1,22 @@
-//! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is kept of
-//! all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
+//! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is
+//! kept of all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
 
 mod facts;
 mod launchers;
 mod ownership;
 mod platform;
 mod records;
+mod types;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-pub use facts::{PodFacts, growth_of, need_of};
+pub use facts::{growth_of, need_of};
 pub use launchers::{Launcher, LauncherRecord, Launchers};
-pub use ownership::Ownership;
-pub use platform::{PlatformKey, PlatformPod, PodReference};
-pub use records::{Gates, PodChange, PodRecord, Pods, push_tightly};
+pub use records::{PodChange, PodRecord, Pods, push_tightly};
+pub use types::{Gates, Ownership, PlatformKey, PlatformPod, PodFacts, PodReference};
 
 use crate::quantity::{ResourceTexts, resource_list};
 

@@ -272,8 +272,8 @@ impl Indexed for ResourceQuotas {
     }
 }
 
-/// By the entries of `managedFields`, which the API server writes; without any, since its creation. Who writes the object without
-/// changing its specification may count as its writer too.
+/// By the entries of `managedFields`, which the API server writes; without any, since its creation. Who writes the object
+/// without changing its specification may count as its writer too.
 fn spec_since(meta: &ObjectMeta) -> i64 {
     let entries = meta.managed_fields.iter().flatten();
     let of_spec = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());

@@ -23,7 +23,8 @@ use crate::store::{Indexed, Record, Store};
 /// A virtual machine that runs.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VmiWire {
-    /// Name, namespace, uid, version and times, and of the annotations the key of the one that asks for an even number of CPUs.
+    /// Name, namespace, uid, version and times, and of the annotations the key of the
+    /// one that asks for an even number of CPUs.
     #[serde(deserialize_with = "crate::meta::of_vmi")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.

@@ -15,8 +15,8 @@ use crate::store::{Indexed, Record, Store};
 /// A live migration.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VmimWire {
-    /// Name, namespace, uid, version and times, and the annotation that says how long the target may be pending; nothing else is
-    /// filled.
+    /// Name, namespace, uid, version and times, and the annotation that says how long the target may be pending; nothing
+    /// else is filled.
     #[serde(deserialize_with = "crate::meta::of_migration")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
@@ -118,8 +118,8 @@ pub struct Vmim {
     pub priority: MigrationPriority,
     /// The machine comes from elsewhere: there is no source pod in this namespace.
     pub receiving: bool,
-    /// For so many seconds from its creation on the target pod may be pending. The account that creates the migration chooses
-    /// it: any number.
+    /// For so many seconds from its creation on the target pod may be pending. The account that creates the migration
+    /// chooses it: any number.
     pub pending_timeout: i64,
 }
 

@@ -1,12 +1,11 @@
 //! Which namespaces a cluster quota selects.
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kube::core::Expression;
 use sluice_engine::FieldError;
 
+use crate::annotations::Annotations;
 use crate::kinds::acrq::SelectorWire;
 use crate::kinds::namespace::Namespace;
 use crate::selector::read_selector;
@@ -60,29 +59,5 @@ fn holds<'l>(expression: &Expression, value: impl Fn(&str) -> Option<&'l str>) -
         Expression::NotEqual(key, unwanted) => value(key) != Some(unwanted.as_str()),
         Expression::Exists(key) => value(key).is_some(),
         Expression::DoesNotExist(key) => value(key).is_none(),
-    }
-}
-
-/// Annotations, of which only can be asked whether one is there with exactly a certain value: a keyed hash of each pair, in
-/// order. They may be a quarter of a megabyte per object, and which of them a quota will name is not known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Annotations(Box<[u64]>);
-
-/// Random for each process, so that no collision can be prepared.
-static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-impl Annotations {
-    pub(crate) fn of<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
-        let mut hashes: Vec<u64> = pairs.into_iter().map(|pair| KEYS.hash_one(pair)).collect();
-        hashes.sort_unstable();
-        Self(hashes.into())
-    }
-
-    pub(crate) fn read(annotations: Option<&BTreeMap<String, String>>) -> Self {
-        Self::of(annotations.into_iter().flatten())
-    }
-
-    fn include(&self, wanted: &Self) -> bool {
-        wanted.0.iter().all(|hash| self.0.binary_search(hash).is_ok())
     }
 }

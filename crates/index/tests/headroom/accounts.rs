@@ -174,7 +174,9 @@ fn the_pods_of_a_migration_pass_and_its_leftovers_stay() {
     ended(&mut index, "a", "web");
     assert_eq!(stake(&index.account("a", None, NOW), "web-target"), "stays of 512", "a zombie");
     // KubeVirt leaves the target of a migration that failed on the nodes to end by itself.
-    let failed = json!({"migrationUid": "a/mig-web", "sourceNode": "node-1", "failed": true, "endTimestamp": "2026-01-01T00:58:00Z"});
+    let failed = json!({
+        "migrationUid": "a/mig-web", "sourceNode": "node-1", "failed": true, "endTimestamp": "2026-01-01T00:58:00Z",
+    });
     see(&mut index.vmis, after(2, "node-1", failed));
     assert_eq!(stake(&index.account("a", None, NOW), "web-target"), "passes 512 of 512");
     assert_eq!(stake(&index.account("a", None, NOW + 181), "web-target"), "stays of 512", "not for ever");
@@ -350,7 +352,12 @@ fn a_quota_is_as_old_as_the_last_write_of_its_spec() {
             .spec_since
     };
     let created = NOW - 3600;
-    let entry = |field: &str, subresource: Value, minute: u32| json!({"manager": "m", "subresource": subresource, "time": format!("2026-01-01T00:{minute:02}:00Z"), "fieldsV1": {field: {}}});
+    let entry = |field: &str, subresource: Value, minute: u32| {
+        json!({
+            "manager": "m", "subresource": subresource, "time": format!("2026-01-01T00:{minute:02}:00Z"),
+            "fieldsV1": {field: {}},
+        })
+    };
     assert_eq!(since(json!(null)), created);
     assert_eq!(since(json!([entry("f:status", json!("status"), 9)])), created, "a status is no spec");
     assert_eq!(since(json!([entry("f:metadata", json!(null), 9)])), created, "nor is a label");

@@ -24,8 +24,10 @@ fn lose<K: Watched<Wire: DeserializeOwned>>(kind: &mut K, object: Value) -> bool
 }
 
 fn meta(namespace: &str, name: &str, version: u32) -> Value {
-    json!({"namespace": namespace, "name": name, "uid": format!("{namespace}/{name}"), "resourceVersion": version.to_string(),
-           "creationTimestamp": "2026-01-01T00:00:00Z"})
+    json!({
+        "namespace": namespace, "name": name, "uid": format!("{namespace}/{name}"),
+        "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
+    })
 }
 
 fn quota(namespace: &str, version: u32, hard: &str, enforced: &str, used: &str) -> Value {
@@ -43,7 +45,9 @@ fn namespace(name: &str, labels: Value, annotations: Value) -> Value {
 fn policy(name: &str, selector: Value, mode: &str, memory: &str, opt_out: Value) -> Value {
     json!({
         "metadata": {"name": name, "uid": name},
-        "spec": {"namespaceSelector": selector, "budget": {"mode": mode, "resources": {"memory": memory}}, "optOut": opt_out},
+        "spec": {
+            "namespaceSelector": selector, "budget": {"mode": mode, "resources": {"memory": memory}}, "optOut": opt_out,
+        },
     })
 }
 
@@ -210,7 +214,11 @@ fn a_policy_that_cannot_be_understood_grants_nothing() {
 #[test]
 fn a_percentage_and_a_bound_of_each_namespace_are_read() {
     let mut index = Cluster::default();
-    let with = |name: &str, budget: Value| json!({"metadata": {"name": name, "uid": name}, "spec": {"namespaceSelector": {}, "budget": budget}});
+    let with = |name: &str, budget: Value| {
+        json!({
+            "metadata": {"name": name, "uid": name}, "spec": {"namespaceSelector": {}, "budget": budget},
+        })
+    };
     see(&mut index.policies, with("percent", json!({"mode": "PerNamespace", "percent": 10})));
     let read = index.policies.get("percent").unwrap();
     assert_eq!((read.mode, read.percent, read.errors.len()), (Mode::PerNamespace, Some(10), 0));
@@ -234,7 +242,11 @@ fn a_percentage_and_a_bound_of_each_namespace_are_read() {
 #[test]
 fn grants_of_a_namespace_add_up() {
     let mut index = Cluster::default();
-    let grant = |name: &str, memory: &str| json!({"metadata": meta("a", name, 1), "spec": {"additionalMigrationResources": {"requests.memory": memory}}});
+    let grant = |name: &str, memory: &str| {
+        json!({
+            "metadata": meta("a", name, 1), "spec": {"additionalMigrationResources": {"requests.memory": memory}},
+        })
+    };
     see(&mut index.vmmrqs, grant("one", "100Mi"));
     see(&mut index.vmmrqs, grant("two", "28Mi"));
     let budget = index.budget("a", NOW);
@@ -245,9 +257,10 @@ fn grants_of_a_namespace_add_up() {
     dying["metadata"]["resourceVersion"] = json!("2");
     dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(see(&mut index.vmmrqs, dying), Change::Changed);
-    assert!(
-        matches!(&index.budget("a", NOW).grants[..], [Grant::Amounts { additional, .. }] if additional["memory"].to_string() == "100Mi")
-    );
+    assert!(matches!(
+        &index.budget("a", NOW).grants[..],
+        [Grant::Amounts { additional, .. }] if additional["memory"].to_string() == "100Mi",
+    ));
 }
 
 #[test]
@@ -307,7 +320,11 @@ fn a_record_is_small() {
     ];
     let amounts: serde_json::Map<String, Value> =
         keys.iter().map(|key| ((*key).to_owned(), json!("60Gi"))).collect();
-    let object = |keys: Value| json!({"metadata": meta("a", "default-gn4d2", 7), "spec": {"hard": keys}, "status": {"hard": keys, "used": keys}});
+    let object = |keys: Value| {
+        json!({
+            "metadata": meta("a", "default-gn4d2", 7), "spec": {"hard": keys}, "status": {"hard": keys, "used": keys},
+        })
+    };
     let bytes =
         |keys: Value| ResourceQuotaRecord::read(&serde_json::from_value(object(keys)).unwrap()).bytes();
     assert!(bytes(Value::Object(amounts)) <= 700);

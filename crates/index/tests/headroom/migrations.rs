@@ -9,7 +9,10 @@ fn migration(name: &str, version: u32, created: &str, priority: Value, phase: &s
     json!({
         "metadata": meta,
         "spec": {"vmiName": "web", "priority": priority},
-        "status": {"phase": phase, "conditions": [{"type": "migrationRejectedByResourceQuota", "status": status, "lastProbeTime": null}]},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "migrationRejectedByResourceQuota", "status": status, "lastProbeTime": null}],
+        },
     })
 }
 
@@ -73,7 +76,11 @@ fn how_long_a_target_may_be_pending_is_any_number_or_the_default() {
 fn the_oldest_kubevirt_counts() {
     let mut index = Cluster::default();
     assert_eq!(index.kubevirt_controller(), None);
-    let installation = |namespace: &str, created: &str| json!({"metadata": {"namespace": namespace, "name": "kubevirt", "uid": namespace, "creationTimestamp": created}});
+    let installation = |namespace: &str, created: &str| {
+        json!({
+            "metadata": {"namespace": namespace, "name": "kubevirt", "uid": namespace, "creationTimestamp": created},
+        })
+    };
     see(&mut index.kubevirts, installation("late", "2026-01-02T00:00:00Z"));
     see(&mut index.kubevirts, installation("first", "2026-01-01T00:00:00Z"));
     assert_eq!(

@@ -1,8 +1,8 @@
 //! What happens to a request before and after the app sees it.
 //!
-//! The time-out and the catching of panics are what tower-http's layers do, in as many lines and with the counts and answers of
-//! this server; its limits of bodies hold for each body alone and know nothing of the connection, whose [`Phase`] decides which
-//! one is closed for another.
+//! The time-out and the catching of panics are what tower-http's layers do, in as many lines and with the counts and answers
+//! of this server; its limits of bodies hold for each body alone and know nothing of the connection, whose [`Phase`] decides
+//! which one is closed for another.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

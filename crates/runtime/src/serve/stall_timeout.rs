@@ -1,7 +1,7 @@
 //! A byte stream that gives up on a client that stalls.
 //!
-//! hyper's `header_read_timeout` runs while a connection is idle too, so with it the API server's connections would be closed
-//! between two requests, or clients that send their header slowly would be kept for as long as idle ones.
+//! hyper's `header_read_timeout` runs while a connection is idle too, so with it the API server's connections would be
+//! closed between two requests, or clients that send their header slowly would be kept for as long as idle ones.
 
 use std::io;
 use std::pin::Pin;

@@ -200,8 +200,8 @@ impl WatchHealth {
         self.shared.version.send_replace(version);
     }
 
-    /// Whether a list that ended with this version is of an earlier store than what is known. A list asks for the most recent
-    /// state, so its version is not earlier than any that was handed out before it.
+    /// Whether a list that ended with this version is of an earlier store than what is known. A list asks for the most
+    /// recent state, so its version is not earlier than any that was handed out before it.
     pub(super) fn went_back_to(&self, listed: &str) -> Option<WentBack> {
         let (from, to) = (self.shared.latest.load(Relaxed), listed.parse().ok()?);
         (to < from).then_some(WentBack { from, to })

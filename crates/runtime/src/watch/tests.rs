@@ -41,7 +41,9 @@ impl Script {
 }
 
 fn object(name: &str, version: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "resourceVersion": version}})
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "resourceVersion": version},
+    })
 }
 
 fn page(names: &[&str], version: &str, more: Option<&str>) -> Value {
@@ -55,7 +57,9 @@ fn event(kind: &str, object: Value) -> String {
 }
 
 fn gone() -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410})
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410,
+    })
 }
 
 fn label(event: &Event<ConfigMap>) -> String {

@@ -14,9 +14,9 @@ use crate::settings::{AaqPresence, Settings};
 
 const VALID: &str = "AAQ request is valid";
 const SELECTOR: &str = "spec.namespaceSelector";
-const EVERY_NAMESPACE: &str = "spec.namespaceSelector: {} gates every namespace but those that --exempt-namespaces names, and refuses pods with \
-     spec.nodeName there: leave out the namespaces of further storage and network plugins by NotIn on the label \
-     kubernetes.io/metadata.name";
+const EVERY_NAMESPACE: &str = "spec.namespaceSelector: {} gates every namespace but those that --exempt-namespaces names, \
+     and refuses pods with spec.nodeName there: leave out the namespaces of further storage and network plugins by NotIn on \
+     the label kubernetes.io/metadata.name";
 
 /// Decides on the creation or the change of an `AAQ`.
 pub fn aaq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {

@@ -42,8 +42,8 @@ pub(super) fn judge<S: DeserializeOwned>(
     }
 }
 
-/// The specification as text; `None` if an update does not ask for anything new: a quota that is invalid by today's rules can
-/// still be labelled, and loses its finalizers.
+/// The specification as text; `None` if an update does not ask for anything new: a quota that is invalid by today's rules
+/// can still be labelled, and loses its finalizers.
 fn asked_for<'a>(review: &Review<'a>) -> Result<Option<&'a str>, Verdict> {
     let quota = review.read_object::<QuotaView<'_>>("a quota")?;
     if review.operation == Operation::Update {

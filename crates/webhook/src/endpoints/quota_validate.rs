@@ -31,8 +31,8 @@ pub fn quota_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
     quota_validate_in(None, review, settings)
 }
 
-/// Decides on the creation or the change of a quota of a namespace whose pods are not gated for this reason; `None` if they are,
-/// or if the namespace is not known.
+/// Decides on the creation or the change of a quota of a namespace whose pods are not gated for this reason; `None` if they
+/// are, or if the namespace is not known.
 pub fn quota_validate_in(ungated: Option<Ungated>, review: &Review<'_>, settings: &Settings) -> Verdict {
     judge(review, VALID, |spec| check(&review.name, spec, ungated, settings))
 }

@@ -1,8 +1,9 @@
-//! Refuses pods without a gate that look like targets of local migrations and are none (`docs/vms.md`, *Targets without a gate*).
+//! Refuses pods without a gate that look like targets of local migrations and are none (`docs/vms.md`,
+//! *Targets without a gate*).
 //!
-//! Policies let in what looks like one and is created by KubeVirt's controller. Who decides what other mutating admission does to
-//! KubeVirt's pods could give that look to any of them. Nothing is refused by what a watch says, which may be late, nor when it is
-//! not known.
+//! Policies let in what looks like one and is created by KubeVirt's controller. Who decides what other mutating admission
+//! does to KubeVirt's pods could give that look to any of them. Nothing is refused by what a watch says, which may be late,
+//! nor when it is not known.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! VirtualMachines, and VirtualMachineInstances without one: warns of those whose pod is larger than their guest.
 //!
 //! By the calculators that go by guests, a VM is charged the CPUs and memory of its guest. Its pod takes of its node what
-//! `spec.domain.resources` asks for (KubeVirt: `pkg/virt-controller/services/renderresources.go`, `Requests`), which may be more.
-//! Limits stand for requests that are absent (`pkg/defaults/defaults.go`, `setDefaultResourceRequests`, and
+//! `spec.domain.resources` asks for (KubeVirt: `pkg/virt-controller/services/renderresources.go`, `Requests`), which may be
+//! more. Limits stand for requests that are absent (`pkg/defaults/defaults.go`, `setDefaultResourceRequests`, and
 //! `WithMemoryRequests`). So the tenant takes of nodes what no quota says. That is allowed, and told.
 //!
-//! A guest whose CPUs or memory are not stated is as large as these resources (`SetDefaultGuestCPUTopology`, `setGuestMemory` in
-//! the same file), so there is nothing to tell of it.
+//! A guest whose CPUs or memory are not stated is as large as these resources (`SetDefaultGuestCPUTopology`,
+//! `setGuestMemory` in the same file), so there is nothing to tell of it.
 //!
 //! Where an instance type says how large the guest is, KubeVirt refuses such resources beside it
 //! (`pkg/instancetype/apply/cpu.go`, `validateCPU`, and `memory.go`, `validateMemory`): none has to be looked up.

@@ -73,7 +73,18 @@ impl Handler {
         let Verdict { allowed, code, message, .. } = &verdict;
         // Who is asked tells of what is refused, if it is to be told: a client may ask for a resize again and again.
         if *allowed || is_asked {
-            tracing::debug!(endpoint, uid, namespace, name, username, dry_run, allowed, code, %message, "admission answered");
+            tracing::debug!(
+                endpoint,
+                uid,
+                namespace,
+                name,
+                username,
+                dry_run,
+                allowed,
+                code,
+                %message,
+                "admission answered",
+            );
         } else {
             tracing::info!(endpoint, uid, namespace, name, username, dry_run, allowed, code, %message, "admission answered");
         }

@@ -27,7 +27,8 @@ pub enum ReviewError {
     NotJson(#[from] serde_json::Error),
     /// Some other object.
     #[error(
-        "could not parse admission review request: got kind \"{kind}\" of apiVersion \"{api_version}\", want AdmissionReview of admission.k8s.io/v1 or admission.k8s.io/v1beta1"
+        "could not parse admission review request: got kind \"{kind}\" of apiVersion \"{api_version}\", want \
+         AdmissionReview of admission.k8s.io/v1 or admission.k8s.io/v1beta1"
     )]
     NotAReview {
         /// As received.

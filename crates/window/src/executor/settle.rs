@@ -12,11 +12,11 @@ use crate::servers::Peer;
 impl Executor<'_> {
     /// Waits until every API server knows of the raises of this session.
     pub(super) async fn settle(&self, session: &WindowSession, mark: i64) -> Done {
-        let headroom = self.headroom;
+        let tools = self.tools;
         let marked: Vec<_> =
             session.raised().iter().filter_map(|quota| self.records.get(&quota.name)).collect();
         let plain = matches!(&marked[..], [only] if only.native().scopes.is_empty());
-        let mut know = pin!(headroom.probes.know(self.target.namespace(), mark, plain, SETTLE_TIME));
+        let mut know = pin!(tools.probes.know(self.target.namespace(), mark, plain, SETTLE_TIME));
         let known = match timeout(SETTLE_TIME / 2, &mut know).await {
             // An API server that has answered is there.
             Ok(known) => known.map_err(|unknown| (unknown, true)),
@@ -27,22 +27,23 @@ impl Executor<'_> {
             if is_prompt {
                 return Done::Ended(Ending::Unsettled(said.into()));
             }
-            headroom.proofs.doubt(&peer, &why);
+            tools.proofs.doubt(&peer, &why);
             return unproven(said);
         }
         if let Some(at) = self.raised_at {
-            headroom.metrics.settled(at.elapsed());
+            tools.metrics.settled(at.elapsed());
         }
         Done::Settled
     }
 
-    /// Quota admission has one queue for each namespace, which its tenant can keep busy; that must concern no other namespace. So the
-    /// API servers are asked for a proof, which is about another queue, beside. An error tells whether the API server answered it in time.
+    /// Quota admission has one queue for each namespace, which its tenant can keep busy; that must concern no other
+    /// namespace. So the API servers are asked for a proof, which is about another queue, beside.
+    /// An error tells whether the API server answered it in time.
     async fn settle_slowly<E>(
         &self,
         know: impl Future<Output = Result<(), (Peer, E)>> + Unpin,
     ) -> Result<(), ((Peer, E), bool)> {
-        let mut prompt = pin!(self.headroom.probes.prompt(SETTLE_TIME / 2));
+        let mut prompt = pin!(self.tools.probes.prompt(SETTLE_TIME / 2));
         let (known, prompt) = match select(know, &mut prompt).await {
             Either::Left((Ok(()), _)) => return Ok(()),
             Either::Left((unknown, _)) => (unknown, prompt.await),

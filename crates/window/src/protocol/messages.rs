@@ -19,8 +19,8 @@ pub struct QuotaRef {
 pub enum Look {
     /// What the watches have shown, but the objects that grant something are read anew, by their names.
     Grants,
-    /// The quotas are read from the API server, the objects that grant something by their names, and where more of a quota is used
-    /// than its spec says, all pods of the namespace.
+    /// The quotas are read from the API server, the objects that grant something by their names, and where more of a quota
+    /// is used than its spec says, all pods of the namespace.
     Live,
     /// What the watches have shown, once that of quotas has shown the raises, and so every earlier one.
     Raised,
@@ -117,8 +117,8 @@ pub enum Ending {
     Resting,
     /// An API server does not enforce the policies, or cannot be asked.
     Unproven(Arc<str>),
-    /// An API server that answers proofs in time did not tell that it knows of the raise: something in this namespace keeps its quota
-    /// admission busy, or denies probes.
+    /// An API server that answers proofs in time did not tell that it knows of the raise: something in this namespace keeps
+    /// its quota admission busy, or denies probes.
     Unsettled(Arc<str>),
     /// Another admission step refused the target: KubeVirt's controller has tried again, or it was charged and is no pod.
     Denied,

@@ -1,9 +1,9 @@
 //! What is decided about head-room, without I/O (`docs/protocols.md`, *Head-room*).
 //!
-//! [`WindowSession`] lets one target pod in. Its driver executes one [`Command`] at a time and hands the [`Done`] back; it may
-//! stop anywhere: what is raised is an exact fit, the mark in the quota locks its namespace until the time it names, and a
-//! sweep puts the quota right. [`Rests`] says which namespaces are left alone for a while; [`sweep`] which quotas are to be
-//! restored.
+//! [`WindowSession`] lets one target pod in. Its driver executes one [`Command`] at a time and hands the [`Done`] back; it
+//! may stop anywhere: what is raised is an exact fit, the mark in the quota locks its namespace until the time it names, and
+//! a sweep puts the quota right. [`Rests`] says which namespaces are left alone for a while; [`sweep`] which quotas are to
+//! be restored.
 
 mod messages;
 mod rest;

@@ -13,8 +13,9 @@ use sluice_runtime::backoff::{Backoff, Retry};
 const BURST_MS: u64 = 600;
 /// Of each second, so many milliseconds may be locked in the long run.
 const REFILL_MS_PER_S: u64 = 60;
-/// A lock that let its target in counts for no more than this, which is what it takes by itself: what is longer is another webhook that
-/// the API server waits for, or an API server that has more to do than it can. So five targets a second need no rest.
+/// A lock that let its target in counts for no more than this, which is what it takes by itself: what is longer is another
+/// webhook that the API server waits for, or an API server that has more to do than it can.
+/// So five targets a second need no rest.
 const MOST_HELPFUL_MS: u64 = 12;
 /// After a lock in vain, its namespace rests for so many times as long as it was locked, at least.
 const REST_FACTOR: u64 = 10;
@@ -23,8 +24,8 @@ const REST_FACTOR: u64 = 10;
 const LEFT_MS: u64 = 9_000;
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
-/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute. A lock that helps does not end the count: one
-/// honest migration between two thefts would.
+/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute. A lock that helps does not end the
+/// count: one honest migration between two thefts would.
 const REST: Retry = Retry::new(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)))
     .forgetting_after(FORGOTTEN_MS);
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.

@@ -218,8 +218,8 @@ impl WindowSession {
         Ok(wanted.into())
     }
 
-    /// Nothing is left to raise. If the quota that was to carry the mark which is asked for needs none any more, no mark tells
-    /// whether API servers know of its change.
+    /// Nothing is left to raise. If the quota that was to carry the mark which is asked for needs none any more, no mark
+    /// tells whether API servers know of its change.
     fn settle(&mut self, quotas: &[NativeQuota]) -> Phase {
         let is_there = |mark: &i64| quotas.iter().any(|quota| quota.mark() == Some(*mark));
         match self.mark.filter(is_there) {
@@ -277,8 +277,8 @@ impl WindowSession {
         }
     }
 
-    /// The pool has to be enough for all that share it, now that the raises of earlier sessions are known. Of two at once both may
-    /// give way; KubeVirt's controller creates one target after the other.
+    /// The pool has to be enough for all that share it, now that the raises of earlier sessions are known. Of two at once
+    /// both may give way; KubeVirt's controller creates one target after the other.
     fn shared(&mut self, snapshot: &Snapshot) -> Phase {
         let mut quotas = snapshot.quotas.clone();
         for quota in &mut quotas {
@@ -320,8 +320,9 @@ fn is_pool(grant: &Grant) -> bool {
     }
 }
 
-/// What comes of a target at once, by what the watches have shown: it fits beside others of its size, or what is granted is not enough.
-/// Neither needs a request. A grant that the watches show later is followed by a nudge. `None`: a session is needed.
+/// What comes of a target at once, by what the watches have shown: it fits beside others of its size, or what is granted is
+/// not enough. Neither needs a request. A grant that the watches show later is followed by a nudge. `None`:
+/// a session is needed.
 #[must_use]
 pub fn at_once(need: &Need, snapshot: &Snapshot) -> Option<Ending> {
     let is_granted = !snapshot.budget.grants.is_empty();

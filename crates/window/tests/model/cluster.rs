@@ -48,14 +48,15 @@ impl Rules {
         true
     }
 
-    /// Whether a quota is above its spec by targets of migrations that are under way, and by pods that were there when the spec was
-    /// written. A charge without a pod counts for nothing.
+    /// Whether a quota is above its spec by targets of migrations that are under way, and by pods that were there when the
+    /// spec was written. A charge without a pod counts for nothing.
     pub fn is_explained(&self, world: &World, (namespace, position): (usize, usize)) -> bool {
         let used = world.actual[namespace].min(world.quotas[namespace][position].used);
         used <= self.explained(world, (namespace, position))
     }
 
-    /// How much may be used of a quota by the account: its spec or what is older, what migrations take, and the overhead of machines.
+    /// How much may be used of a quota by the account: its spec or what is older, what migrations take,
+    /// and the overhead of machines.
     pub fn explained(&self, world: &World, (namespace, position): (usize, usize)) -> u8 {
         let quota = &world.quotas[namespace][position];
         let thieves = || world.thieves.iter().filter(|thief| thief.namespace == namespace);

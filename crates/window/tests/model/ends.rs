@@ -12,7 +12,8 @@ use crate::rules::Rules;
 use crate::world::{Quota, Stage, World, natives, need};
 
 const MOST_STEPS: usize = 60;
-/// Steps of the clock: a lock of one step in vain rests its namespace for ten, and for as much again if there was one before.
+/// Steps of the clock: a lock of one step in vain rests its namespace for ten,
+/// and for as much again if there was one before.
 const LONGEST_REST: u8 = 40;
 
 /// How later attempts end from states in which only they go on. They are those of one model: a clone knows none.

@@ -19,8 +19,8 @@ impl Rules {
             return Budget { grants: vec![Grant::Amounts { source, additional: granted, percent: None }] };
         }
         let others = view.quotas.iter().enumerate().filter(|(other, _)| *other != namespace);
-        // The watch of pods is taken to be as far as that of quotas here: a target that another replica has let in and that it
-        // does not show yet is not counted.
+        // The watch of pods is taken to be as far as that of quotas here: a target that another replica has let in and that
+        // it does not show yet is not counted.
         let taken = others.map(|(other, quotas)| {
             let machines = world.inside(other).map(|_| self.need).sum();
             quotas.iter().map(|quota| quota.overdraft(machines)).max().unwrap_or(0)

@@ -24,7 +24,8 @@ fn situation(world: &World, (process, namespace): Place) -> u64 {
 }
 
 impl Rules {
-    /// Something was written: every watch is going to show it. A lock that ends is in vain if nothing was charged while it held.
+    /// Something was written: every watch is going to show it.
+    /// A lock that ends is in vain if nothing was charged while it held.
     pub fn note_write(&self, world: &mut World, before: &[Vec<Quota>]) {
         for (namespace, before) in before.iter().enumerate() {
             let is_marked = |quotas: &[Quota]| quotas.iter().any(|quota| quota.mark.is_some());

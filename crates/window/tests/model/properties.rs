@@ -115,8 +115,8 @@ impl Rules {
         })
     }
 
-    /// Nothing is raised while a pod is above that the account does not explain, so such pods do not add up. Targets that are left, and
-    /// migrations that end after a theft, explain no more what they explained when something was raised.
+    /// Nothing is raised while a pod is above that the account does not explain, so such pods do not add up. Targets that
+    /// are left, and migrations that end after a theft, explain no more what they explained when something was raised.
     fn is_accounted_for(&self, world: &World) -> bool {
         world.quotas.iter().enumerate().all(|(namespace, quotas)| {
             let left = self.need * world.count(namespace, Fate::Left);

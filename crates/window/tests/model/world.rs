@@ -301,7 +301,8 @@ impl Quota {
         }
     }
 
-    /// What is used above the spec on behalf of targets, or will be. `machines`: what targets take, also those that are left.
+    /// What is used above the spec on behalf of targets, or will be. `machines`:
+    /// what targets take, also those that are left.
     pub fn overdraft(&self, machines: u8) -> u8 {
         if self.mark.is_some() {
             return self.used.max(self.hard).saturating_sub(self.spec);

@@ -19,7 +19,8 @@ use crate::pod_json::mix;
 use crate::report::{median, ms, quantile, say};
 
 const QUOTA: &str = "bench";
-/// Pods that come or go in each second of which the writes are counted; odd, so that it makes a difference in one namespace too.
+/// Pods that come or go in each second of which the writes are counted;
+/// odd, so that it makes a difference in one namespace too.
 const CHANGES: u64 = 501;
 
 /// What was measured of so many namespaces.
@@ -42,7 +43,8 @@ pub(super) struct Bytes {
     pub(super) mirror: usize,
 }
 
-const EVENT: &str = "a pod of a namespace comes or goes: applied to the gate's state, with the round of decisions that follows";
+const EVENT: &str = "a pod of a namespace comes or goes: applied to the gate's state, \
+                     with the round of decisions that follows";
 
 impl Many {
     pub(super) fn measure(namespaces: u64, quick: bool) -> anyhow::Result<Self> {

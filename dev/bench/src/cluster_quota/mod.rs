@@ -1,5 +1,5 @@
-//! One cluster quota over many namespaces: releases beside gate-removing PATCHes as in the bench of the gate, what a change of a
-//! pod costs, and what is written for people to read.
+//! One cluster quota over many namespaces: releases beside gate-removing PATCHes as in the bench of the gate, what a change
+//! of a pod costs, and what is written for people to read.
 
 mod many;
 mod shown;
@@ -107,7 +107,8 @@ fn print(file: &Value, many: &[Many]) -> anyhow::Result<()> {
         many::MIRRORS
     );
     println!(
-        "  the most namespaces cost {:.2} × what one costs (at most {GROWTH_LIMIT}), etcd takes objects of {LARGEST_OBJECT} B: all goals {}",
+        "  the most namespaces cost {:.2} × what one costs (at most {GROWTH_LIMIT}), \
+         etcd takes objects of {LARGEST_OBJECT} B: all goals {}",
         number(file, "ns_per_event_growth"),
         verdict(file.get("met") == Some(&Value::Bool(true)))
     );

@@ -1,4 +1,5 @@
-//! What the controller writes of a cluster quota over many namespaces while their pods come all the time, and how large that is.
+//! What the controller writes of a cluster quota over many namespaces while their pods come all the time,
+//! and how large that is.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

@@ -1,10 +1,8 @@
 //! From a request to its answer.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde_json::{Value, json};
@@ -14,15 +12,13 @@ use sluice_api::names::{
 };
 
 use super::Shared;
+use super::body::Body;
 use super::kept::How;
 use super::object::{Kind, Object, Part, Refused};
 use super::query::{Page, Query};
 use super::watches::Watch;
 use crate::cluster_json::{self, QUOTA};
 use crate::pod_json::{Facts, namespace_number, pod_number};
-
-/// A whole answer, or the stream of a watch.
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The text of an answer, or why there is none.
 type Answer = Result<String, Refused>;
@@ -157,8 +153,8 @@ fn keep(shared: &Shared, method: &Method, path: &[&str], sent: Value) -> Answer 
     shared.change(|world| world.keep(how, path, sent))
 }
 
-/// The answer to the dry run by which Sluice learns that its admission policies are in force, as they always are here: a probe
-/// that can be gated is, and one that names its node is refused.
+/// The answer to the dry run by which Sluice learns that its admission policies are in force, as they always are here: a
+/// probe that can be gated is, and one that names its node is refused.
 fn gate_probe(mut probe: Value) -> Answer {
     if probe.pointer("/spec/nodeName").is_some() {
         let policy = names::GATED_POLICY;

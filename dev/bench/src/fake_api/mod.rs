@@ -5,6 +5,7 @@
 //! watch, and a list is of one version only as long as nothing changes between its pages.
 
 mod answer;
+mod body;
 mod kept;
 mod object;
 mod query;
@@ -31,7 +32,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::pod_json::Template;
-use answer::Body;
+use body::Body;
 pub use world::{Size, World};
 
 /// A running fake. It ends when this is dropped.

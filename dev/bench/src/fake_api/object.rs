@@ -1,5 +1,5 @@
-//! What collections hold. Pods are kept as facts and printed when they are sent: as JSON 150,000 of them would take more than
-//! a gibibyte.
+//! What collections hold. Pods are kept as facts and printed when they are sent: as JSON 150,000 of them would take more
+//! than a gibibyte.
 
 use sluice_api::names;
 

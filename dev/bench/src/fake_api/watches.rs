@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, interval_at};
 
 use super::Shared;
-use super::answer::Body;
+use super::body::Body;
 use super::object::{Event, Kind};
 
 /// An API server sends a bookmark about so often.

@@ -1,5 +1,5 @@
-//! Releases on a real control plane, with a quota for each namespace, beside gate-removing PATCHes of the same server in the same
-//! run. The bench of cluster quotas measures with the same means.
+//! Releases on a real control plane, with a quota for each namespace, beside gate-removing PATCHes of the same server in the
+//! same run. The bench of cluster quotas measures with the same means.
 //!
 //! Pods are created with the gate by the administrator: the webhook has a bench of its own, and without it the
 //! PATCHes have nothing to wait for but the API server, which makes the ratio the harder one to reach.
@@ -81,10 +81,12 @@ fn print(file: &[Value]) -> anyhow::Result<()> {
     ];
     rows("gate: releases on a real control plane", &columns, file)?;
     println!(
-        "  waiting: pods wait already when the controller starts; ratio = releases/s ÷ PATCHes/s of the same\n  repetition, goal ≥ {GOAL_RATIO}; medians; latency: the time to drain what waited"
+        "  waiting: pods wait already when the controller starts; ratio = releases/s ÷ PATCHes/s of the same\n\
+         \x20 repetition, goal ≥ {GOAL_RATIO}; medians; latency: the time to drain what waited"
     );
     println!(
-        "  arriving: pods come at half the release rate; idle: ten a second, goal p99 ≤ {GOAL_IDLE_P99_MS} ms; latency: from\n  sending the create request to seeing the pod without gate in a watch"
+        "  arriving: pods come at half the release rate; idle: ten a second, goal p99 ≤ {GOAL_IDLE_P99_MS} ms; \
+         latency: from\n  sending the create request to seeing the pod without gate in a watch"
     );
     Ok(())
 }

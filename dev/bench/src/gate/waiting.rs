@@ -120,7 +120,8 @@ impl Waiting {
             "latency": "from the controller's first decision to the pod seen without gate: the time to drain what waited",
             "concurrency": CONCURRENCY,
             "repetitions": self.runs.iter().map(run).collect::<Vec<_>>(),
-            "measured": "medians of the repetitions, of their ratios too; rates from the first decision (the first PATCH sent) to the last gate seen removed by the same watch",
+            "measured": "medians of the repetitions, of their ratios too; rates from the first decision (the first PATCH \
+                         sent) to the last gate seen removed by the same watch",
         })
     }
 }

@@ -214,7 +214,11 @@ pub(super) fn json(figures: &Figures, kubernetes: &str, quick: bool, machine: &V
         "stopped_server": stopped(&figures.stopped),
         "steps": steps(figures),
         "goals": goals(figures),
-        "measured": "by the API server's clock, from its audit log: from the answer that the migration exists to the answer that its target pod does; a window from the answer to the first raise, which sets the mark that locks the namespace, to the answer to the last restore, which removes it; a locked share is that of such times in a run; a drain from the answer that the node is cordoned to the end of the last source pod, medians",
+        "measured": "by the API server's clock, from its audit log: from the answer that the migration exists to the answer \
+                     that its target pod does; a window from the answer to the first raise, which sets the mark that locks \
+                     the namespace, to the answer to the last restore, which removes it; a locked share is that of such \
+                     times in a run; a drain from the answer that the node is cordoned to the end of \
+                     the last source pod, medians",
         "server": {"kubernetes": kubernetes, "etcd_fsync": false, "audit_log": true, "parallel_migrations": 100},
         "quick": quick,
         "machine": machine,

@@ -1,5 +1,5 @@
-//! One of two API servers stands still while full namespaces ask for head-room: how long the targets of a namespace with room
-//! take meanwhile. KubeVirt's controller creates one target after the other in the whole cluster, so a
+//! One of two API servers stands still while full namespaces ask for head-room: how long the targets of a namespace with
+//! room take meanwhile. KubeVirt's controller creates one target after the other in the whole cluster, so a
 //! session that waits for the stopped API server delays the targets of all namespaces.
 
 use anyhow::{Context as _, ensure};
@@ -76,7 +76,8 @@ impl Stopped {
     }
 }
 
-/// Namespaces whose quotas are full, with a VM each, and one with room and many VMs. All is asked for at the second API server.
+/// Namespaces whose quotas are full, with a VM each, and one with room and many VMs.
+/// All is asked for at the second API server.
 struct Scene<'b> {
     bed: &'b Bed,
     full: Vec<(Tenant<'b>, Vm)>,
@@ -102,8 +103,8 @@ impl<'b> Scene<'b> {
         Ok(Self { bed, full, roomy, vms })
     }
 
-    /// Migrates the VM of each full namespace and so many VMs with room, the latter one after the other, and all of them to their end.
-    /// Returns how long each target took that had room.
+    /// Migrates the VM of each full namespace and so many VMs with room, the latter one after the other, and all of them to
+    /// their end. Returns how long each target took that had room.
     async fn measure(&self, targets: usize, stops: bool) -> anyhow::Result<Vec<f64>> {
         if stops {
             self.bed.pause(Component::ApiServer);

@@ -1,5 +1,5 @@
-//! Pods that name very many extended resources, each with other amounts, so that nothing is shared: what is kept of them, and how
-//! long the state is locked for one.
+//! Pods that name very many extended resources, each with other amounts, so that nothing is shared: what is kept of them,
+//! and how long the state is locked for one.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! The `sluice controller` process at the size of a large cluster, beside a fake API server: 10,000 namespaces with a quota
 //! each, 150,000 pods of which 5,000 wait, and then 500 changes of pods a second, through lists and watches over HTTPS.
 //!
-//! It begins like an installation: no quota has a status yet, so the controller lists everything, leads, and writes them all.
+//! It begins like an installation: no quota has a status yet, so the controller lists everything, leads,
+//! and writes them all.
 
 mod controller;
 mod traffic;
@@ -24,11 +25,12 @@ const STARTED: Duration = Duration::from_secs(600);
 /// Until what the last changes cause is done.
 const SETTLED: Duration = Duration::from_secs(60);
 
-const MEASURED: &str = "lock_hold_*: the controller's histogram sluice_gate_lock_hold_seconds, after less before the changes, \
-     linear within its bucket: how long the gate's state is locked for a round of decisions, and watch_lock_hold_*: for an event \
-     of a watch. cpu_share: user and system time of the process by wall time while changes are made, without scrapes. \
-     events_per_s: events that the watch of pods took, without those that releases cause. rss_mib: the peak of the whole run \
-     with two scrapes of the metrics of all quotas; rss_mib_started: before the first of them";
+const MEASURED: &str = "lock_hold_*: the controller's histogram sluice_gate_lock_hold_seconds, after less before the \
+     changes, linear within its bucket: how long the gate's state is locked for a round of decisions, and \
+     watch_lock_hold_*: for an event of a watch. cpu_share: user and system time of the process by wall time while changes \
+     are made, without scrapes. events_per_s: events that the watch of pods took, without those that releases cause. \
+     rss_mib: the peak of the whole run with two scrapes of the metrics of all quotas; \
+     rss_mib_started: before the first of them";
 
 /// Measures, prints, writes `scale.json`.
 ///

@@ -27,13 +27,13 @@ const AT_A_TIME: (u32, u32) = (5, 2);
 /// A kind of drain.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Under quotas that are full, as many migrations at a time as KubeVirt lets by default. Memory takes one to two seconds to
-    /// be copied, as it does for small VMs.
+    /// Under quotas that are full, as many migrations at a time as KubeVirt lets by default. Memory takes one to two seconds
+    /// to be copied, as it does for small VMs.
     Full,
     /// The same, but all migrations at once.
     FullAtOnce,
-    /// The same, and nothing is copied: the processes that all share two cores have work all the time, and a request takes as
-    /// long as they let it.
+    /// The same, and nothing is copied: the processes that all share two cores have work all the time, and a request takes
+    /// as long as they let it.
     FullAndBusy,
     /// All at once, nothing is copied, and there are no quotas.
     UnlimitedAndBusy,
@@ -100,7 +100,8 @@ impl Targets {
     fn json(&self) -> Value {
         let (held, patch) = (&self.held, &self.patch);
         json!({
-            "targets": held.0.len(), "gated": self.gated, "held_p50_ms": held.quantile(0.5), "held_p99_ms": held.quantile(0.99),
+            "targets": held.0.len(), "gated": self.gated, "held_p50_ms": held.quantile(0.5),
+            "held_p99_ms": held.quantile(0.99),
             "held_max_ms": held.longest(), "patches": patch.0.len(), "patch_p50_ms": patch.quantile(0.5),
             "patch_max_ms": patch.longest(),
         })
@@ -150,8 +151,8 @@ impl Drains {
         let begin = jiff::Timestamp::now();
         let drained = kubevirt.drain(node).await?;
         ensure!(drained.len() == VMS, "{} VMs were on the node, not {VMS}", drained.len());
-        // One after the other, and the last VM first: 20 lists at once would load the API server just when the first targets are
-        // created.
+        // One after the other, and the last VM first: 20 lists at once would load the API server just when the first targets
+        // are created.
         for vm in vms.iter().rev() {
             vm.until_away_from(node).await?;
             vm.until_alone().await?;
@@ -207,8 +208,8 @@ fn patches_by_others(log: &[AuditEvent], namespaces: &[&str], begin: jiff::Times
     log.iter().filter(is_one).map(|it| between_ms(it.received, it.answered)).collect()
 }
 
-/// How long each target was held: from the answer to its creation to the answer that its gate is gone, by the API server's clock.
-/// `None` for one that was created without a gate; what is held still is left out.
+/// How long each target was held: from the answer to its creation to the answer that its gate is gone, by the API server's
+/// clock. `None` for one that was created without a gate; what is held still is left out.
 fn held(log: &[AuditEvent], namespaces: &[&str]) -> Vec<Option<f64>> {
     let ours = |it: &&AuditEvent| namespaces.contains(&it.namespace.as_str()) && it.succeeded();
     let targets = log.iter().filter(ours).filter(|it| it.is_target());

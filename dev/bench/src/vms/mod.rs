@@ -1,5 +1,5 @@
-//! Virtual machines under quotas that count them as such: what they cost the gate's state, and how long targets of a drain are held
-//! under full quotas of the real virt-controller's VMs.
+//! Virtual machines under quotas that count them as such: what they cost the gate's state, and how long targets of a drain
+//! are held under full quotas of the real virt-controller's VMs.
 
 mod drain;
 mod state;

@@ -42,7 +42,8 @@ struct Recount {
     parts: usize,
 }
 
-const EVENT: &str = "a VirtualMachineInstance is modified: applied to the gate's state, with the round of decisions that follows";
+const EVENT: &str = "a VirtualMachineInstance is modified: applied to the gate's state, \
+                     with the round of decisions that follows";
 
 impl Machines {
     pub(super) fn measure(count: u64) -> anyhow::Result<Self> {

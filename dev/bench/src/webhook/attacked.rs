@@ -56,7 +56,10 @@ pub(super) async fn measure(server: &Server, bodies: &[Body], seconds: u64) -> a
     let busy = (server.cpu()? - cpu_before).as_secs_f64() / begin.elapsed().as_secs_f64();
     let rows = [("another peer", &mut measured), ("the same peer", &mut same_peer)].map(|(name, load)| {
         let [p50_ms, p99_ms] = [0.5, 0.99].map(|q| quantile(&mut load.latencies_ms, q));
-        json!({"from": name, "requests": load.latencies_ms.len(), "p50_ms": p50_ms, "p99_ms": p99_ms, "first_ms": load.connected_ms})
+        json!({
+            "from": name, "requests": load.latencies_ms.len(), "p50_ms": p50_ms, "p99_ms": p99_ms,
+            "first_ms": load.connected_ms,
+        })
     });
     let columns = [
         ("reviews from", "from"),

@@ -62,7 +62,8 @@ async fn measure(run: &Run, cores: &process::Cores) -> anyhow::Result<()> {
         "bodies": bodies.iter().map(size).collect::<Vec<_>>(),
         "cores": cores.describe(),
         "api_server": "a fake: a version, empty lists, watches without events",
-        "measured": "p50_ms and p99_ms: the webhook's own histogram, linear within its bucket; client_*: from sending, or from the time it was due if its connection was still busy",
+        "measured": "p50_ms and p99_ms: the webhook's own histogram, linear within its bucket; client_*: from sending, or \
+                     from the time it was due if its connection was still busy",
         "goal_p99_ms": GOAL_MS,
         "met": p99 <= GOAL_MS,
     });

@@ -12,10 +12,7 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_engine::headroom::MARK;
 
-use super::table::table;
 use crate::follow::Change;
-use crate::stage::View;
-use crate::table::Style;
 
 /// Amounts as `kubectl` shows them, by key.
 pub type Amounts = BTreeMap<String, String>;
@@ -128,16 +125,6 @@ pub struct Passage {
     /// The last line of the act.
     pub verdict: Option<String>,
     launchers: BTreeMap<String, Launcher>,
-}
-
-impl View for Passage {
-    fn table(&self, now: Duration, style: Style) -> Vec<String> {
-        table(self, now, style)
-    }
-
-    fn summary(&self) -> Option<String> {
-        self.verdict.clone()
-    }
 }
 
 impl Passage {

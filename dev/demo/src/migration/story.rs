@@ -43,7 +43,8 @@ fn updates(scene: &Scene) -> Updates<Passage> {
 }
 
 async fn play(scene: &Scene, bed: &Bed, stage: &mut Stage<Passage>) -> anyhow::Result<()> {
-    stage.tell("A namespace whose native ResourceQuota has room for one VM. KubeVirt's virt-controller is the real one, what runs on nodes is simulated.")?;
+    stage.tell("A namespace whose native ResourceQuota has room for one VM. KubeVirt's virt-controller is the real one, \
+                what runs on nodes is simulated.")?;
     stage.during(scene.apply(&[TEAM_B])).await?;
     stage.during(scene.account(NAMESPACE)).await?;
     stage.watching().await?;
@@ -148,7 +149,8 @@ mod tests {
         let line = verdict(&passage, &facts).unwrap();
         assert!(
             line.ends_with(
-                "never changed (generation 3 before and after), the quota was locked for 27.3 ms and 31.0 ms, no attempt was rejected"
+                "never changed (generation 3 before and after), the quota was locked for 27.3 ms and \
+                 31.0 ms, no attempt was rejected"
             ),
             "{line}"
         );

@@ -3,7 +3,18 @@
 use std::time::Duration;
 
 use super::passage::{Amounts, Launcher, Passage, Quota};
+use crate::stage::View;
 use crate::table::{Ink, Style, cut};
+
+impl View for Passage {
+    fn table(&self, now: Duration, style: Style) -> Vec<String> {
+        table(self, now, style)
+    }
+
+    fn summary(&self) -> Option<String> {
+        self.verdict.clone()
+    }
+}
 
 /// Quota, lock, VM, migration and pods, no line longer than the terminal is wide.
 pub fn table(passage: &Passage, now: Duration, style: Style) -> Vec<String> {

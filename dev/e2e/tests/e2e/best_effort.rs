@@ -1,5 +1,5 @@
-//! Pods that state none, or only some, of the amounts that a quota limits: the second user story of application-aware-quota. A
-//! ResourceQuota refuses them. `examples/best-effort` has the files.
+//! Pods that state none, or only some, of the amounts that a quota limits: the second user story of application-aware-quota.
+//! A ResourceQuota refuses them. `examples/best-effort` has the files.
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;

@@ -254,7 +254,9 @@ async fn a_foreign_webhook_is_left_alone(client: &Client) {
     let theirs = json!([{"op": "add", "path": "/webhooks/-", "value": {
         "name": "foreign.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "clientConfig": {"url": "https://127.0.0.1:1/x"}, "failurePolicy": "Ignore",
-        "rules": [{"apiGroups": ["none.example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nones"]}],
+        "rules": [{
+            "apiGroups": ["none.example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nones"],
+        }],
     }}, {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]);
     let patch = Patch::<()>::Json(serde_json::from_value(theirs).unwrap());
     api.patch(names::VALIDATING_CONFIG, &PatchParams::default(), &patch).await.unwrap();

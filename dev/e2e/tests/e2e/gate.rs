@@ -133,8 +133,8 @@ async fn a_stateful_set_that_can_never_fit_is_told_and_goes_on_when_template_and
     let words = told(&team, "db-0", "ExceedsLimit").await;
     assert_eq!(
         words,
-        "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1; the pod alone is \
-         more than the whole quota and can never be released: raise spec.hard[requests.cpu] of the quota, or change the \
+        "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1; the pod alone \
+         is more than the whole quota and can never be released: raise spec.hard[requests.cpu] of the quota, or change the \
          template of the pod's controller and delete the pod"
     );
     let before = team.pods.get("db-0").await.unwrap();

@@ -113,7 +113,8 @@ async fn a_resize_takes_what_there_is_and_no_more() {
     assert_eq!(team.resize("a", &[("cpu", "100m")], false).await, None);
     team.until_used("compute", "requests.cpu", "300m").await;
     assert_eq!(team.resize("b", &[("cpu", "900m")], false).await, None);
-    let words = "exceeded quota: compute, requested: requests.memory=901Mi, used: requests.memory=200Mi, limited: requests.memory=1Gi";
+    let words = "exceeded quota: compute, requested: requests.memory=901Mi, used: requests.memory=200Mi, \
+                 limited: requests.memory=1Gi";
     assert_eq!(team.resize("b", &[("memory", "1001Mi")], false).await, denied(403, words));
 }
 

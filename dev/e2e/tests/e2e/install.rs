@@ -137,8 +137,8 @@ async fn the_binary_knows_the_arguments(bed: &Bed) {
     }
 }
 
-/// An operator with the rights that are shipped makes what gates. The shipped webhook has no endpoint here (simulated pods do not
-/// answer): pods are created and wait.
+/// An operator with the rights that are shipped makes what gates. The shipped webhook has no endpoint here (simulated pods
+/// do not answer): pods are created and wait.
 async fn pods_wait_until_somebody_answers(bed: &Bed) {
     let namespace = bed.namespace("closed", sluice_e2e::objects::TARGETED).await.unwrap();
     let client = bed.admin().unwrap();

@@ -1,4 +1,5 @@
-//! Keys of a cluster quota that no gate governs are limited by a ClusterResourceQuota of OpenShift, where there is that kind.
+//! Keys of a cluster quota that no gate governs are limited by a ClusterResourceQuota of OpenShift,
+//! where there is that kind.
 //!
 //! OpenShift is not here: its kind is a [stand-in](stand_in), and what it would count is written by the tests.
 

@@ -292,7 +292,9 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "metadata": {"name": "free"}, "spec": amounts});
     let path = format!("/apis/mtq.kubevirt.io/v1alpha1/namespaces/{namespace}/{}", names::VMMRQS);
     assert_eq!(post(&client, &path, &vmmrq).await.unwrap().code, 403);
-    let config = json!({"apiVersion": names::API_VERSION, "kind": "AAQJobQueueConfig", "metadata": {"name": "aaqjqc"}, "spec": {}});
+    let config = json!({
+        "apiVersion": names::API_VERSION, "kind": "AAQJobQueueConfig", "metadata": {"name": "aaqjqc"}, "spec": {},
+    });
     let answer = post(&client, &format!("{base}/aaqjobqueueconfigs"), &config).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
 }

@@ -1,6 +1,7 @@
 //! For which VMs an API server calls the webhook that warns of pods larger than their guest.
 //!
-//! The kinds are stand-ins without a schema; what is told of real ones is tested beside the calculators, in `machines/size.rs`.
+//! The kinds are stand-ins without a schema; what is told of real ones is tested beside the calculators,
+//! in `machines/size.rs`.
 
 use http::Method;
 use rstest::rstest;
@@ -17,8 +18,8 @@ use crate::vmi_status::{instances, kind};
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const ENTRY: &str = WebhookEntry::VM_SIZE.name;
 
-/// A namespace with the kinds and, apart from the shipped one, the entry in a form in which it shows when it is called: without
-/// a process of Sluice each call fails, and then the request.
+/// A namespace with the kinds and, apart from the shipped one, the entry in a form in which it shows when it is called:
+/// without a process of Sluice each call fails, and then the request.
 struct Closed {
     team: Team,
     configuration: String,

@@ -1,5 +1,5 @@
-//! The policy about new VirtualMachineInstances and the webhook about their size are there before KubeVirt, and hold from the
-//! moment KubeVirt's kind is served.
+//! The policy about new VirtualMachineInstances and the webhook about their size are there before KubeVirt, and hold from
+//! the moment KubeVirt's kind is served.
 //!
 //! The kind is a stand-in without a schema; what the policy says of the real one is tested with head-room, in
 //! `headroom/forged_status.rs`.

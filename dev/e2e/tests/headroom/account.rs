@@ -1,5 +1,5 @@
-//! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the source, pods that
-//! stay when their migration is over, what others add to a target.
+//! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the
+//! source, pods that stay when their migration is over, what others add to a target.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
@@ -76,8 +76,8 @@ async fn until_counted_without_the_ended(tenant: &Tenant<'_>) {
     panic!("the ended pod is counted");
 }
 
-/// Executed on a real node before: with a Succeeded pod that had the label, a machine grew from 537Mi to 2320Mi for good in a quota of
-/// 700Mi.
+/// Executed on a real node before: with a Succeeded pod that had the label, a machine grew from 537Mi to 2320Mi for good in
+/// a quota of 700Mi.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_pod_with_the_label_of_the_machine_is_no_source() {
     let (tenant, vm) = growing("decoy").await;
@@ -90,7 +90,8 @@ async fn a_finished_pod_with_the_label_of_the_machine_is_no_source() {
     assert!(used_memory(&tenant).await < 700 * MI);
 }
 
-/// Plugged in while there was room, taken back, and plugged in again in a full quota: the larger launcher of before has ended.
+/// Plugged in while there was room, taken back, and plugged in again in a full quota:
+/// the larger launcher of before has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_former_launcher_took_is_no_size_to_return_to() {
     let (tenant, vm) = growing("replug").await;
@@ -133,7 +134,8 @@ async fn what_another_webhook_adds_to_a_target_has_to_fit(#[case] patch: Value) 
     tenant.until_quota("rq", "to be full and not exceeded", full).await;
 }
 
-/// A tenant may annotate a machine that runs, and KubeVirt gives its next launcher a container of whatever size a LimitRange says.
+/// A tenant may annotate a machine that runs, and KubeVirt gives its next launcher a
+/// container of whatever size a LimitRange says.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_a_tenant_adds_to_a_running_machine_has_to_fit() {
     let alone = alone().await;
@@ -178,7 +180,8 @@ async fn forget(tenant: &Tenant<'_>, migration: &Migration) {
         .unwrap();
 }
 
-/// Times of objects are whole seconds: what is created in the second in which the quota is written counts as older than its limit.
+/// Times of objects are whole seconds: what is created in the second in which the quota
+/// is written counts as older than its limit.
 async fn until_younger_than(tenant: &Tenant<'_>, quota: &str) {
     let quota = tenant.quotas.get(quota).await.unwrap();
     let written = quota.metadata.creation_timestamp.unwrap().0.as_second();

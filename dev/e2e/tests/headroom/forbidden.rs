@@ -62,8 +62,8 @@ async fn until_fenced(tenant: &Tenant<'_>) {
     wait::eventually(SOON, denied, "the fence to be in force").await.unwrap();
 }
 
-/// Tries of one account to write the status, all refused, with longer and longer pauses. A try on a version that is not the newest any
-/// more is made again at once.
+/// Tries of one account to write the status, all refused, with longer and longer pauses. A try on a version that is not the
+/// newest any more is made again at once.
 fn rested(trail: &AuditTrail, account: &str) -> usize {
     let by_account = trail.status_writes().filter(|event| event.is_by(account));
     let (conflicts, tries): (Vec<_>, Vec<_>) = by_account.partition(|event| event.code == CONFLICT);

@@ -1,5 +1,5 @@
-//! A VirtualMachineInstance is not created with a status that claims a size or a place. Here no KubeVirt webhook runs: what it
-//! would write stands in the requests.
+//! A VirtualMachineInstance is not created with a status that claims a size or a place. Here no KubeVirt webhook runs: what
+//! it would write stands in the requests.
 
 use rstest::rstest;
 use serde_json::{Value, json};

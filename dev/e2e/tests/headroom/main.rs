@@ -1,8 +1,8 @@
 //! Head-room with the real virt-controller: what the webhook lets in, what the controller wakes and tells, what the sweep
 //! puts back, and what a managed-tenant-quota left behind.
 //!
-//! Most tests have a namespace each in one cluster ([`sluice_e2e::tenant::shared`]). Those that change what counts everywhere
-//! take turns in a second one ([`context::alone`]).
+//! Most tests have a namespace each in one cluster ([`sluice_e2e::tenant::shared`]). Those that change what counts
+//! everywhere take turns in a second one ([`context::alone`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod account;

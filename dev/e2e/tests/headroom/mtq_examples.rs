@@ -32,8 +32,8 @@ async fn start(tenant: &Tenant<'_>) -> Vm {
     vm
 }
 
-/// The example's budget is smaller than the example's machine, so its migration waits here as it did there. It is told what is
-/// missing, and passes when the budget has it.
+/// The example's budget is smaller than the example's machine, so its migration waits here as it did there. It is told what
+/// is missing, and passes when the budget has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_together_say_what_is_missing_and_pass_with_it() {
     let tenant = Tenant::on(shared().await.bed, "examples").await;

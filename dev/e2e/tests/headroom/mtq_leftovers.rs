@@ -69,7 +69,12 @@ async fn crashed<'b>(bed: &'b Bed, prefix: &str, pods: &str) -> Tenant<'b> {
 /// The lock as managed-tenant-quota makes it. Its service does not exist.
 async fn lock(tenant: &Tenant<'_>) {
     let name = format!("lock.{}.com", tenant.name());
-    let rule = |operation: &str, resource: &str| json!({ "apiGroups": ["*"], "apiVersions": ["*"], "operations": [operation], "resources": [resource], "scope": "Namespaced" });
+    let rule = |operation: &str, resource: &str| {
+        json!({
+            "apiGroups": ["*"], "apiVersions": ["*"], "operations": [operation], "resources": [resource],
+            "scope": "Namespaced",
+        })
+    };
     let lock = json!({
         "metadata": { "name": name, "labels": { "mtq-lock-server": "mtq-lock-server" } },
         "webhooks": [{

@@ -87,7 +87,8 @@ async fn a_quota_that_is_enlarged_or_deleted_lets_it_through() {
     tenant.until_clear().await;
     let trail = AuditTrail::of(&tenant).await;
     assert_eq!(trail.raises().len(), 0, "there was room without a raise");
-    // Where kube-controller-manager needs more than a second to lower the limit, the controller lowers it, and writes nothing else.
+    // Where kube-controller-manager needs more than a second to lower the limit, the controller lowers it,
+    // and writes nothing else.
     let lowered = json!({ "hard": { MEMORY: "700Mi" }, "used": {} });
     for event in trail.status_writes().filter(|event| event.is_by(names::CONTROLLER)) {
         let status = &event.request["status"];

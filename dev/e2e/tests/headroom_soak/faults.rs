@@ -1,8 +1,8 @@
 //! Head-room when things go wrong: the admission policies alone, crashes and faults at each write, many at once, edits by
 //! administrators, API servers that lag, stand still or end.
 //!
-//! Tests have namespaces of their own in one cluster ([`world::shared`]); those that break an API server or the policies take
-//! turns in another one ([`world::pair`]).
+//! Tests have namespaces of their own in one cluster ([`world::shared`]); those that break an API server or the policies
+//! take turns in another one ([`world::pair`]).
 
 mod admin;
 mod clocks;

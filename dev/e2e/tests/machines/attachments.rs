@@ -11,8 +11,8 @@ use sluice_testbed::wait;
 
 use crate::context::{Counting, SOON, Team};
 
-/// A pod as KubeVirt creates one to attach volumes to a launcher. It has as many volumes as one that attaches none, so that the
-/// real virt-controller leaves it alone. It stays pending: simulated nodes may not be asked to resize pods.
+/// A pod as KubeVirt creates one to attach volumes to a launcher. It has as many volumes as one that attaches none, so that
+/// the real virt-controller leaves it alone. It stays pending: simulated nodes may not be asked to resize pods.
 fn attachment(name: &str, launcher: &Pod) -> Pod {
     let controller = json!({
         "apiVersion": "v1", "kind": "Pod", "controller": true,
@@ -69,7 +69,9 @@ async fn only_what_kubevirt_attaches_to_a_vm_that_is_charged_passes_a_full_quota
     }
 
     let path = format!("/api/v1/namespaces/{}/pods/hp-volume-x7d9k/resize", team.tenant.name());
-    let larger: Value = json!({ "spec": { "containers": [{ "name": "hotplug-disk", "resources": { "requests": { "cpu": "50m" } } }] } });
+    let larger: Value = json!({
+        "spec": { "containers": [{ "name": "hotplug-disk", "resources": { "requests": { "cpu": "50m" } } }] },
+    });
     let answer = call(&team.tenant.client, Method::PATCH, &path, STRATEGIC, &larger).await.unwrap();
     assert_eq!(answer.code, 403, "{answer:?}");
     assert!(answer.message().contains("are changed by KubeVirt alone"), "{answer:?}");

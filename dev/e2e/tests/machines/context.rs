@@ -137,8 +137,8 @@ impl Team {
         History::of(self.arqs.clone()).await
     }
 
-    /// Has the status of a quota written, by another limit of something of which guests take nothing: a watch sees what is used
-    /// now, however short that lasts.
+    /// Has the status of a quota written, by another limit of something of which guests take nothing: a watch sees what is
+    /// used now, however short that lasts.
     pub async fn until_written(&self, quota: &str, limit: &str) {
         let key = "requests.ephemeral-storage";
         self.set_hard(quota, key, limit).await;

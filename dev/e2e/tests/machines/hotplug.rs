@@ -50,7 +50,8 @@ async fn is_charged_before_it_is_admitted_and_once(calculator: &str) {
     vm.change(memory("2Gi")).await.unwrap();
     assert_eq!(team.used("vms", MEMORY).await, "2Gi", "no pod is there for it yet");
     let refused = vm.change(memory("3Gi")).await.unwrap_err();
-    let words = "exceeded quota: vms, requested: requests.memory=1Gi, used: requests.memory=2Gi, limited: requests.memory=2Gi";
+    let words = "exceeded quota: vms, requested: requests.memory=1Gi, used: requests.memory=2Gi, \
+                 limited: requests.memory=2Gi";
     assert!(format!("{refused:#}").contains(words), "{refused:#}");
     vm.until_migration(&known).await.unwrap().until_succeeded().await.unwrap();
     vm.until_alone().await.unwrap();
@@ -68,7 +69,8 @@ async fn what_does_not_fit_is_told_on_vm_and_vmi_and_stands_in_no_migrations_way
     let team = counting.team("plug").await;
     let vm = start(&team, "1536Mi", true).await;
     vm.change(memory("2Gi")).await.unwrap();
-    let words = "exceeded quota: vms, requested: requests.memory=1Gi, used: requests.memory=1Gi, limited: requests.memory=1536Mi";
+    let words = "exceeded quota: vms, requested: requests.memory=1Gi, used: requests.memory=1Gi, \
+                 limited: requests.memory=1536Mi";
     let fails = |machine: &DynamicObject| {
         let conditions = machine.data.pointer("/status/conditions").and_then(Value::as_array);
         conditions.into_iter().flatten().any(|condition| {

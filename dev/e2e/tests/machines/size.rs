@@ -33,8 +33,8 @@ async fn a_pod_larger_than_its_guest_is_warned_of_by_the_calculator_in_force() {
     let team = counting.team("larger").await;
     let builder = team.tenant.kubevirt.vm(team.tenant.name(), "web").memory("1Gi").sockets(2);
     let (vmi, vm) = (builder.clone(), builder.virtual_machine());
-    let memory = "spec.template.spec.domain.resources.requests.memory: the pod takes 3Gi of its node, and quotas are charged the \
-        1Gi of the guest (calculator VirtualResources): request no more than the guest has";
+    let memory = "spec.template.spec.domain.resources.requests.memory: the pod takes 3Gi of its node, and quotas are \
+        charged the 1Gi of the guest (calculator VirtualResources): request no more than the guest has";
     let memory = format!("Warning: {memory}");
     let cpu = memory.replace("requests.memory", "requests.cpu").replace("3Gi", "2500m").replace("1Gi", "2");
     let mut larger = vm.clone().requests(&[("cpu", "2500m"), ("memory", "3Gi")]).object();

@@ -1,5 +1,5 @@
-//! Resizes without `pods/resize`: up to Kubernetes 1.31, with the feature gate `InPlacePodVerticalScaling`, an update of the pod
-//! itself changes its resources. There is no mutating policy either, so the webhook gates.
+//! Resizes without `pods/resize`: up to Kubernetes 1.31, with the feature gate `InPlacePodVerticalScaling`, an update of the
+//! pod itself changes its resources. There is no mutating policy either, so the webhook gates.
 //!
 //! `make soak` runs it with `SLUICE_KUBERNETES_VERSION=1.31`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs)]

@@ -36,8 +36,8 @@ impl Bed {
         Ok(KubeVirt::new(self, self.admin()?))
     }
 
-    /// Starts virt-controller anew with another image for launchers, as an upgrade does: it migrates the VMs whose launchers are
-    /// of another one. Does not wait for them.
+    /// Starts virt-controller anew with another image for launchers, as an upgrade does: it migrates the VMs whose launchers
+    /// are of another one. Does not wait for them.
     ///
     /// # Errors
     /// When its program cannot be started.

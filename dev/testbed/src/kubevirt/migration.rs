@@ -72,8 +72,8 @@ impl Migration {
         Self { client, namespace: namespace.to_owned(), name }
     }
 
-    /// Creates one with these annotations and this further spec, and with the label and the finalizer that KubeVirt's webhook
-    /// would add.
+    /// Creates one with these annotations and this further spec, and with the label and the finalizer that KubeVirt's
+    /// webhook would add.
     pub(super) async fn create(
         client: &Client,
         (namespace, vm): (&str, &str),

@@ -161,7 +161,8 @@ impl<'a> KubeVirt<'a> {
 /// request into the VMI (`setDefaultResourceRequests`).
 const ASKS_FOR_GUEST_MEMORY: u32 = 7;
 
-/// Adds to a VMI's spec, or to a change of one, the request that virt-api or the controller of VirtualMachines adds in old versions.
+/// Adds to a VMI's spec, or to a change of one, the request that virt-api or the controller
+/// of VirtualMachines adds in old versions.
 fn ask_for_guest_memory(spec: &mut Value) -> anyhow::Result<()> {
     let amount = |place: &str| spec.pointer(place).filter(|amount| !amount.is_null()).cloned();
     let limit = amount("/domain/resources/limits/memory");

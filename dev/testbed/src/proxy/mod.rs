@@ -5,6 +5,7 @@
 //! the proxy shows that certificate upstream. Watches are streamed line by line, so that they
 //! can be cut or ended with an error.
 
+mod body;
 mod rule;
 mod serve;
 mod stream;

@@ -8,7 +8,6 @@ use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -19,12 +18,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use super::body::Body;
 use super::rule::{Action, Recorded, Verdict};
 use super::stream::{Ending, Hold, WatchBody};
 use super::{Shared, lock};
-
-/// Body of an answer: a buffer or a stream that may break off.
-pub(super) type Body = UnsyncBoxBody<Bytes, anyhow::Error>;
 
 pub(super) fn tls(cert: &str, key: &str) -> anyhow::Result<rustls::ServerConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

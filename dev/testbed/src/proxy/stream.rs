@@ -8,7 +8,7 @@ use hyper::body::Frame;
 use tokio::sync::watch;
 
 use super::WatchOrder;
-use super::serve::Body;
+use super::body::Body;
 
 /// How a rule ends a watch.
 #[derive(Clone, Copy, Debug)]

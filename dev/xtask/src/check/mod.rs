@@ -1,7 +1,10 @@
-//! `xtask check`: rules about dependencies, and that what the documentation points to exists: files, headings and tests. What a crate
-//! of ours may use and the features of others are checked here, the rest of the dependencies by cargo-deny.
+//! `xtask check`: rules about dependencies of crates and of modules, about the width of lines, and that what the
+//! documentation points to exists: files, headings and tests. What a crate of ours may use and the features of others are
+//! checked here, the rest of the dependencies by cargo-deny.
 
 mod architecture;
+mod circles;
+mod columns;
 mod conformance;
 mod deny;
 mod directions;
@@ -15,6 +18,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     architecture::check()?;
     conformance::check()?;
     directions::check()?;
+    circles::check()?;
+    columns::check()?;
     features::check()?;
     deny::check()
 }

@@ -16,7 +16,8 @@ use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutat
 
 use super::observe::{Configuration, Fixed, Identity, Kind, World};
 use super::owner::Owner;
-use super::plan::{Step, plan};
+use super::plan::plan;
+use super::step::Step;
 
 mod aks;
 mod owners;
@@ -179,7 +180,11 @@ fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     let patches = planned(&world);
     assert_eq!(patches.len(), 2);
     let value = json!(ByteString(b"two".to_vec()));
-    let add = |index: usize| json!({ "op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": value });
+    let add = |index: usize| {
+        json!({
+            "op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": value,
+        })
+    };
     assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
     // The second is theirs.
     let ours = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(add);

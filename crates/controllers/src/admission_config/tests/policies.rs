@@ -4,7 +4,8 @@ use serde_json::json;
 use sluice_operator::{Gating, InstallOptions, admission_policies};
 
 use super::super::observe::{Kind, World};
-use super::super::plan::{Step, plan};
+use super::super::plan::plan;
+use super::super::step::Step;
 use super::{
     GATE, GATED, GATED_BINDING, LOCK, LOCK_BINDING, carry_out, operations, planned, policies, seen, selector,
     spec_of, version, world,
@@ -138,7 +139,9 @@ fn an_edited_policy_or_binding_is_put_back() {
     ] {
         let mut world = world();
         *seen(&mut world, LOCK).pointer_mut(path).expect("a field") = value;
-        let replace = json!({ "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"] });
+        let replace = json!({
+            "op": "replace", "path": "/spec", "value": admission_policies(&InstallOptions::default())[1].policy["spec"],
+        });
         assert_eq!(operations(&planned(&world)[0]), (LOCK, &json!([version("3"), replace])), "{path}");
     }
     for (kind, path, value) in [

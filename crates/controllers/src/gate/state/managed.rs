@@ -48,7 +48,8 @@ impl State {
 
     /// As [`Self::status_of`], but for what the quota does not enforce: that looks at each namespace of a cluster quota.
     pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let (quota, compiled, ledger) = (self.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
+        let (quota, compiled, ledger) =
+            (self.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
         let (none, own);
         let (kind, managed) = if quota.cluster().is_some() {
             none = ManagedStatus::default();

@@ -1,7 +1,7 @@
 //! One namespace with migrations that a quota rejected: from what is seen to whom to wake and what to tell.
 //!
-//! What a target takes only the webhook knows, for it sees the target: it tells what is missing. Here KubeVirt's controller is woken
-//! when something has changed on which the outcome depends.
+//! What a target takes only the webhook knows, for it sees the target: it tells what is missing. Here KubeVirt's controller
+//! is woken when something has changed on which the outcome depends.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -274,8 +274,8 @@ fn claims(facts: &Facts, blocked: &Blocked) -> Option<Vec<Report>> {
     let limit = facts.quotas.iter().find_map(limits).filter(|_| blocked.keeps_state)?;
     let text = format!(
         "the state of the virtual machine's TPM or firmware is kept on a volume, so KubeVirt creates a second \
-         PersistentVolumeClaim for the migration unless the storage class offers ReadWriteMany, and {limit}: head-room makes room \
-         for pods, raise this limit"
+         PersistentVolumeClaim for the migration unless the storage class offers ReadWriteMany, and {limit}: head-room \
+         makes room for pods, raise this limit"
     );
     Some(events::refused(&blocked.migration, &text))
 }

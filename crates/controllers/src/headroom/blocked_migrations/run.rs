@@ -225,8 +225,8 @@ pub(in super::super) async fn leads(
     true
 }
 
-/// Migrations that a quota rejected and that wait for their target or for the pod that attaches volumes to it, by priority, then
-/// age, then name.
+/// Migrations that a quota rejected and that wait for their target or for the pod that attaches volumes to it, by priority,
+/// then age, then name.
 fn blocked(index: &Cluster, namespace: &str) -> Vec<Blocked> {
     let waits = |migration: &VmimRecord, hot_plugs: bool| {
         let mut pods = index.launchers.of_migration(&migration.uid);

@@ -8,9 +8,9 @@ use kube::core::{Expression, Selector, SelectorExt};
 use sluice_api::names;
 use sluice_engine::{FieldError, NamespacePattern, PodId, QuotaId, ShareId, Ungated};
 
+use crate::annotations::Annotations;
 use crate::kinds::aaq::Aaqs;
 use crate::list_number::ListNumber;
-use crate::quotas::Annotations;
 use crate::selector::read_selector;
 
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
@@ -113,9 +113,9 @@ impl Targeting {
         Self { selector, text, exempt }
     }
 
-    /// Targets what the `AAQ` that counts selects, which is the oldest: there should be only one. Returns too what is wrong with its
-    /// selector. The webhook refuses such a one, and the API server in all that gates, so pods are gated as before. If no namespace
-    /// counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
+    /// Targets what the `AAQ` that counts selects, which is the oldest: there should be only one. Returns too what is wrong
+    /// with its selector. The webhook refuses such a one, and the API server in all that gates, so pods are gated as before.
+    /// If no namespace counted as targeted, all that wait would go without a charge; if all do, they wait for their quotas.
     #[must_use]
     pub fn by(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> (Self, Vec<FieldError>) {
         let by_default = || Selector::from(Expression::Exists(names::TARGET_LABEL.to_owned()));

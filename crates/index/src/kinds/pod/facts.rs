@@ -10,45 +10,11 @@ use sluice_engine::pod::{
 };
 use sluice_engine::{Amount, Charge, ChargeRules, Format, Quantity, Resource, ScopeFacts, Uid};
 
-use super::ownership::{Ownership, may_be_of_kubevirt};
-use super::platform::PlatformPod;
-use super::records::Gates;
+use super::ownership::may_be_of_kubevirt;
+use super::types::{Gates, Ownership, PodFacts};
 use super::{ContainerStatusWire, ContainerWire, ListWire, PodAffinityWire, PodWire, ResourcesWire};
 use crate::quantity::ResourceTexts;
 use crate::version::Version;
-
-/// What an object of the watch says of a pod.
-#[derive(Clone, Debug)]
-pub struct PodFacts {
-    /// `metadata.namespace`.
-    pub namespace: Box<str>,
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// `metadata.uid`.
-    pub uid: Uid,
-    /// `metadata.resourceVersion`.
-    pub version: Version,
-    /// `spec.priority`.
-    pub priority: i32,
-    /// `metadata.creationTimestamp`, in seconds since the epoch.
-    pub created: i64,
-    /// What it takes. An amount that cannot be read is the largest there is: what runs never counts as nothing.
-    pub charge: Charge,
-    /// Names the first field that cannot be read.
-    pub unreadable: Option<Arc<str>>,
-    /// What its scopes depend on.
-    pub scope_facts: ScopeFacts,
-    /// What holds it back.
-    pub gates: Gates,
-    /// See [`crate::PodRecord::has_ephemeral_volumes`].
-    pub has_ephemeral_volumes: bool,
-    /// The first second since the epoch at which it takes nothing but `count/pods` although it still exists.
-    pub overdue_at: Option<i64>,
-    /// Of a pod that a VirtualMachineInstance controls.
-    pub ownership: Option<Ownership>,
-    /// Of a pod that the platform may have created. Which ones these are is for the reader to say: [`Self::read`] leaves it out.
-    pub platform: Option<PlatformPod>,
-}
 
 impl PodFacts {
     /// Reads a pod as of `now` (seconds since the epoch). `gate` is the name of our gate.
@@ -81,8 +47,8 @@ impl PodFacts {
     }
 }
 
-/// Most extended resources and huge pages of a pod that are kept. A pod with more is not decided on, and what is kept of it does not
-/// depend on how many more a tenant has written.
+/// Most extended resources and huge pages of a pod that are kept. A pod with more is not decided on, and what is kept of it
+/// does not depend on how many more a tenant has written.
 const MOST_NAMES: usize = 64;
 
 /// The charge without its extended resources and huge pages if these are too many, and what is told then.

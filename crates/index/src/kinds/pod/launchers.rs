@@ -14,8 +14,8 @@ use super::facts::input;
 use super::ownership::creator;
 use crate::store::{Indexed, Key, Record, Store};
 
-/// The rules by which the pods of virtual machines are counted here. Those of later versions differ for pods that are resized in
-/// place, and KubeVirt's are not.
+/// The rules by which the pods of virtual machines are counted here. Those of later versions differ for pods that are
+/// resized in place, and KubeVirt's are not.
 const RULES: ChargeRules = ChargeRules::for_minor(36);
 
 /// What is kept of such a pod.

@@ -8,42 +8,12 @@ use sluice_api::names;
 use sluice_engine::{Charge, PodId, Uid};
 
 use super::records::Pods;
+use super::types::{Creator, OwnerKey, Ownership, UnstampedKey};
 use crate::kinds::namespace::NamespaceId;
 
 /// The longest name of a service account: prefix, namespace and name. Longer names of users are not kept, for it is service
 /// accounts that create pods of VMs.
 const LONGEST: usize = "system:serviceaccount:".len() + 63 + 1 + 253;
-
-/// Namespace, VirtualMachineInstance, creator and handle of a pod.
-pub(super) type OwnerKey = (NamespaceId, Uid, Creator, PodId);
-
-/// Who created a pod, as pods of one owner are ordered by it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Creator {
-    /// It was created before there was a stamp.
-    Unknown,
-    /// By the stamp of admission.
-    Stamped(Arc<str>),
-    /// Behind all pods of the owner: of none.
-    Last,
-}
-
-/// Namespace, VirtualMachineInstance, time of creation, uid and handle of a pod.
-pub(super) type UnstampedKey = (NamespaceId, Uid, i64, Uid, PodId);
-
-/// What is kept of a pod that a VirtualMachineInstance controls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ownership {
-    /// The uid of the VirtualMachineInstance. A client that may update pods may write any value: a claim, not evidence.
-    pub machine: Uid,
-    /// Who created the pod, by the stamp of admission; empty if the name is longer than any of a service account. None: it was
-    /// created before there was a stamp.
-    pub created_by: Option<Arc<str>>,
-    /// The uid of the migration whose target it is, by its label: a claim as well.
-    pub migration: Option<Box<Uid>>,
-    /// What the pod would take if the container of the guest was all it had.
-    pub compute: Arc<Charge>,
-}
 
 impl Ownership {
     /// Reads it from the metadata of a pod. `compute` says what the container of the guest takes.
@@ -67,8 +37,9 @@ fn machine(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.kind == "VirtualMachineInstance")
 }
 
-/// Whether the pod may be one that KubeVirt's controller has created, by the stamp of admission, wherever KubeVirt is installed. An
-/// account of that name in another namespace passes for it, and so does a pod without a stamp that names a machine as its owner.
+/// Whether the pod may be one that KubeVirt's controller has created, by the stamp of admission, wherever KubeVirt is
+/// installed. An account of that name in another namespace passes for it, and so does a pod without a
+/// stamp that names a machine as its owner.
 pub(super) fn may_be_of_kubevirt(meta: &ObjectMeta) -> bool {
     match meta.annotations.as_ref().and_then(|known| known.get(names::CREATED_BY_ANNOTATION)) {
         Some(stamp) => stamp.rsplit(':').next() == Some(names::KUBEVIRT_CONTROLLER_ACCOUNT),
@@ -85,15 +56,15 @@ impl Pods {
         self.by_owner.range(key(0)..=key(u32::MAX)).map(|(.., id)| *id).collect()
     }
 
-    /// The pods that name a VirtualMachineInstance as their owner, and that this account has created. Costs time in the number of all
-    /// pods of VMs.
+    /// The pods that name a VirtualMachineInstance as their owner, and that this account has created. Costs time in the
+    /// number of all pods of VMs.
     pub fn created_by(&self, creator: &str) -> impl Iterator<Item = PodId> {
         let is_it = move |by: &Creator| matches!(by, Creator::Stamped(by) if **by == *creator);
         self.by_owner.iter().filter(move |(_, _, by, _)| is_it(by)).map(|(.., id)| *id)
     }
 
-    /// Of the pods that name this VirtualMachineInstance as their owner, that were created before there was a stamp and that are not
-    /// over, the oldest.
+    /// Of the pods that name this VirtualMachineInstance as their owner, that were created before there was a stamp and that
+    /// are not over, the oldest.
     #[must_use]
     pub fn oldest_unstamped(&self, namespace: NamespaceId, owner: &Uid) -> Option<PodId> {
         let first = (namespace, owner.clone(), i64::MIN, Uid::parse(""), PodId(0));

@@ -1,35 +1,14 @@
 //! Pods that controllers of the platform create beside those of tenants: what is kept of one to tell whether it is exempt.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_engine::{PodId, Uid};
 
 use super::ownership::creator;
 use super::records::Pods;
+use super::types::{PlatformKey, PlatformPod, PodReference};
 use crate::kinds::namespace::NamespaceId;
-
-/// What is kept of a pod that a controller of the platform may have created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlatformPod {
-    /// Who created it, by the stamp of admission.
-    pub created_by: Arc<str>,
-    /// The pod that controls it. A client that may update pods may write any reference: a claim, not evidence.
-    pub controller: Option<PodReference>,
-}
-
-/// How one pod names another of its namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodReference {
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// `metadata.uid`.
-    pub uid: Uid,
-}
-
-/// The place of a pod of the platform in their order: its namespace, the pod that controls it, and its handle.
-pub type PlatformKey = (NamespaceId, Option<Uid>, PodId);
 
 impl PlatformPod {
     /// Reads it from the metadata of a pod; `None` if that has no stamp.

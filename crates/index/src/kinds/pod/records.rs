@@ -10,23 +10,10 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Timers, Uid, WaitKey};
 
-use super::facts::PodFacts;
-use super::ownership::{OwnerKey, Ownership, UnstampedKey};
-use super::platform::{PlatformKey, PlatformPod};
+use super::types::{Gates, OwnerKey, Ownership, PlatformKey, PlatformPod, PodFacts, UnstampedKey};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
-
-/// What holds a pod back from being scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Gates {
-    /// Nothing: the pod takes from its quotas.
-    None,
-    /// Only our gate: the pod waits for a decision.
-    Ours,
-    /// Gates of others, with ours or without: not our turn yet.
-    Foreign,
-}
 
 /// A pod.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
-//! Updates that may take more of a quota (`docs/protocols.md`, *Charged at admission*): of pods without gates, which are resized
-//! or moved under another scope, and of VMs that get another size.
+//! Updates that may take more of a quota (`docs/protocols.md`, *Charged at admission*): of pods without gates, which are
+//! resized or moved under another scope, and of VMs that get another size.
 //!
 //! The leading controller decides ([`GrowthLeader`]). The webhook hands it each review as it is and gives its verdict back
-//! ([`GrowthRelay`]). Whatever keeps it from deciding is a refusal that clients repeat by themselves: code 429 with a time to
-//! wait, as client-go understands it (`k8s.io/client-go/rest/with_retry.go`).
+//! ([`GrowthRelay`]). Whatever keeps it from deciding is a refusal that clients repeat by themselves: code 429 with a time
+//! to wait, as client-go understands it (`k8s.io/client-go/rest/with_retry.go`).
 
 mod relay;
 

@@ -131,7 +131,8 @@ impl Claim {
         Ok(migration)
     }
 
-    /// What the pod takes: for a while beside `source`, and for good what it takes more than that and what KubeVirt itself may add.
+    /// What the pod takes: for a while beside `source`, and for good what it takes more
+    /// than that and what KubeVirt itself may add.
     ///
     /// # Errors
     /// When it cannot be calculated.

@@ -1,8 +1,8 @@
 //! Lets the target pods of live migrations pass full quotas (`docs/protocols.md`, *Raise and restore*).
 //!
-//! The answer about a pod is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the quota. What
-//! a review claims, and whether that is true, is decided in [`claim`](self::claim()) and [`Claim::check`]. The answer about a machine
-//! that gets another size is "no" where its target would find no room.
+//! The answer about a pod is always "allowed": this endpoint makes room before it gives it, or leaves the judgement to the
+//! quota. What a review claims, and whether that is true, is decided in [`claim`](self::claim()) and [`Claim::check`]. The
+//! answer about a machine that gets another size is "no" where its target would find no room.
 
 mod claim;
 

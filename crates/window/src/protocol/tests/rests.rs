@@ -17,7 +17,8 @@ fn lock(rests: &mut Rests, at: u64, for_ms: u64, helped: bool) {
     rests.see(&"ns".into(), None, 1, at + for_ms);
 }
 
-/// Lets the targets of `count` machines in, one every 200 ms, each with a lock of `for_ms` in which another webhook is asked too.
+/// Lets the targets of `count` machines in, one every 200 ms, each with a lock of
+/// `for_ms` in which another webhook is asked too.
 fn migrate(rests: &mut Rests, (at, for_ms): (u64, u64), count: u64) -> u64 {
     let mut now = at;
     for _ in 0..count {

@@ -82,7 +82,8 @@ fn a_lock_is_told_with_its_end_and_lasts_until_the_mark_is_gone() {
 fn what_sluice_says_of_the_migration_is_told_once() {
     let event = |controller: &str, kind: &str| {
         Change::Is(read(json!({
-            "eventTime": null, "metadata": {}, "reason": "HeadroomGranted", "note": "let in", "reportingController": controller,
+            "eventTime": null, "metadata": {}, "reason": "HeadroomGranted", "note": "let in",
+            "reportingController": controller,
             "regarding": {"kind": kind, "name": "move"},
         })))
     };

@@ -1,4 +1,5 @@
-//! The life of what no gate governs: counted when it is there, refused where there is no room, and free again when it is gone.
+//! The life of what no gate governs: counted when it is there, refused where there is no room,
+//! and free again when it is gone.
 
 use serde_json::{Value, json};
 use sluice_e2e::objects;

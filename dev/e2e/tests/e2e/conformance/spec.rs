@@ -1,4 +1,5 @@
-//! The cluster of these tests, and what upstream's helpers do: its standard quota, its pods, and when it takes a pod for gated.
+//! The cluster of these tests, and what upstream's helpers do:
+//! its standard quota, its pods, and when it takes a pod for gated.
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;

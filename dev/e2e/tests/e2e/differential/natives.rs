@@ -192,7 +192,9 @@ impl Native {
         let format = sluice_engine::Format::DecimalSi;
         let used = texts(self.start.iter().map(|(key, amount)| (key, amount.quantity(format))).collect());
         let selector = self.spec.scope_selector.as_ref().map(|expressions| {
-            let one = |r: &ScopeRequirementText| json!({"scopeName": r.scope_name, "operator": r.operator, "values": r.values});
+            let one = |r: &ScopeRequirementText| {
+                json!({"scopeName": r.scope_name, "operator": r.operator, "values": r.values})
+            };
             json!({"matchExpressions": expressions.iter().map(one).collect::<Vec<_>>()})
         });
         let quota = json!({

@@ -185,7 +185,9 @@ async fn stolen_tokens_leave_nothing_behind_that_keeps_a_namespace() {
 async fn a_quota_whose_writers_are_not_recorded_is_not_raised() {
     let bed = asleep().await;
     let team = Team::with(bed, "untracked", &[]).await;
-    let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "rq" }, "spec": { "hard": { "pods": "3" } } });
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "rq" }, "spec": { "hard": { "pods": "3" } },
+    });
     assert!(post(&team.client, &team.path("resourcequotas"), &quota).await.unwrap().is_ok());
     let quotas: Api<ResourceQuota> = Api::namespaced(team.client.clone(), &team.namespace.name);
     let counted = |quota: Option<&ResourceQuota>| {

@@ -21,8 +21,8 @@ const UNDER_WAY: Duration = Duration::from_secs(34);
 /// So long after it was asked for, what was never done is charged no longer.
 const CHARGED: Duration = Duration::from_secs(35);
 
-/// A resize of `a` that the other webhook refuses, and that Sluice has let in, as what is used shows. The answer of Sluice may be
-/// late on a busy machine and nothing charged; then it is asked for again.
+/// A resize of `a` that the other webhook refuses, and that Sluice has let in, as what is used shows. The answer of Sluice
+/// may be late on a busy machine and nothing charged; then it is asked for again.
 async fn refused_but_charged(team: &Team, cpu: &str, used: &str) {
     let refused: Refusal = Some((403, format!("admission webhook \"{OTHER}\" denied the request: {WHY}")));
     let charged = || async {
@@ -33,8 +33,8 @@ async fn refused_but_charged(team: &Team, cpu: &str, used: &str) {
 }
 
 /// The API server asks all validating webhooks at once, waits for the answers of all of them and gives the client one of the
-/// refusals (`k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go`). So a resize is charged, or refused by
-/// Sluice, whichever webhook answers first.
+/// refusals (`k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go`). So a resize is charged, or refused
+/// by Sluice, whichever webhook answers first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_webhook_refuses_is_charged_until_it_cannot_be_done_any_more() {
     let bed = pending().await;

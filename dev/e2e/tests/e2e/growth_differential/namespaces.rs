@@ -35,7 +35,8 @@ impl Verdict {
     }
 
     /// A refusal names one of the quotas without room; native quotas are looked at in no certain order (an index of an
-    /// informer, `k8s.io/apiserver/pkg/admission/plugin/resourcequota/resource_access.go`). Of the same quota the same is said.
+    /// informer, `k8s.io/apiserver/pkg/admission/plugin/resourcequota/resource_access.go`).
+    /// Of the same quota the same is said.
     fn is_like(&self, other: &Self) -> bool {
         let quota = |words: &str| words.split(',').next().map(str::to_owned);
         match (self, other) {
@@ -205,8 +206,8 @@ impl Native {
         Ok(())
     }
 
-    /// Has the step judged, which must come out as in the other namespace. A refusal is asked about again: admission judges by
-    /// what it has seen of the quotas, and may not have seen yet that kube-controller-manager has given room back. Room
+    /// Has the step judged, which must come out as in the other namespace. A refusal is asked about again: admission judges
+    /// by what it has seen of the quotas, and may not have seen yet that kube-controller-manager has given room back. Room
     /// that there really is not does not appear by asking. What was let in wrongly stays so.
     pub async fn judge_like(&self, step: &Step, ours: &Verdict) -> anyhow::Result<()> {
         let last = RefCell::new(None);

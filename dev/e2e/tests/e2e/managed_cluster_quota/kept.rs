@@ -73,7 +73,9 @@ async fn it_goes_with_its_quota() {
 #[tokio::test]
 async fn one_of_others_is_left_alone_and_told_of() {
     let managed = Managed::on(openshift().await.bed, "foreign", 1).await;
-    let spec = json!({ "quota": { "hard": { "services": "7" } }, "selector": { "labels": { "matchLabels": { "a": "b" } } } });
+    let spec = json!({
+        "quota": { "hard": { "services": "7" } }, "selector": { "labels": { "matchLabels": { "a": "b" } } },
+    });
     let own: Crq = from_json(json!({
         "apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
         "metadata": { "name": managed.name }, "spec": spec,

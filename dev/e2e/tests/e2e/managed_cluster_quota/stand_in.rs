@@ -101,8 +101,8 @@ impl Managed {
         self.quotas.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Writes the status that OpenShift's controller, which is not here, would write when it has counted this in all, and this in
-    /// each namespace of the owner.
+    /// Writes the status that OpenShift's controller, which is not here, would write when it has counted this in all, and
+    /// this in each namespace of the owner.
     pub async fn fake_openshift_counts(&self, total: Value, each: &[Value]) {
         let hard = self.quotas.get(&self.name).await.unwrap().spec.quota["hard"].clone();
         let amounts = |used: &Value| json!({ "hard": hard, "used": used });

@@ -34,7 +34,11 @@ async fn objects_are_counted_in_the_status_of_the_quota_and_refused_by_the_manag
     managed.until_used("tq", &[(ARQ_COUNT, Some("1")), ("configmaps", Some("1")), ("pods", Some("0"))]).await;
     managed.until_used("tq", &[("resourcequotas", Some("1")), ("secrets", Some("0"))]).await;
 
-    let service = |name: &str, kind: &str| json!({ "metadata": { "name": name }, "spec": { "type": kind, "ports": [{ "port": 80 }] } });
+    let service = |name: &str, kind: &str| {
+        json!({
+            "metadata": { "name": name }, "spec": { "type": kind, "ports": [{ "port": 80 }] },
+        })
+    };
     managed.create("services", &service("inside", "ClusterIP")).await;
     managed.create("services", &service("node", "NodePort")).await;
     managed.until_used("tq", &[("services", Some("2")), ("services.nodeports", Some("1"))]).await;

@@ -20,8 +20,8 @@ use crate::team::Team;
 
 pub const ARQ_COUNT: &str = "count/applicationawareresourcequotas.aaq.kubevirt.io";
 
-/// Sluice beside a kube-controller-manager that counts again every few seconds: it knows kinds that are younger than itself, as
-/// those of Sluice here, only half a minute later, and counts them at its next round.
+/// Sluice beside a kube-controller-manager that counts again every few seconds: it knows kinds that are younger than itself,
+/// as those of Sluice here, only half a minute later, and counts them at its next round.
 pub async fn counting() -> &'static Running<'static> {
     static SHARED: OnceCell<Running<'static>> = OnceCell::const_new();
     let start = || async {

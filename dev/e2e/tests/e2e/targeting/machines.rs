@@ -66,8 +66,8 @@ async fn which_keys_virtual_machines_take_is_warned_of_by_the_calculator_in_forc
     until_warned(
         bed,
         &json!({ "limits.cpu": "8" }),
-        &["Warning: spec.hard: virtual machines do not take limits.cpu (calculator DedicatedVirtualResources): limit them by \
-           requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi"],
+        &["Warning: spec.hard: virtual machines do not take limits.cpu (calculator DedicatedVirtualResources): limit them \
+           by requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi"],
     )
     .await;
 

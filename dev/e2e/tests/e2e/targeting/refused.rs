@@ -120,7 +120,10 @@ async fn who_gates_every_namespace_or_sets_what_is_not_in_force_is_warned() {
     assert!(done, "{stdout}{stderr}");
     let warnings: Vec<&str> = stderr.lines().collect();
     assert!(
-        matches!(warnings[..], [one] if one.starts_with("Warning: spec.namespaceSelector: {}") && one.ends_with("metadata.name")),
+        matches!(
+            warnings[..],
+            [one] if one.starts_with("Warning: spec.namespaceSelector: {}") && one.ends_with("metadata.name"),
+        ),
         "{stderr}"
     );
     let (done, stdout, stderr) = patch(json!({ "workload": { "nodeSelector": { "a": "b" } } })).await;

@@ -1,4 +1,5 @@
-//! The admission policies are deleted, their API server is killed, Sluice is dead: nothing gets in, and it ends by the clock.
+//! The admission policies are deleted, their API server is killed, Sluice is dead:
+//! nothing gets in, and it ends by the clock.
 
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{

@@ -111,7 +111,8 @@ impl Invariants {
     }
 
     /// Asserts what always has to hold where a mark is proven at so many API servers before a target is let in. Without a
-    /// proof (0) a target gets in when its webhook is killed after the raise: the API server does not wait for an answer then.
+    /// proof (0) a target gets in when its webhook is killed after the raise:
+    /// the API server does not wait for an answer then.
     pub fn holds(&self, servers: usize) {
         assert_eq!(self.spec_writes, 0, "{}: a quota was written, not only its status", self.namespace);
         for writes in self.quotas.values() {

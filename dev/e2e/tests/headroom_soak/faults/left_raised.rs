@@ -1,5 +1,5 @@
-//! A webhook dies behind its raise and the target is not let in: until the quota is restored, also long after the end of the mark,
-//! nothing gets in that its spec would not allow.
+//! A webhook dies behind its raise and the target is not let in: until the quota is restored, also long after the end of the
+//! mark, nothing gets in that its spec would not allow.
 
 use http::Method;
 use jiff::Timestamp;
@@ -87,7 +87,8 @@ impl Place<'_> {
         Gate::start_at(self.world, &self.identity, port, &args).await
     }
 
-    /// What is left takes one pod in, which the spec has room for, and no other. Without the controller it stays as it is left.
+    /// What is left takes one pod in, which the spec has room for, and no other.
+    /// Without the controller it stays as it is left.
     async fn takes_nothing_in(&self, controller_is_away: bool) {
         let bed = self.world.bed;
         let tenant = &Tenant::with(bed, "left", &[(OWN_WEBHOOK, "true")]).await;

@@ -88,7 +88,8 @@ async fn an_api_server_that_stands_still_lets_nothing_in() {
     Invariants::of(world.bed, scene.tenant.name()).await.holds(2);
 }
 
-/// KubeVirt's controller creates one target after the other, so whoever waits for a proof that does not come lets all others wait.
+/// KubeVirt's controller creates one target after the other, so whoever waits for a proof
+/// that does not come lets all others wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_stands_still_holds_no_namespace_with_room_up() {
     let world = world::pair().await;

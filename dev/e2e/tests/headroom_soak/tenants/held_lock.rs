@@ -63,8 +63,8 @@ impl HeldLock {
     }
 }
 
-/// As Sluice does: dry runs of a HeadroomProbe until the policy denies one. That of quota admission, which may know the mark a
-/// moment earlier, keeps no pod away.
+/// As Sluice does: dry runs of a HeadroomProbe until the policy denies one. That of quota admission, which may know the mark
+/// a moment earlier, keeps no pod away.
 async fn until_in_force(account: &Identity, namespace: &str, end: i64) {
     let path = format!("/apis/quota.sluice.dev/v1alpha1/namespaces/{namespace}/headroomprobes?dryRun=All");
     let probe = json!({

@@ -1,5 +1,5 @@
-//! An upgrade of KubeVirt under full quotas: its workload updater migrates every machine whose launcher has another image. That
-//! a quota stops such an upgrade was the second motive of managed-tenant-quota.
+//! An upgrade of KubeVirt under full quotas: its workload updater migrates every machine whose launcher has another image.
+//! That a quota stops such an upgrade was the second motive of managed-tenant-quota.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;

@@ -5,11 +5,13 @@ pub(crate) const CASES: [(&str, &str); 18] = [
     ("default", "{}\n"),
     (
         "mirror",
-        "image: {registry: registry.example.com:5000, repository: mirror/sluice, tag: 0.1.0-rc.1, pullPolicy: Always}\nimagePullSecrets: [{name: mirror}]\n",
+        "image: {registry: registry.example.com:5000, repository: mirror/sluice, tag: 0.1.0-rc.1, pullPolicy: Always}\n\
+         imagePullSecrets: [{name: mirror}]\n",
     ),
     (
         "digest",
-        "image:\n  registry: ''\n  repository: quota/sluice\n  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
+        "image:\n  registry: ''\n  repository: quota/sluice\n\
+         \x20 digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
     ),
     ("openshift", "platform: openshift\nplatformAccounts: ['openshift-cnv:cdi-sa']\n"),
     ("host-network", "webhook: {hostNetwork: true, port: 9443}\n"),
@@ -18,7 +20,9 @@ pub(crate) const CASES: [(&str, &str); 18] = [
     ("three-replicas", "replicas: 3\n"),
     (
         "placement",
-        "nodeSelector: {node-role.kubernetes.io/infra: '', zone: a}\ntolerations:\n- {key: node-role.kubernetes.io/infra, operator: Exists, effect: NoSchedule}\n- {key: slow, operator: Equal, value: 'true', effect: NoExecute, tolerationSeconds: 60}\n",
+        "nodeSelector: {node-role.kubernetes.io/infra: '', zone: a}\ntolerations:\n\
+         - {key: node-role.kubernetes.io/infra, operator: Exists, effect: NoSchedule}\n\
+         - {key: slow, operator: Equal, value: 'true', effect: NoExecute, tolerationSeconds: 60}\n",
     ),
     ("resources", "resources:\n  controller: {memory: 2Gi}\n  webhook: {cpu: '1', memory: 512Mi}\n"),
     ("no-priority", "priorityClassName: ''\n"),
@@ -30,6 +34,10 @@ pub(crate) const CASES: [(&str, &str); 18] = [
     ("crds-apart", "crds: {enabled: false}\nrancher: true\n"),
     (
         "everything",
-        "image: {repository: a/b, tag: c, pullPolicy: Never}\nimagePullSecrets: [{name: one}, {name: two}]\nplatform: openshift\nreplicas: 5\nresources: {operator: {memory: 128Mi}}\nnodeSelector: {a: b}\ntolerations: [{operator: Exists}]\npriorityClassName: system-node-critical\nwebhook: {port: 1024}\ngating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\nnetworkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\n",
+        "image: {repository: a/b, tag: c, pullPolicy: Never}\nimagePullSecrets: [{name: one}, {name: two}]\n\
+         platform: openshift\nreplicas: 5\nresources: {operator: {memory: 128Mi}}\nnodeSelector: {a: b}\n\
+         tolerations: [{operator: Exists}]\npriorityClassName: system-node-critical\nwebhook: {port: 1024}\n\
+         gating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\n\
+         networkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\n",
     ),
 ];

@@ -15,8 +15,8 @@ use crate::tenants::second_bed::alone;
 
 const MEMORY: &str = "requests.memory";
 
-/// Quotas were raised, nothing of `user` was admitted meanwhile, and who had a target refused was told why: quota admission, which the
-/// flood keeps busy, did not answer within a session. That concerns the tenant who floods, and nobody else.
+/// Quotas were raised, nothing of `user` was admitted meanwhile, and who had a target refused was told why: quota admission,
+/// which the flood keeps busy, did not answer within a session. That concerns the tenant who floods, and nobody else.
 async fn assert_only_targets(tenant: &Tenant<'_>, tally: &Tally, raises: usize, user: &str) {
     let trail = AuditTrail::of(tenant).await;
     let (locks, rejections) = (trail.locks().len(), trail.rejections());

@@ -1,4 +1,5 @@
-//! Sluice beside Harvester's own scaler, with and without the annotation that turns it off for a quota (`docs/harvester.md`).
+//! Sluice beside Harvester's own scaler, with and without the annotation that turns
+//! it off for a quota (`docs/harvester.md`).
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Patch, PatchParams};
@@ -14,8 +15,8 @@ use super::QUOTA;
 use crate::tenants::quota_history::{QuotaHistory, exact};
 use crate::tenants::scene::{Amounts, Scene, amounts, machine};
 
-/// What Harvester's formula adds to the memory limit of a machine with 2 cores, 4Gi and 2730Mi. The container `guest-console-log`
-/// of its pod has 15m and 60,000,000 bytes more.
+/// What Harvester's formula adds to the memory limit of a machine with 2 cores, 4Gi and 2730Mi. The container
+/// `guest-console-log` of its pod has 15m and 60,000,000 bytes more.
 const OVERHEAD: &str = "294998017";
 
 fn vm1(scene: &Scene) -> VmBuilder {

@@ -116,8 +116,8 @@ async fn a_migration_begins_while_the_source_of_the_last_one_is_counted() {
     let migration = vm.migrate().await.unwrap();
     migration.until_target_pod().await.unwrap();
     scene.until_used(QUOTA, &[("limits.cpu", "6045m"), ("limits.memory", "17047383939")]).await;
-    // Resumed, it catches up with its caches one after the other and was seen to count one pod of two; started anew, it has read all pods
-    // before it counts.
+    // Resumed, it catches up with its caches one after the other and was seen to count one pod of two; started anew, it has
+    // read all pods before it counts.
     bed.stop(Component::ControllerManager);
     bed.start_component(Component::ControllerManager).unwrap();
     // Two are left: the machine and the target that it has now.

@@ -1,0 +1,42 @@
+//! What rendered objects have in common: fields that are set, labels and `metadata`.
+
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use crate::options::InstallOptions;
+
+/// Sets a field of `object`, which is one.
+pub(crate) fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
+/// Sets a field of `object[part]`.
+pub(crate) fn set_in(object: &mut Value, part: &str, key: &str, value: Value) {
+    if let Some(part) = object.get_mut(part) {
+        set(part, key, value);
+    }
+}
+
+/// Labels of an object, with the name of the component it belongs to.
+pub(crate) fn labels(component: Option<&str>) -> Value {
+    let mut labels = json!({
+        "app.kubernetes.io/name": names::APP,
+        "app.kubernetes.io/part-of": names::APP,
+    });
+    if let Some(component) = component {
+        set(&mut labels, "app.kubernetes.io/component", json!(component));
+    }
+    labels
+}
+
+/// `metadata` of an object in the install namespace.
+pub(crate) fn metadata(options: &InstallOptions, name: &str) -> Value {
+    json!({ "name": name, "namespace": options.namespace, "labels": labels(Some(name)) })
+}
+
+/// `metadata` of an object of the cluster.
+pub(crate) fn cluster_metadata(name: &str) -> Value {
+    json!({ "name": name, "labels": labels(Some(name)) })
+}
