@@ -191,7 +191,7 @@ impl Headroom {
             raises,
             raised_for: raised_at.map(|at| at.elapsed()).unwrap_or_default(),
         });
-        until_shown(&self.observed, &namespace, &ended).await;
+        until_shown(self.observed(), &namespace, &ended).await;
         drop(lane);
     }
 
