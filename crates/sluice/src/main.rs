@@ -76,10 +76,10 @@ enum Command {
     Render(Box<render::RenderArgs>),
     /// Remove an installation: let go all pods that wait, then delete what is Sluice's
     ///
-    /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes what gates
-    /// pods, takes the gate off all pods that wait, in the order of their creation, puts back ResourceQuotas that are raised for
-    /// migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was interrupted, run it again: it
-    /// goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted.
+    /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
+    /// what gates pods, takes the gate off all pods that wait, in the order of their creation, puts back ResourceQuotas that
+    /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
+    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted.
     ///
     /// Quotas and CRDs stay. An installation that comes later enforces the quotas again.
     ///
