@@ -117,6 +117,8 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
+/// Name of the Job that Helm runs before it deletes a release, and of its ServiceAccount and roles.
+pub const UNINSTALL: &str = "sluice-uninstall";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).

@@ -157,46 +157,69 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
 }
 
 fn pod(options: &InstallOptions, component: &Component) -> Value {
+    let mut spec = pod_of(options, component.name, &container(options, component));
+    // And no affinity, which an `AAQ` may replace.
+    let spread = json!([{
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": { "matchLabels": labels(Some(component.name)) },
+    }]);
+    set(&mut spec, "topologySpreadConstraints", spread);
+    spec
+}
+
+/// The specification of a pod that runs under the account of this name.
+pub(crate) fn pod_of(options: &InstallOptions, name: &str, container: &Value) -> Value {
     let mut spec = json!({
-        "serviceAccountName": component.name,
+        "serviceAccountName": name,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
         "securityContext": security::of_pod(options.platform),
-        "containers": [container(options, component)],
+        "containers": [container],
         "volumes": [token_volume()],
-        // And no affinity, which an `AAQ` may replace.
-        "topologySpreadConstraints": [{
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": { "matchLabels": labels(Some(component.name)) },
-        }],
     });
     if let Some(class) = &options.priority_class {
         set(&mut spec, "priorityClassName", json!(class));
     }
-    placement::place(options, component.name, &mut spec);
+    placement::place(options, name, &mut spec);
     spec
 }
 
 fn container(options: &InstallOptions, component: &Component) -> Value {
     let arguments = [component.arguments.as_slice(), &listen()].concat();
+    let mut container = container_of(options, component.name, &arguments, &component.resources);
     let ports: Vec<Value> = component
         .ports
         .iter()
         .chain(&PORTS)
         .map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }))
         .collect();
+    let serving = [
+        ("ports", json!(ports)),
+        ("livenessProbe", probe(names::PATH_HEALTHZ, 10, 3)),
+        ("readinessProbe", probe(names::PATH_READYZ, 5, 2)),
+        ("startupProbe", probe(names::PATH_HEALTHZ, 2, 30)),
+    ];
+    for (field, value) in serving {
+        set(&mut container, field, value);
+    }
+    container
+}
+
+/// A container that serves nothing.
+pub(crate) fn container_of(
+    options: &InstallOptions,
+    name: &str,
+    arguments: &[String],
+    resources: &Amounts,
+) -> Value {
     json!({
-        "name": component.name,
+        "name": name,
         "image": options.image,
         "imagePullPolicy": options.pull_policy.to_string(),
         "args": arguments,
-        "ports": ports,
-        "livenessProbe": probe(names::PATH_HEALTHZ, 10, 3),
-        "readinessProbe": probe(names::PATH_READYZ, 5, 2),
-        "startupProbe": probe(names::PATH_HEALTHZ, 2, 30),
         "env": [{
             "name": "POD_NAMESPACE",
             "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
@@ -212,8 +235,8 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
         }],
         // No limit on CPU: throttling would add to the time each pod creation takes.
         "resources": {
-            "requests": { "cpu": component.resources.cpu, "memory": component.resources.memory },
-            "limits": { "memory": component.resources.memory },
+            "requests": { "cpu": resources.cpu, "memory": resources.memory },
+            "limits": { "memory": resources.memory },
         },
         "securityContext": security::of_container(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -36,6 +36,8 @@ pub struct LeaseOptions {
     pub identity: String,
     /// Times.
     pub timings: Timings,
+    /// Labels that the lease has from the first time that we hold it.
+    pub labels: BTreeMap<String, String>,
     /// Annotations that the lease has while we hold it.
     pub annotations: BTreeMap<String, String>,
 }
@@ -48,6 +50,7 @@ impl LeaseOptions {
             name: name.into(),
             identity: unique_identity(),
             timings: Timings::default(),
+            labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
         }
     }
@@ -120,6 +123,7 @@ pub struct Election {
     name: String,
     full_name: String,
     timings: Timings,
+    labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     candidate: Candidate,
     /// The object as last read or written; `None` means: read before the next decision.
@@ -153,6 +157,7 @@ impl Election {
             full_name: format!("{}/{}", options.namespace, options.name),
             name: options.name,
             timings: options.timings,
+            labels: options.labels,
             annotations: options.annotations,
             candidate: Candidate::new(options.identity, options.timings),
             fresh: None,
@@ -319,6 +324,7 @@ impl Election {
                 spec.acquire_time = Some(now.clone());
             }
         }
+        lease.metadata.labels.get_or_insert_default().extend(self.labels.clone());
         lease.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
         spec.holder_identity = Some(self.candidate.me().to_owned());
         spec.lease_duration_seconds = i32::try_from(self.timings.duration.as_secs()).ok();

@@ -274,6 +274,7 @@ impl ControllerArgs {
     fn lease_options(&self) -> anyhow::Result<LeaseOptions> {
         let mut lease = LeaseOptions::new(&self.namespace, names::LEASE);
         lease.timings = self.lease.timings()?;
+        lease.labels = crate::lease::labels();
         match self.growth.address() {
             Some(address) => {
                 drop(

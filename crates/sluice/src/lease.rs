@@ -1,9 +1,12 @@
 //! Flags about the lease of a component.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
+use sluice_api::names;
+use sluice_operator::uninstall::PART_OF;
 use sluice_runtime::lease::plan::Timings;
 
 /// Flags about the lease.
@@ -40,4 +43,10 @@ impl LeaseArgs {
 /// When it is negative.
 pub fn time(flag: &str, value: SignedDuration) -> anyhow::Result<Duration> {
     Duration::try_from(value).with_context(|| format!("--{flag} must not be negative"))
+}
+
+/// Labels of a lease: those of all objects of an installation, by which `sluice uninstall` knows it.
+pub fn labels() -> BTreeMap<String, String> {
+    let labels = [("app.kubernetes.io/name", names::APP), (PART_OF, names::APP)];
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }

@@ -10,11 +10,13 @@ mod logging;
 mod metrics;
 mod mtq_leftovers;
 mod operator;
+mod output;
 mod platform;
 mod render;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod uninstall;
 mod watches;
 mod webhook;
 
@@ -72,6 +74,17 @@ enum Command {
     /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
     #[command(args_override_self = true)]
     Render(Box<render::RenderArgs>),
+    /// Remove an installation: let go all pods that wait, then delete what is Sluice's
+    ///
+    /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
+    /// what gates pods, takes the gate off all pods that wait, in the order of their creation, puts back ResourceQuotas that
+    /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
+    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted.
+    ///
+    /// Quotas and CRDs stay. An installation that comes later enforces the quotas again.
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: something is left, and the output says what to do about it.
+    Uninstall(Box<uninstall::UninstallArgs>),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -88,6 +101,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
             Command::Crds => crds::print()?,
             Command::Render(args) => return Ok(render::run(&args)),
+            Command::Uninstall(args) => return uninstall::run(*args).await,
         }
         Ok(ExitCode::SUCCESS)
     })

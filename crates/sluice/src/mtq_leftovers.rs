@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use sluice_controllers::mtq_leftovers::list;
 use sluice_runtime::client::{ClientOptions, connect};
 
+use crate::output::Output;
+
 /// Exit code when something is left.
 const LEFT: u8 = 3;
 
@@ -19,14 +21,6 @@ pub struct MtqLeftoversArgs {
     /// How to print what is left
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people
-    Table,
-    /// For scripts
-    Json,
 }
 
 /// Prints what is left.

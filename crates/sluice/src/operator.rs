@@ -79,6 +79,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
     let mut lease = LeaseOptions::new(&args.namespace, names::OPERATOR);
     lease.timings = args.lease.timings()?;
+    lease.labels = crate::lease::labels();
     let election = Election::new(client.clone(), lease)?;
     let (token, leadership) = (election.token(), election.leadership());
 

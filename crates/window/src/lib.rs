@@ -25,6 +25,7 @@ mod tools;
 pub use headroom::{Headroom, Parts};
 pub use metrics::HeadroomMetrics;
 pub use observed::{Dirty, Observed};
+pub use patches::restore as restore_patch;
 pub use peers::{follow_identities, follow_servers};
 pub use proofs::Proofs;
 pub use protocol::Ending;

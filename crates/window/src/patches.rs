@@ -20,7 +20,8 @@ pub(crate) fn nudge(record: &ResourceQuotaRecord, count: u32) -> Value {
 }
 
 /// Ends a raise. Amounts are written as `spec.hard` has them.
-pub(crate) fn restore(record: &ResourceQuotaRecord, restore: &Restore) -> Value {
+#[must_use]
+pub fn restore(record: &ResourceQuotaRecord, restore: &Restore) -> Value {
     let texts: BTreeMap<String, String> = record.raw().spec_hard;
     let keys = restore.keys.keys().filter_map(|key| Some((key.to_string(), json!(texts.get(&**key)?))));
     let mut hard: Map<String, Value> = keys.collect();

@@ -27,6 +27,7 @@ pub struct Values {
     network_policy: NetworkPolicy,
     pub crds: Crds,
     pub rancher: bool,
+    pub uninstall_hook: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,6 +86,7 @@ impl Default for Values {
             network_policy: NetworkPolicy { api_server_ports: options.api_server_ports },
             crds: Crds { enabled: true },
             rancher: false,
+            uninstall_hook: true,
         }
     }
 }

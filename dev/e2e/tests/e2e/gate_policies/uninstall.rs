@@ -1,11 +1,15 @@
-//! Sluice is removed as the README says, while pods wait and pods are created.
+//! Sluice is removed while pods wait and pods are created: by `sluice uninstall`, and by hand as before there was that.
 
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+
 use sluice_api::names;
 use sluice_e2e::call::{get, post};
-use sluice_e2e::{Running, Setup};
+use sluice_e2e::{Running, Setup, build};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
@@ -106,4 +110,173 @@ async fn what_waits_is_released_and_nothing_is_refused_meanwhile_or_left_behind(
 async fn kubectl(bed: &Bed, arguments: &[&str]) {
     let output = bed.kubectl(arguments).await.unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Kinds of which `sluice uninstall` leaves no object with Sluice's label; CRDs have none.
+const OURS: [&str; 15] = [
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/roles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+    "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/coordination.k8s.io/v1/leases",
+    "/api/v1/serviceaccounts",
+    "/api/v1/secrets",
+    "/api/v1/resourcequotas",
+];
+const WAITING: usize = 300;
+/// Longer each time, so that the kills fall between all steps: API servers are given two seconds three times.
+const KILLS: u32 = 14;
+const LONGER: Duration = Duration::from_millis(600);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_again_and_again_the_command_refuses_nothing_and_ends_with_nothing_of_ours() {
+    let bed = idle_bed().await;
+    let _world = Running::on(&bed, Setup::default()).await.unwrap();
+    let team = Team::on(&bed, "leaving").await;
+    team.quota("none", &[("pods", "0")]).await;
+    team.quota("managed", &[("services", "5")]).await;
+    let managed = format!("/api/v1/namespaces/{}/resourcequotas", team.namespace);
+    let there = || async { (items(&get(&team.client, &managed).await.ok()?.body) == 1).then_some(()) };
+    wait::eventually(SOON, there, "the managed quota").await.unwrap();
+    let create = |n| {
+        let team = &team;
+        async move { assert_eq!(gates(&team.create(&pod(&format!("waits-{n}"))).await.body), [names::GATE]) }
+    };
+    stream::iter(0..WAITING).map(create).buffer_unordered(8).collect::<()>().await;
+
+    let over = AtomicBool::new(false);
+    let creating = async {
+        let mut tick = tokio::time::interval(Duration::from_millis(50));
+        let mut count = 0;
+        while !over.load(SeqCst) {
+            tick.tick().await;
+            let answer = team.create(&pod(&format!("p-{count}"))).await;
+            assert!(answer.is_ok(), "pod {count} is refused: {answer:?}");
+            count += 1;
+        }
+        count
+    };
+    let removing = async {
+        for n in 1..=KILLS {
+            killed_after(&bed, n * LONGER).await;
+        }
+        let report = uninstall(&bed, 3, &[]).await;
+        over.store(true, SeqCst);
+        report
+    };
+    let (created, report) = tokio::join!(creating, removing);
+    assert!(created > 100, "{created}");
+    // The account that reads metrics in tests is not Sluice's, so the namespace is left, and the report says why.
+    let left = rows(&report, "leave");
+    assert_eq!(left.len(), 1, "{report:#}");
+    assert_eq!(left[0]["kind"], "Namespace", "{report:#}");
+    assert!(left[0]["note"].as_str().unwrap().contains("objects of others"), "{report:#}");
+
+    let pods = get(&team.client, &team.path("pods")).await.unwrap();
+    assert_eq!(items(&pods.body), WAITING + created);
+    let held = pods.body["items"].as_array().unwrap().iter().filter(|pod| !gates(pod).is_empty()).count();
+    assert_eq!(held, 0, "pods that are held");
+    for kind in OURS {
+        let list = get(&team.client, &format!("{kind}?labelSelector=app.kubernetes.io/part-of=sluice")).await;
+        assert_eq!(items(&list.unwrap().body), 0, "{kind}");
+    }
+    assert_eq!(items(&get(&team.client, &managed).await.unwrap().body), 0, "managed quotas");
+    let quotas = format!("/apis/{}/namespaces/{}/{}", names::API_VERSION, team.namespace, names::ARQS);
+    assert_eq!(items(&get(&team.client, &quotas).await.unwrap().body), 2, "quotas stay");
+    // Longer than the operator takes to see that something is gone, and to put it back.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(gates(&team.tries(&pod("probe")).await.body).is_empty());
+    quotas_go_when_two_flags_say_so(&bed, &team, &quotas).await;
+}
+
+async fn quotas_go_when_two_flags_say_so(bed: &Bed, team: &Team, quotas: &str) {
+    let told = uninstall(bed, 2, &["--delete-quotas"]).await;
+    assert_eq!(rows(&told, "delete")[0]["count"], 2, "{told:#}");
+    assert_eq!(items(&get(&team.client, quotas).await.unwrap().body), 2, "only told");
+    uninstall(bed, 3, &["--delete-quotas", "--yes"]).await;
+    assert_eq!(items(&get(&team.client, quotas).await.unwrap().body), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_writes_nothing_and_a_missing_right_is_named_before_anything_is_written() {
+    let bed = idle_bed().await;
+    let _world = Running::on(&bed, Setup::default()).await.unwrap();
+    let client = bed.admin().unwrap();
+    let versions = || async {
+        let mut all = Vec::new();
+        for kind in OURS.iter().filter(|kind| !kind.contains("leases")) {
+            let list = get(&client, kind).await.unwrap();
+            let items = list.body["items"].as_array().unwrap().clone();
+            all.extend(items.into_iter().map(|item| item["metadata"]["resourceVersion"].clone()));
+        }
+        all
+    };
+    let before = versions().await;
+    let plan = uninstall(&bed, 3, &["--dry-run"]).await;
+    assert!(plan["dryRun"] == true && !rows(&plan, "delete").is_empty(), "{plan:#}");
+
+    // It reads all that the command reads, and writes nothing.
+    let reader = bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await.unwrap();
+    let role = serde_json::json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reads" },
+        "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"] }],
+    });
+    let binding = serde_json::json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "reads" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads" },
+        "subjects": [{ "kind": "ServiceAccount", "name": names::OPERATOR, "namespace": names::INSTALL_NAMESPACE }],
+    });
+    bed.apply_objects([role, binding]).await.unwrap();
+    let named = || async {
+        let output = command(reader.kubeconfig()).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code() == Some(1)
+            && said.contains("patch pods")
+            && said.contains("Nothing was changed"))
+        .then_some(())
+    };
+    wait::eventually(SOON, named, "the sentence about missing rights").await.unwrap();
+    let after = versions().await;
+    assert!(before.iter().all(|version| after.contains(version)), "something was written");
+}
+
+fn command(kubeconfig: &std::path::Path) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(build::sluice().unwrap());
+    command.args(["uninstall", "--output", "json", "--kubeconfig"]).arg(kubeconfig);
+    command.env_remove("POD_NAMESPACE").kill_on_drop(true);
+    command
+}
+
+/// Runs the command to its end; returns what it reports.
+async fn uninstall(bed: &Bed, code: i32, arguments: &[&str]) -> Value {
+    let mut command = command(bed.admin_kubeconfig());
+    let running = command.args(arguments).output();
+    let output = tokio::time::timeout(Duration::from_secs(180), running).await.unwrap().unwrap();
+    let (stdout, stderr) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{}{stderr}", String::from_utf8_lossy(stdout));
+    serde_json::from_slice(stdout).unwrap()
+}
+
+/// Starts the command and kills it after this time, wherever it is.
+async fn killed_after(bed: &Bed, time: Duration) {
+    let mut command = command(bed.admin_kubeconfig());
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    if tokio::time::timeout(time, running.wait()).await.is_err() {
+        running.kill().await.unwrap();
+    }
+}
+
+fn items(list: &Value) -> usize {
+    list["items"].as_array().map_or(usize::MAX, Vec::len)
+}
+
+fn rows<'r>(report: &'r Value, action: &str) -> Vec<&'r Value> {
+    report["rows"].as_array().unwrap().iter().filter(|row| row["action"] == action).collect()
 }

@@ -35,6 +35,7 @@ pub(super) fn schema() -> Value {
         })),
         "crds": object(json!({ "enabled": boolean() })),
         "rancher": boolean(),
+        "uninstallHook": boolean(),
         // Helm sets it for the parts of a chart.
         "global": { "type": "object" },
     }));

@@ -1,0 +1,101 @@
+//! What an installation may consist of, in the order in which it goes. The names are those of the rendered objects.
+
+use std::collections::BTreeSet;
+
+use sluice_api::names;
+
+use super::object::{Kind, ObjectName};
+use crate::options::InstallOptions;
+use crate::rbac::rancher_objects;
+use crate::render::{admission_objects, crds, install_objects};
+
+/// When an object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Rights of the operator, which puts back what gates. Without them it does not, also where its pod cannot be stopped.
+    Operator,
+    /// What refuses pods, or asks a process.
+    Refuses,
+    /// What gates and stamps pods.
+    Gates,
+    /// Rights of the processes that have ended, should one of them run on.
+    Rights,
+    /// Policies that hold Sluice's own accounts to what they do, and guard raised quotas.
+    Guards,
+    /// Everything else.
+    Objects,
+    /// The namespace.
+    Home,
+}
+
+/// An object of an installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// When it goes.
+    pub stage: Stage,
+    /// Its name.
+    pub object: ObjectName,
+}
+
+/// Everything that an installation in `namespace` may have, whatever its options, but for the CRDs.
+#[must_use]
+pub fn inventory(namespace: &str) -> Vec<Part> {
+    let options = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
+    let kustomized = InstallOptions { reads_leases_everywhere: true, ..options.clone() };
+    let rendered = [
+        install_objects(&options),
+        install_objects(&kustomized),
+        rancher_objects(&options),
+        admission_objects(&options),
+    ]
+    .concat();
+    let written = [
+        ("v1", "Secret", names::CA_SECRET),
+        ("v1", "Secret", names::SERVING_SECRET),
+        ("coordination.k8s.io/v1", "Lease", names::LEASE),
+        ("coordination.k8s.io/v1", "Lease", names::OPERATOR),
+    ]
+    .map(|(api_version, kind, name)| ObjectName {
+        kind: Kind::new(api_version, kind),
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    });
+    let all: BTreeSet<_> = rendered.iter().filter_map(ObjectName::of).chain(written).collect();
+    let mut placed: Vec<_> = all.into_iter().map(|object| (place(&object, namespace), object)).collect();
+    placed.sort();
+    placed.into_iter().map(|((stage, _), object)| Part { stage, object }).collect()
+}
+
+/// The CRDs.
+#[must_use]
+pub fn definitions() -> Vec<ObjectName> {
+    crds().iter().filter_map(ObjectName::of).collect()
+}
+
+/// The stage, and the place in it: a binding before its policy, for a policy without a binding holds for nothing.
+fn place(object: &ObjectName, namespace: &str) -> (Stage, u8) {
+    let is_elsewhere = object.namespace.as_ref().is_some_and(|at| at != namespace);
+    match (object.kind.kind.as_str(), object.name.as_str()) {
+        // They are of roles that only read.
+        ("RoleBinding", _) if is_elsewhere => (Stage::Objects, 0),
+        ("ClusterRoleBinding" | "RoleBinding", names::OPERATOR) => (Stage::Operator, 0),
+        ("ClusterRoleBinding" | "RoleBinding", _) => (Stage::Rights, 0),
+        ("ValidatingAdmissionPolicyBinding", names::GATED_POLICY) => (Stage::Refuses, 0),
+        ("ValidatingAdmissionPolicy", names::GATED_POLICY) => (Stage::Refuses, 1),
+        ("ValidatingWebhookConfiguration", _) => (Stage::Refuses, 2),
+        // It refuses stamps that `sluice-stamp` would have corrected.
+        ("ValidatingAdmissionPolicyBinding", names::GUARD_POLICY) => (Stage::Refuses, 3),
+        ("ValidatingAdmissionPolicy", names::GUARD_POLICY) => (Stage::Refuses, 4),
+        ("MutatingWebhookConfiguration", _) => (Stage::Gates, 0),
+        ("MutatingAdmissionPolicyBinding", _) => (Stage::Gates, 1),
+        ("MutatingAdmissionPolicy", _) => (Stage::Gates, 2),
+        ("ValidatingAdmissionPolicyBinding", _) => (Stage::Guards, 0),
+        ("ValidatingAdmissionPolicy", _) => (Stage::Guards, 1),
+        ("Namespace", _) => (Stage::Home, 0),
+        ("Secret" | "Lease", _) => (Stage::Objects, 1),
+        // It says where the installation is, also when all bindings are gone.
+        ("FlowSchema", _) => (Stage::Objects, 2),
+        ("PriorityLevelConfiguration", _) => (Stage::Objects, 3),
+        _ => (Stage::Objects, 0),
+    }
+}

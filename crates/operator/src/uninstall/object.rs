@@ -1,0 +1,85 @@
+//! How requests name an object.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde_json::Value;
+
+/// A kind of objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// Its API group; empty: core.
+    pub group: String,
+    /// The version that requests use.
+    pub version: String,
+    /// Its name.
+    pub kind: String,
+}
+
+impl Kind {
+    /// From `apiVersion` and `kind`.
+    #[must_use]
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+    }
+
+    /// `apiVersion` of its objects.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Its resource, by the rule that holds for all kinds of an installation.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        let lower = self.kind.to_lowercase();
+        lower.strip_suffix('y').map_or_else(|| format!("{lower}s"), |stem| format!("{stem}ies"))
+    }
+
+    /// Resource and group, as kubectl takes them.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.resource() } else { format!("{}.{}", self.resource(), self.group) }
+    }
+}
+
+/// An object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectName {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; `None` of objects of the cluster.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectName {
+    /// That of a rendered object.
+    pub(super) fn of(object: &Value) -> Option<Self> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        Some(Self {
+            kind: Kind::new(text("/apiVersion")?, text("/kind")?),
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name")?.to_owned(),
+        })
+    }
+
+    /// As arguments of kubectl.
+    #[must_use]
+    pub fn arguments(&self) -> String {
+        let namespace = self.namespace.as_ref().map(|name| format!(" --namespace {name}"));
+        format!("{} {}{}", self.kind.qualified(), self.name, namespace.unwrap_or_default())
+    }
+}
+
+/// Kind, namespace and name, for people.
+impl Display for ObjectName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name } = self;
+        match namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{name}", kind.kind),
+            None => write!(f, "{} {name}", kind.kind),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `sluice uninstall`: looks, plans ([`sluice_operator::uninstall`]), does, and looks again until nothing is left to do.
+
+mod apply;
+mod home;
+mod observe;
+mod progress;
+mod release;
+mod report;
+mod requests;
+mod restore;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use kube::Client;
+use sluice_api::names;
+use sluice_operator::uninstall::{Seen, Step, Wish, plan};
+use sluice_runtime::client::{ClientOptions, connect};
+use sluice_runtime::clock::ServerClock;
+
+use crate::output::Output;
+use apply::Removal;
+use report::Report;
+
+/// Exit code of clap for arguments that are wrong.
+const WRONG_ARGUMENTS: u8 = 2;
+/// Exit code when something is left.
+const LEFT: u8 = 3;
+/// What is there again after so many times is made by another program.
+const ROUNDS: usize = 4;
+
+/// Flags of `sluice uninstall`.
+#[derive(Debug, clap::Args)]
+pub struct UninstallArgs {
+    /// Kubeconfig file; without it, the in-cluster environment or the usual places
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; without it, its current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of the installation
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
+    namespace: String,
+    /// Leave quotas and grants of head-room as they are, which is the default
+    #[arg(long, conflicts_with = "delete_quotas")]
+    keep_quotas: bool,
+    /// Delete all quotas and grants of head-room too, in all namespaces; with `--yes`
+    #[arg(long)]
+    delete_quotas: bool,
+    /// Delete the CRDs too, and with them every object of their kinds, an AAQ and an MTQ included; with `--yes`
+    #[arg(long, requires = "delete_quotas")]
+    delete_crds: bool,
+    /// Do not ask: what users have written is deleted
+    #[arg(long)]
+    yes: bool,
+    /// Leave what was applied (Deployments, roles, Services, …) to Helm, or to who has applied it. It is stopped
+    #[arg(long)]
+    keep_objects: bool,
+    /// Print what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How to print what was done
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+impl UninstallArgs {
+    const fn wish(&self) -> Wish {
+        Wish {
+            keep_objects: self.keep_objects,
+            quotas: self.delete_quotas && !self.keep_quotas,
+            definitions: self.delete_crds,
+        }
+    }
+
+    /// What users have written is to go, and nobody has said that this is meant.
+    const fn is_unsure(&self) -> bool {
+        self.delete_quotas && !self.yes
+    }
+}
+
+/// Removes the installation and prints what was done.
+///
+/// # Errors
+/// When the cluster cannot be read or written, or a right is missing.
+pub async fn run(args: UninstallArgs) -> anyhow::Result<ExitCode> {
+    let wish = args.wish();
+    let clock = Arc::new(ServerClock::default());
+    let options = ClientOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        user_agent: format!("{}/{}", names::UNINSTALL, env!("CARGO_PKG_VERSION")),
+        clock: Some(Arc::clone(&clock)),
+        ..ClientOptions::default()
+    };
+    let client = connect(&options).await?;
+    let seen = observe::observe(&client, &args.namespace, &wish).await?;
+    let mut report = Report::new(&args.namespace, args.dry_run || args.is_unsure());
+    if args.dry_run || args.is_unsure() {
+        foresee(&client, &seen, &wish, &mut report).await;
+    } else if seen.blocking().next().is_none() {
+        let as_quota_controller =
+            ClientOptions { impersonate: Some(names::quota_controller_username()), ..options };
+        let impersonating = connect(&as_quota_controller).await?;
+        remove(client, (impersonating, clock), seen, &wish, &mut report).await?;
+    } else {
+        report.blocked(&seen);
+    }
+    report.print(args.output)?;
+    if args.is_unsure() {
+        eprintln!(
+            "error: --delete-quotas deletes what users have written: add --yes, or leave it out. Nothing was changed"
+        );
+        return Ok(ExitCode::from(WRONG_ARGUMENTS));
+    }
+    Ok(if report.is_anything_left() { ExitCode::from(LEFT) } else { ExitCode::SUCCESS })
+}
+
+/// Says what would be done.
+async fn foresee(client: &Client, seen: &Seen, wish: &Wish, report: &mut Report) {
+    if seen.blocking().next().is_some() {
+        report.blocked(seen);
+        return;
+    }
+    for step in plan(seen, wish) {
+        report.planned(&step, seen);
+    }
+    if !wish.keep_objects && seen.home().is_some() {
+        home::foresee(client, seen, report).await;
+    }
+    report.end(seen, wish);
+}
+
+async fn remove(
+    client: Client,
+    as_quota_controller: (Client, Arc<ServerClock>),
+    mut seen: Seen,
+    wish: &Wish,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut steps = plan(&seen, wish);
+    let home = seen.home().filter(|_| !wish.keep_objects);
+    let last = home.map(|(home, found)| Step::Delete(home.clone(), found.uid.clone()));
+    let all: Vec<_> = steps.iter().cloned().chain(last).collect();
+    requests::check_rights(&client, &all, &seen.namespace).await?;
+    let removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone());
+    for _ in 0..ROUNDS {
+        if steps.is_empty() {
+            break;
+        }
+        for step in &steps {
+            removal.carry_out(step, report).await?;
+        }
+        seen = observe::observe(&client, &seen.namespace, wish).await?;
+        let next = plan(&seen, wish);
+        // What is left the same is not done by doing it again.
+        let is_stuck = next == steps;
+        steps = next;
+        if is_stuck {
+            break;
+        }
+    }
+    report.unfinished(&steps);
+    if steps.is_empty() && !wish.keep_objects && seen.home().is_some() {
+        home::remove(&client, &seen, report).await?;
+    }
+    report.end(&seen, wish);
+    Ok(())
+}
+
+/// What a step is about, for a message.
+fn object_of(step: &Step) -> Option<String> {
+    match step {
+        Step::Stop(object) | Step::Delete(object, _) => Some(object.to_string()),
+        Step::Clear(collection) => Some(collection.kind().kind),
+        Step::Wait(_) | Step::Release | Step::Restore => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! Single requests, and what is said of those that fail.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use sluice_operator::uninstall::{Collection, Kind, ObjectName, Right, Step, rights};
+use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::client::with_deadline;
+use sluice_runtime::retry::{Failure, classify};
+
+/// Limit for one request.
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+/// Requests at a time.
+pub(super) const CONCURRENT: usize = 16;
+/// Objects in one page of a list.
+pub(super) const PAGE: u32 = 500;
+/// How often a request is sent that may succeed later: for about half a minute.
+const TRIES: u32 = 8;
+
+/// A request that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestError {
+    /// RBAC, or an admission webhook.
+    #[error(
+        "could not {verb} {object}: {source}: grant this account the verb {verb} on {resource}, or run it as an \
+         administrator of the cluster"
+    )]
+    Forbidden { verb: &'static str, object: String, resource: String, source: kube::Error },
+    /// Anything else.
+    #[error("could not {verb} {object}: {source}: run it again, it goes on where it was")]
+    Failed { verb: &'static str, object: String, source: kube::Error },
+    /// Rights that are missing, before anything is written.
+    #[error(
+        "this account may not {0}: grant it that, or run it as an administrator of the cluster. Nothing was changed"
+    )]
+    Rights(String),
+}
+
+/// Makes an error of `verb` on `object`, which is of this resource.
+pub(super) fn failed(
+    verb: &'static str,
+    object: String,
+    resource: String,
+) -> impl FnOnce(kube::Error) -> RequestError {
+    move |source| match classify(&source) {
+        Failure::Forbidden => RequestError::Forbidden { verb, object, resource, source },
+        _ => RequestError::Failed { verb, object, source },
+    }
+}
+
+/// The API of a kind, in a namespace or everywhere.
+pub(super) fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        api_version: kind.api_version(),
+        kind: kind.kind.clone(),
+        plural: kind.resource(),
+    };
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+pub(super) fn api_of(client: &Client, object: &ObjectName) -> Api<DynamicObject> {
+    api(client, &object.kind, object.namespace.as_deref())
+}
+
+/// Sends the request again while that may help.
+pub(super) async fn patiently<T, F>(send: impl Fn() -> F) -> kube::Result<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10), process_seed());
+    loop {
+        match with_deadline(DEADLINE, send()).await {
+            Err(error) if classify(&error).is_transient() && backoff.failures() + 1 < TRIES => {
+                tokio::time::sleep(backoff.failed()).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Metadata of all objects of a collection.
+pub(super) async fn list(
+    client: &Client,
+    collection: Collection,
+    namespace: &str,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, RequestError> {
+    let kind = collection.kind();
+    let api = api(client, &kind, collection.is_at_home().then_some(namespace));
+    let selector = collection.selector();
+    let mut all = Vec::new();
+    let mut next = None::<String>;
+    loop {
+        let mut page = ListParams::default().labels(&selector).limit(PAGE);
+        page.continue_token = next;
+        let list = match patiently(|| api.list_metadata(&page)).await {
+            Ok(list) => list,
+            // A kind that does not exist has no objects.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(all),
+            Err(error) => return Err(failed("list", kind.qualified(), kind.qualified())(error)),
+        };
+        let is_meant = |object: &PartialObjectMeta<DynamicObject>| {
+            object.metadata.name.as_ref().is_some_and(|name| name.ends_with(collection.suffix()))
+        };
+        all.extend(list.items.into_iter().filter(is_meant));
+        next = list.metadata.continue_.filter(|token| !token.is_empty());
+        if next.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Whether this account may do all that is planned. Half of it would let pods wait for ever.
+pub(super) async fn check_rights(client: &Client, steps: &[Step], namespace: &str) -> anyhow::Result<()> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let params = PostParams::default();
+    let asked = rights(steps, namespace).into_iter().map(|right| {
+        let (reviews, params) = (&reviews, &params);
+        async move {
+            let review = SelfSubjectAccessReview { spec: asks(&right), ..SelfSubjectAccessReview::default() };
+            let answer = patiently(|| reviews.create(params, &review)).await.map_err(failed(
+                "create",
+                "a SelfSubjectAccessReview".to_owned(),
+                "selfsubjectaccessreviews.authorization.k8s.io".to_owned(),
+            ))?;
+            let allowed = answer.status.is_some_and(|status| status.allowed);
+            Ok::<_, RequestError>((!allowed).then_some(right))
+        }
+    });
+    let missing: Vec<_> = stream::iter(asked)
+        .buffered(CONCURRENT)
+        .try_filter_map(|missing| future::ready(Ok(missing)))
+        .try_collect()
+        .await?;
+    if missing.is_empty() { Ok(()) } else { Err(RequestError::Rights(said(&missing)).into()) }
+}
+
+fn asks(right: &Right) -> SelfSubjectAccessReviewSpec {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(ResourceAttributes {
+            group: some(&right.group),
+            resource: some(&right.resource),
+            subresource: some(right.subresource),
+            verb: some(right.verb),
+            namespace: right.namespace.clone(),
+            name: right.name.clone(),
+            ..ResourceAttributes::default()
+        }),
+        ..SelfSubjectAccessReviewSpec::default()
+    }
+}
+
+/// Verbs and resources, each once.
+pub(super) fn said(missing: &[Right]) -> String {
+    let mut all: Vec<_> =
+        missing.iter().map(|right| format!("{} {}", right.verb, right.qualified())).collect();
+    all.sort();
+    all.dedup();
+    all.join(", ")
+}
