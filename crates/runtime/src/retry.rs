@@ -34,6 +34,11 @@ impl Failure {
         matches!(self, Self::Server(_) | Self::Unknown)
     }
 
+    /// Time alone may cure it: the same request can be sent again after a backoff.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Throttled { .. }) || self.may_have_applied()
+    }
+
     /// Label for metrics: the HTTP code, or `unknown`.
     pub fn code(self) -> String {
         match self {

@@ -7,7 +7,8 @@ use sluice_operator::InstallOptions;
 
 use super::super::observe::{Identity, Kind, World};
 use super::super::owner::Owner;
-use super::super::plan::{Plan, Step, plan};
+use super::super::plan::{Plan, plan};
+use super::super::step::Step;
 use super::{GATE, LOCK, carry_out, entries, operations, planned, role, seen, world};
 
 /// What the plan knows of every object that exists.
