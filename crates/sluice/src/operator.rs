@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings};
+use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
 use sluice_operator::{InstallOptions, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::health::Admin;
@@ -86,6 +86,9 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let certs = Arc::new(CertStore::empty());
     let seen_by = (Arc::clone(&certs), client.clone());
     args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
+    let (asking, asked) = watch::channel(None);
+    let following = follow_asked(client.clone(), asking, cancel.clone());
+    tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));
     let secrets = Secrets::default();
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
@@ -94,8 +97,14 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
     let mut settings = CertificateSettings::new(&args.namespace);
     settings.names.extend(args.webhook_san.iter().cloned());
-    let certificates =
-        certificates::run(client.clone(), secrets.clone(), settings, may_write(&token), cancel.clone());
+    let certificates = certificates::run(
+        client.clone(),
+        secrets.clone(),
+        settings,
+        asked,
+        may_write(&token),
+        cancel.clone(),
+    );
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
     let options = args.install_options(&version);
     let configuration =
