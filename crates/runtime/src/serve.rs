@@ -168,6 +168,8 @@ async fn accept(
             }
         };
         backoff.reset();
+        // On a socket for both families those of IPv4 have mapped addresses.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         if let Some(slot) = slots.enter(peer.ip()) {
             connections.spawn(isolated(connection(shared.clone(), stream, peer, slot)));
         }

@@ -196,9 +196,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let clients = growth::asking(&args.namespace);
     let served = (Arc::clone(&certs), Arc::clone(&clients));
     let judge = growth::judge(gate.clone(), token.clone());
-    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel).await?;
+    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel)?;
     let seen_by = (Arc::clone(&certs), client.clone());
-    args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
+    args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel)?;
 
     let statuses = HeadroomStatusWriter::default();
     let recorder = events.clone();

@@ -85,7 +85,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let mut tasks = Tasks::new();
     let certs = Arc::new(CertStore::empty());
     let seen_by = (Arc::clone(&certs), client.clone());
-    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
+    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel)?;
     let (asking, asked) = watch::channel(None);
     let following = follow_asked(client.clone(), asking, cancel.clone());
     tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));

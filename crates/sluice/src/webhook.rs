@@ -19,6 +19,7 @@ use sluice_runtime::events::recorder;
 use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::leader::LeaderLink;
 use sluice_runtime::lease::unique_identity;
+use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gating::ExemptArgs;
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
-use crate::metrics::{MetricsArgs, bind};
+use crate::metrics::MetricsArgs;
 use crate::platform::PlatformAccountsArgs;
 use crate::rules::follow_versions;
 use crate::watches::{SecretWatches, WebhookWatches};
@@ -58,7 +59,7 @@ pub struct WebhookArgs {
     #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
     pub namespace: String,
     /// Where admission requests are served, over HTTPS
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::WEBHOOK_PORT)))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(names::WEBHOOK_PORT))]
     pub listen: SocketAddr,
     /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key) and the segment
     /// before every path (key webhook-path)
@@ -168,13 +169,13 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         headroom: Arc::new(endpoint),
     };
     let service = router(&app, decisions(&asking));
-    let certs = serve_reviews(&mut tasks, &args, &mut secrets, service, &mut registry, &cancel).await?;
+    let certs = serve_reviews(&mut tasks, &args, &mut secrets, service, &mut registry, &cancel)?;
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());
 
     let admin = Admin { ready, ..Admin::default() };
-    args.metrics.serve(&mut tasks, admin, registry, (certs, client), &cancel).await?;
+    args.metrics.serve(&mut tasks, admin, registry, (certs, client), &cancel)?;
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
 }
@@ -240,7 +241,7 @@ async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
 }
 
 /// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes. Returns where it is kept.
-async fn serve_reviews(
+fn serve_reviews(
     tasks: &mut Tasks,
     args: &WebhookArgs,
     secrets: &mut SecretWatches,
@@ -267,7 +268,7 @@ async fn serve_reviews(
     }
     let metrics = ServeMetrics::default();
     metrics.register(registry.sub_registry_with_prefix("sluice_webhook"));
-    let listener = bind(args.listen).await?;
+    let listener = listen(args.listen)?;
     let limits = ServeLimits {
         max_connections: args.max_connections,
         // A target may wait for its turn nearly as long as the API server waits for the answer.
