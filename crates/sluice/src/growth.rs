@@ -14,7 +14,7 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, ClientAuthority, mutual_config, secret_entry};
+use sluice_runtime::tls::{CertStore, ClientAuthority, TlsProfile, mutual_tls, secret_entry};
 use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge, Update};
 use sluice_webhook::{App, BodyLimits, Decision, Settings, WebhookMetrics, router};
 use tokio_util::sync::CancellationToken;
@@ -46,12 +46,12 @@ impl GrowthArgs {
         &self,
         tasks: &mut Tasks,
         judge: Judge,
-        (certs, clients): (Arc<CertStore>, Arc<ClientAuthority>),
+        (certs, clients, profile): (Arc<CertStore>, Arc<ClientAuthority>, Arc<TlsProfile>),
         metrics: WebhookMetrics,
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
         let listener = listen(self.growth_listen)?;
-        let tls = mutual_config(certs, clients)?;
+        let tls = mutual_tls(certs, clients, profile)?;
         let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), BodyLimits::default(), metrics);
         let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
         let service = router(&app, [growth]);

@@ -15,6 +15,7 @@ mod render;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod tls_profile;
 mod watches;
 mod webhook;
 

@@ -17,7 +17,7 @@ use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::scrape::{self, Snapshot};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve, serve_plain};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, server_config};
+use sluice_runtime::tls::{CertStore, ServerTls, TlsProfile, server_tls};
 use tokio_util::sync::CancellationToken;
 
 /// Connections of those who scrape.
@@ -41,8 +41,8 @@ pub struct MetricsArgs {
 }
 
 impl MetricsArgs {
-    /// Serves probes and the metrics of `registry`, which is complete. `certs` is for metrics, `client` asks who may see
-    /// them.
+    /// Serves probes and the metrics of `registry`, which is complete. `certs` and `profile` are for metrics, `client` asks
+    /// who may see them.
     ///
     /// # Errors
     /// When an address cannot be listened on.
@@ -51,7 +51,7 @@ impl MetricsArgs {
         tasks: &mut Tasks,
         admin: Admin,
         registry: Registry,
-        (certs, client): (Arc<CertStore>, Client),
+        (certs, profile, client): (Arc<CertStore>, Arc<TlsProfile>, Client),
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
         let fresh = Duration::try_from(self.metrics_cache).context("--metrics-cache must not be negative")?;
@@ -61,7 +61,7 @@ impl MetricsArgs {
             probes = probes.merge(scrape::router(snapshot, None));
         } else {
             let app = scrape::router(snapshot, Some(Access::new(client)));
-            self.serve_metrics(tasks, app, certs, cancel)?;
+            self.serve_metrics(tasks, app, server_tls(certs, None, profile)?, cancel)?;
         }
         let listener = listen(self.admin_listen)?;
         let (limits, metrics) = (ServeLimits::probes(), ServeMetrics::default());
@@ -77,11 +77,10 @@ impl MetricsArgs {
         &self,
         tasks: &mut Tasks,
         app: Router,
-        certs: Arc<CertStore>,
+        tls: ServerTls,
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
         let listener = listen(self.metrics_listen)?;
-        let tls = server_config(certs, None)?;
         let limits = ServeLimits { max_connections: CONNECTIONS, ..ServeLimits::default() };
         let serving = serve(listener, tls, app, limits, ServeMetrics::default(), cancel.clone());
         tasks.spawn("metrics", async move {
