@@ -6,17 +6,20 @@ mod aacrq;
 mod aaq;
 mod acrq;
 mod arq;
+mod cert_lifetime;
 mod cluster_quota;
 mod cluster_quota_charge;
 mod endpoint;
 mod gate_probe;
 mod headroom_policy;
 mod headroom_probe;
+mod in_force;
 mod job_queue_config;
 mod mtq;
 pub mod names;
 mod rules;
 mod schema;
+mod tls_offer;
 mod vmmrq;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -34,6 +37,9 @@ pub use acrq::{ApplicationAwareClusterResourceQuota, ApplicationAwareClusterReso
 pub use arq::{
     ApplicationAwareResourceQuota, ApplicationAwareResourceQuotaSpec, ApplicationAwareResourceQuotaStatus,
 };
+pub use cert_lifetime::{
+    AskedLifetime, AskedLifetimes, Lifetime, LifetimeError, go_duration, parse_go_duration,
+};
 pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts};
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, Rule, WebhookEntry};
@@ -42,8 +48,10 @@ pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,
 };
 pub use headroom_probe::{HeadroomProbe, HeadroomProbeSpec};
+pub use in_force::{NotInForce, not_in_force, says_nothing};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
 pub use mtq::{MTQ, MtqSpec};
+pub use tls_offer::{TlsOffer, TlsProfileError};
 pub use vmmrq::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,
     VirtualMachineMigrationResourceQuotaStatus,

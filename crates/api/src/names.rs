@@ -151,6 +151,14 @@ pub const SECRET_PATH_BEFORE: &str = "webhook-path-before";
 /// Secret key of the time since when the webhook configurations are to name [`SECRET_PATH`].
 pub const SECRET_PATH_SINCE: &str = "webhook-path-since";
 
+/// Annotation of both Secrets, as application-aware-quota's have it (`library-go/pkg/operator/certrotation`): since when the
+/// certificate counts as issued.
+pub const CERT_NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
+/// Annotation of both Secrets: when the certificate ends. Who writes another time there has the certificate renewed.
+pub const CERT_NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
+/// Annotation of both Secrets: the lifetime that the certificate was issued for, and at which age it is renewed.
+pub const CERT_CONFIG: &str = "operator.aaq.kubevirt.io/certConfig";
+
 /// Port the webhook listens on in its container.
 pub const WEBHOOK_PORT: u16 = 8443;
 /// Port of the webhook's Service.

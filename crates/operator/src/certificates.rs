@@ -7,9 +7,13 @@
 //! Each renewed serving certificate brings a new segment. The webhook answers both at once; [`SETTLE`] later the webhook
 //! configurations name the new one; once more [`SETTLE`] later the webhook forgets the old one. So no API server asks for
 //! a segment that a webhook does not know.
+//!
+//! [`SETTLE`] is for lifetimes as they are without a `certConfig`; with shorter ones it is a tenth of the time between
+//! renewals (`lifetimes.rs`).
 
 mod inspect;
 mod issue;
+mod lifetimes;
 mod plan;
 mod step;
 #[cfg(test)]
@@ -18,15 +22,10 @@ mod tests;
 use jiff::{SignedDuration, Timestamp};
 
 pub use issue::{issue_serving, new_authority};
+pub use lifetimes::{CA, CertOrder, SERVING, Told};
 pub use plan::{CertPlan, CertStep, plan};
 pub use step::{Made, make};
 
-/// Lifetime of the authority.
-pub const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Age at which the authority is renewed. A serving certificate that was issued last before lives to its end.
-pub const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
-/// Lifetime of the serving certificate. It is renewed at a third of it: without an operator all works for four days more.
-pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How far certificates are dated back, for servers whose clock is behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// How long API servers and webhooks get to learn of a new authority or segment. A broken watch is noticed and begun anew
@@ -46,6 +45,8 @@ pub struct CaPair {
     pub path: String,
     /// Since when, or since some later time.
     pub path_since: Option<Timestamp>,
+    /// What the annotations of the Secret say.
+    pub told: Told,
 }
 
 /// The serving certificate as its Secret holds it.
@@ -61,6 +62,8 @@ pub struct ServingPair {
     pub path: String,
     /// Another one that is answered too.
     pub path_before: Option<String>,
+    /// What the annotations of the Secret say.
+    pub told: Told,
 }
 
 /// Why a certificate could not be made.

@@ -52,8 +52,8 @@ fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value>
 /// Arguments of every component: where it serves [`PORTS`].
 fn listen() -> [String; 2] {
     [
-        format!("--admin-listen=0.0.0.0:{}", names::ADMIN_PORT),
-        format!("--metrics-listen=0.0.0.0:{}", names::METRICS_PORT),
+        format!("--admin-listen=[::]:{}", names::ADMIN_PORT),
+        format!("--metrics-listen=[::]:{}", names::METRICS_PORT),
     ]
 }
 
@@ -106,7 +106,7 @@ fn admission(options: &InstallOptions) -> Vec<String> {
 }
 
 fn controller(options: &InstallOptions) -> Component {
-    let serving = format!("--growth-listen=0.0.0.0:{}", names::GROWTH_PORT);
+    let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
     let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
     Component {
         name: names::CONTROLLER,
@@ -118,7 +118,7 @@ fn controller(options: &InstallOptions) -> Component {
 
 fn webhook(options: &InstallOptions) -> Component {
     let serving = vec![
-        format!("--listen=0.0.0.0:{}", options.webhook_port),
+        format!("--listen=[::]:{}", options.webhook_port),
         format!("--tls-secret={}", names::SERVING_SECRET),
     ];
     let further = exempt(options).into_iter().chain(platform(options)).chain(balancers(options)).collect();

@@ -140,7 +140,7 @@ fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
         assert_eq!(rolled["maxSurge"], if is_webhook { 0 } else { 1 });
         let text = pod.to_string();
         assert_eq!(
-            text.contains("--listen=0.0.0.0:9443") && text.contains("\"containerPort\":9443"),
+            text.contains("--listen=[::]:9443") && text.contains("\"containerPort\":9443"),
             is_webhook
         );
         assert!(!text.contains("8443"));

@@ -10,7 +10,8 @@
 //! | [`lease`] | leader election and the [`lease::WriteToken`] that every write asks first |
 //! | [`leader`] | requests to the process that holds a lease |
 //! | [`events`] | `events.k8s.io/v1` through a bounded queue |
-//! | [`serve`], [`tls`] | the HTTPS accept loop with limits, certificates that change while it runs |
+//! | [`serve`], [`tls`] | the HTTPS accept loop with limits, certificate and profile that change while it runs |
+//! | [`listen`] | sockets for all addresses of a host |
 //! | [`health`] | `/healthz`, `/readyz` |
 //! | [`scrape`], [`access`] | `/metrics`: a snapshot, for accounts that the API server allows to see it |
 //! | [`metrics`] | API writes by kind and code |
@@ -27,6 +28,7 @@ pub mod events;
 pub mod health;
 pub mod leader;
 pub mod lease;
+pub mod listen;
 pub mod metrics;
 pub mod panics;
 pub mod request;

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
 use crate::panics::isolated;
+use crate::tls::ServerTls;
 
 mod connection_state;
 mod metrics;
@@ -94,7 +95,7 @@ impl ServeLimits {
 /// State that all connections share.
 struct Shared {
     /// `None`: without TLS.
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     front: Front,
     limits: ServeLimits,
     metrics: ServeMetrics,
@@ -112,14 +113,13 @@ struct Shared {
 /// on connections is the bound on requests.
 pub async fn serve(
     listener: TcpListener,
-    tls: rustls::ServerConfig,
+    tls: impl Into<ServerTls>,
     app: Router,
     limits: ServeLimits,
     metrics: ServeMetrics,
     cancel: CancellationToken,
 ) {
-    let acceptor = TlsAcceptor::from(Arc::new(tls));
-    accept(listener, Some(acceptor), app, limits, metrics, cancel).await;
+    accept(listener, Some(tls.into()), app, limits, metrics, cancel).await;
 }
 
 /// As [`serve`], without TLS.
@@ -135,7 +135,7 @@ pub async fn serve_plain(
 
 async fn accept(
     listener: TcpListener,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     app: Router,
     limits: ServeLimits,
     metrics: ServeMetrics,
@@ -143,7 +143,7 @@ async fn accept(
 ) {
     let slots = Slots::new(limits.max_connections, metrics.clone());
     let shared = Arc::new(Shared {
-        acceptor,
+        tls,
         front: Front::new(app, &limits, slots.clone(), metrics.clone()),
         metrics,
         drain: cancel.clone(),
@@ -168,6 +168,8 @@ async fn accept(
             }
         };
         backoff.reset();
+        // On a socket for both families those of IPv4 have mapped addresses.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         if let Some(slot) = slots.enter(peer.ip()) {
             connections.spawn(isolated(connection(shared.clone(), stream, peer, slot)));
         }
@@ -189,10 +191,10 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
     let work = async {
         let _ = stream.set_nodelay(true);
         let state = slot.state.clone();
-        match &shared.acceptor {
+        match &shared.tls {
             None => http(&shared, stream, peer, state).await,
-            Some(acceptor) => {
-                if let Some(tls) = handshake(&shared, acceptor, stream).await {
+            Some(tls) => {
+                if let Some(tls) = handshake(&shared, tls.current(), stream).await {
                     http(&shared, tls, peer, state).await;
                 }
             }
@@ -208,9 +210,10 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, sl
 
 async fn handshake(
     shared: &Shared,
-    acceptor: &TlsAcceptor,
+    tls: Arc<rustls::ServerConfig>,
     stream: TcpStream,
 ) -> Option<TlsStream<TcpStream>> {
+    let acceptor = TlsAcceptor::from(tls);
     let shake = tokio::time::timeout(shared.limits.handshake_timeout, acceptor.accept(stream));
     let outcome = tokio::select! {
         outcome = shake => outcome,

@@ -16,10 +16,12 @@ use crate::health::CheckResult;
 
 mod clients;
 mod files;
+mod profile;
 mod secret;
 
 pub use clients::ClientAuthority;
 pub use files::watch_files;
+pub use profile::{ServerTls, TlsProfile};
 pub use secret::{secret_entry, watch_secret};
 
 /// Why a certificate was refused. What was served before stays in use.
@@ -49,6 +51,11 @@ pub enum TlsError {
         #[source]
         source: notify::Error,
     },
+    /// None of the cipher suites of a profile is known.
+    #[error(
+        "no cipher suite of the profile is known to the TLS library; name one of ECDHE with AES-GCM, or of TLS 1.3"
+    )]
+    NoSuite,
     /// The TLS configuration cannot be built.
     #[error("cannot build the TLS configuration: {0}")]
     Config(#[source] rustls::Error),
@@ -140,36 +147,35 @@ pub fn server_config(
     store: Arc<CertStore>,
     client_ca: Option<&[u8]>,
 ) -> Result<rustls::ServerConfig, TlsError> {
-    let clients = client_ca.map(|pem| verifier(pem, Arc::new(aws_lc_rs::default_provider())));
-    config_of(store, clients.transpose()?)
+    profile::config_of(store, clients_of(client_ca)?, aws_lc_rs::DEFAULT_CIPHER_SUITES)
 }
 
-/// As [`server_config`], for the clients that `clients` lets in.
+/// As [`server_config`], with the suites and versions of `profile`, also when it changes.
+///
+/// # Errors
+/// As [`server_config`].
+pub fn server_tls(
+    store: Arc<CertStore>,
+    client_ca: Option<&[u8]>,
+    profile: Arc<TlsProfile>,
+) -> Result<ServerTls, TlsError> {
+    ServerTls::following(store, clients_of(client_ca)?, profile)
+}
+
+/// As [`server_tls`], for the clients that `clients` lets in.
 ///
 /// # Errors
 /// When the library refuses the configuration.
-pub fn mutual_config(
+pub fn mutual_tls(
     store: Arc<CertStore>,
     clients: Arc<ClientAuthority>,
-) -> Result<rustls::ServerConfig, TlsError> {
-    config_of(store, Some(clients))
+    profile: Arc<TlsProfile>,
+) -> Result<ServerTls, TlsError> {
+    ServerTls::following(store, Some(clients), profile)
 }
 
-fn config_of(
-    store: Arc<CertStore>,
-    clients: Option<Arc<dyn ClientCertVerifier>>,
-) -> Result<rustls::ServerConfig, TlsError> {
-    let builder = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Config)?;
-    let builder = match clients {
-        Some(clients) => builder.with_client_cert_verifier(clients),
-        None => builder.with_no_client_auth(),
-    };
-    let mut config = builder.with_cert_resolver(store);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Config)?;
-    Ok(config)
+fn clients_of(client_ca: Option<&[u8]>) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    client_ca.map(|pem| verifier(pem, Arc::new(aws_lc_rs::default_provider()))).transpose()
 }
 
 fn verifier(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {

@@ -30,7 +30,7 @@ use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
-use sluice_runtime::tls::CertStore;
+use sluice_runtime::tls::{CertStore, TlsProfile};
 use sluice_webhook::WebhookMetrics;
 use sluice_window::{Observed, Servers};
 use tokio::sync::watch;
@@ -43,6 +43,7 @@ use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
+use crate::tls_profile::ProfileWatch;
 use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
 
 /// What requests under way and the release of the lease get after a signal.
@@ -192,13 +193,13 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     );
     tasks.spawn("status of the AAQ", fallible(telling));
     let admin = admin(&watches, Arc::clone(&gating));
-    let certs = Arc::new(CertStore::empty());
+    let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
     let clients = growth::asking(&args.namespace);
-    let served = (Arc::clone(&certs), Arc::clone(&clients));
+    let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
     let judge = growth::judge(gate.clone(), token.clone());
-    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel).await?;
-    let seen_by = (Arc::clone(&certs), client.clone());
-    args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel).await?;
+    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel)?;
+    let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
+    args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel)?;
 
     let statuses = HeadroomStatusWriter::default();
     let recorder = events.clone();
@@ -237,7 +238,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     }
     let shown = ClusterQuotaStatus::new(args.applied_cluster_quotas.into());
     let quotas = QuotaUsers { gate: gate.clone(), managed, managed_cluster, cluster: shown.clone() };
-    let used = (quotas, gating, Arc::clone(&observed));
+    let used = (quotas, gating, Arc::clone(&observed), ProfileWatch::new(profile));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
     tasks.spawn("status of cluster quotas", fallible(showing));

@@ -11,20 +11,19 @@ use sluice_controllers::gate::{Gate, Judgement};
 use sluice_operator::certificates::{is_path, service_names};
 use sluice_runtime::leader::LeaderLink;
 use sluice_runtime::lease::WriteToken;
+use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, ClientAuthority, mutual_config, secret_entry};
+use sluice_runtime::tls::{CertStore, ClientAuthority, TlsProfile, mutual_tls, secret_entry};
 use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge, Update};
 use sluice_webhook::{App, BodyLimits, Decision, Settings, WebhookMetrics, router};
 use tokio_util::sync::CancellationToken;
-
-use crate::metrics::bind;
 
 /// Flags about the growth of pods and VMs.
 #[derive(Debug, clap::Args)]
 pub struct GrowthArgs {
     /// Where the webhook asks whether a pod may take more, over HTTPS
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::GROWTH_PORT)))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(names::GROWTH_PORT))]
     growth_listen: SocketAddr,
     /// The address of this process at which the webhook reaches that
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
@@ -43,16 +42,16 @@ impl GrowthArgs {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn serve(
+    pub fn serve(
         &self,
         tasks: &mut Tasks,
         judge: Judge,
-        (certs, clients): (Arc<CertStore>, Arc<ClientAuthority>),
+        (certs, clients, profile): (Arc<CertStore>, Arc<ClientAuthority>, Arc<TlsProfile>),
         metrics: WebhookMetrics,
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let listener = bind(self.growth_listen).await?;
-        let tls = mutual_config(certs, clients)?;
+        let listener = listen(self.growth_listen)?;
+        let tls = mutual_tls(certs, clients, profile)?;
         let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), BodyLimits::default(), metrics);
         let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
         let service = router(&app, [growth]);

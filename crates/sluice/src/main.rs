@@ -16,6 +16,7 @@ mod render;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod tls_profile;
 mod uninstall;
 mod watches;
 mod webhook;

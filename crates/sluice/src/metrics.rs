@@ -13,11 +13,11 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_runtime::access::Access;
 use sluice_runtime::health::{self, Admin};
+use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::scrape::{self, Snapshot};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve, serve_plain};
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::{CertStore, server_config};
-use tokio::net::TcpListener;
+use sluice_runtime::tls::{CertStore, ServerTls, TlsProfile, server_tls};
 use tokio_util::sync::CancellationToken;
 
 /// Connections of those who scrape.
@@ -27,10 +27,10 @@ const CONNECTIONS: usize = 32;
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Where probes are served, over HTTP
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(names::ADMIN_PORT))]
     admin_listen: SocketAddr,
     /// Where metrics are served, over HTTPS, to accounts that may `get` the path `/metrics`
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::METRICS_PORT)))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(names::METRICS_PORT))]
     metrics_listen: SocketAddr,
     /// Serve metrics beside the probes, over HTTP, without authentication
     #[arg(long)]
@@ -41,17 +41,17 @@ pub struct MetricsArgs {
 }
 
 impl MetricsArgs {
-    /// Serves probes and the metrics of `registry`, which is complete. `certs` is for metrics, `client` asks who may see
-    /// them.
+    /// Serves probes and the metrics of `registry`, which is complete. `certs` and `profile` are for metrics, `client` asks
+    /// who may see them.
     ///
     /// # Errors
     /// When an address cannot be listened on.
-    pub async fn serve(
+    pub fn serve(
         &self,
         tasks: &mut Tasks,
         admin: Admin,
         registry: Registry,
-        (certs, client): (Arc<CertStore>, Client),
+        (certs, profile, client): (Arc<CertStore>, Arc<TlsProfile>, Client),
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
         let fresh = Duration::try_from(self.metrics_cache).context("--metrics-cache must not be negative")?;
@@ -61,9 +61,9 @@ impl MetricsArgs {
             probes = probes.merge(scrape::router(snapshot, None));
         } else {
             let app = scrape::router(snapshot, Some(Access::new(client)));
-            self.serve_metrics(tasks, app, certs, cancel).await?;
+            self.serve_metrics(tasks, app, server_tls(certs, None, profile)?, cancel)?;
         }
-        let listener = bind(self.admin_listen).await?;
+        let listener = listen(self.admin_listen)?;
         let (limits, metrics) = (ServeLimits::probes(), ServeMetrics::default());
         let serving = serve_plain(listener, probes, limits, metrics, cancel.clone());
         tasks.spawn("admin", async move {
@@ -73,15 +73,14 @@ impl MetricsArgs {
         Ok(())
     }
 
-    async fn serve_metrics(
+    fn serve_metrics(
         &self,
         tasks: &mut Tasks,
         app: Router,
-        certs: Arc<CertStore>,
+        tls: ServerTls,
         cancel: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let listener = bind(self.metrics_listen).await?;
-        let tls = server_config(certs, None)?;
+        let listener = listen(self.metrics_listen)?;
         let limits = ServeLimits { max_connections: CONNECTIONS, ..ServeLimits::default() };
         let serving = serve(listener, tls, app, limits, ServeMetrics::default(), cancel.clone());
         tasks.spawn("metrics", async move {
@@ -90,12 +89,4 @@ impl MetricsArgs {
         });
         Ok(())
     }
-}
-
-/// A listener at `address`.
-///
-/// # Errors
-/// When there can be none.
-pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
 }

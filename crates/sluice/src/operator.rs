@@ -11,13 +11,13 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings};
+use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
 use sluice_operator::{InstallOptions, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::health::Admin;
 use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_runtime::shutdown::{Tasks, on_signal};
-use sluice_runtime::tls::CertStore;
+use sluice_runtime::tls::{CertStore, TlsProfile};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformAccountsArgs;
+use crate::tls_profile::ProfileKeeper;
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -84,9 +85,13 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let (token, leadership) = (election.token(), election.leadership());
 
     let mut tasks = Tasks::new();
-    let certs = Arc::new(CertStore::empty());
-    let seen_by = (Arc::clone(&certs), client.clone());
-    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel).await?;
+    let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
+    let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
+    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel)?;
+    let (asking, asked) = watch::channel(None);
+    let following = follow_asked(client.clone(), asking, cancel.clone());
+    tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));
+    tasks.spawn("TLS profile", end_with(ProfileKeeper::new(profile).follow(asked.clone())));
     let secrets = Secrets::default();
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
@@ -95,8 +100,14 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
     let mut settings = CertificateSettings::new(&args.namespace);
     settings.names.extend(args.webhook_san.iter().cloned());
-    let certificates =
-        certificates::run(client.clone(), secrets.clone(), settings, may_write(&token), cancel.clone());
+    let certificates = certificates::run(
+        client.clone(),
+        secrets.clone(),
+        settings,
+        asked,
+        may_write(&token),
+        cancel.clone(),
+    );
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
     let options = args.install_options(&version);
     let (withheld, why_withheld) = watch::channel(None);

@@ -28,6 +28,8 @@ use sluice_webhook::{AaqSightings, App};
 use sluice_window::Observed;
 use tokio_util::sync::CancellationToken;
 
+use crate::tls_profile::ProfileWatch;
+
 /// The kinds that head-room rests on in each process that knows of it.
 struct HeadroomWatches {
     kubevirts: WatchHealth,
@@ -177,12 +179,12 @@ impl ControllerWatches {
         self,
         tasks: &mut Tasks,
         [client, headroom_client]: [Client; 2],
-        (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
+        (quotas, gating, observed, profile): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>, ProfileWatch),
         stopped: &CancellationToken,
     ) {
         let this = Arc::new(self);
         let beside = (quotas.gate.clone(), quotas.managed.clone(), Arc::clone(&observed));
-        let used = (quotas, gating, observed);
+        let used = (quotas, gating, observed, profile);
         tasks.spawn("watches", Arc::clone(&this).feed(client, used, stopped.clone()));
         tasks.spawn("head-room watches", this.feed_headroom(headroom_client, beside, stopped.clone()));
     }
@@ -190,7 +192,7 @@ impl ControllerWatches {
     async fn feed(
         self: Arc<Self>,
         client: Client,
-        (quotas, gating, observed): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>),
+        (quotas, gating, observed, mut profile): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>, ProfileWatch),
         stopped: CancellationToken,
     ) -> Result<(), WentBack> {
         let QuotaUsers { gate, managed, managed_cluster, cluster } = quotas;
@@ -225,6 +227,7 @@ impl ControllerWatches {
                 gate.on_aaqs(&event);
                 gating.on_aaqs(&event);
                 managed_cluster.on_aaqs(&event);
+                profile.apply(&event);
             }),
         )
         .map(drop)
@@ -280,7 +283,7 @@ impl WebhookWatches {
     pub async fn feed(
         self,
         client: Client,
-        (app, observed): (Arc<App>, Arc<Observed>),
+        (app, observed, mut profile): (Arc<App>, Arc<Observed>, ProfileWatch),
         stopped: CancellationToken,
     ) -> Result<(), WentBack> {
         let via = Via { client: &client, cancel: &stopped };
@@ -294,6 +297,7 @@ impl WebhookWatches {
             via.watch(&self.aaqs, all(), |event| {
                 app.set_aaq(aaqs.apply(&event));
                 app.set_targeted_by(&aaqs);
+                profile.apply(&event);
             }),
             via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
                 app.set_cluster_resource_quotas(crqs.is_served());

@@ -19,10 +19,11 @@ use sluice_runtime::events::recorder;
 use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::leader::LeaderLink;
 use sluice_runtime::lease::unique_identity;
+use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
-use sluice_runtime::tls::{CertStore, server_config, watch_files};
+use sluice_runtime::tls::{CertStore, TlsProfile, server_tls, watch_files};
 use sluice_webhook::endpoints::QuotaEndpoint;
 use sluice_webhook::endpoints::growth::GrowthRelay;
 use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
@@ -37,9 +38,10 @@ use tokio_util::sync::CancellationToken;
 use crate::gating::ExemptArgs;
 use crate::growth;
 use crate::headroom::{self, HeadroomArgs};
-use crate::metrics::{MetricsArgs, bind};
+use crate::metrics::MetricsArgs;
 use crate::platform::PlatformAccountsArgs;
 use crate::rules::follow_versions;
+use crate::tls_profile::ProfileWatch;
 use crate::watches::{SecretWatches, WebhookWatches};
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
@@ -58,7 +60,7 @@ pub struct WebhookArgs {
     #[arg(long, env = "POD_NAMESPACE", default_value = names::INSTALL_NAMESPACE)]
     pub namespace: String,
     /// Where admission requests are served, over HTTPS
-    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::WEBHOOK_PORT)))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(names::WEBHOOK_PORT))]
     pub listen: SocketAddr,
     /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key) and the segment
     /// before every path (key webhook-path)
@@ -148,7 +150,9 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         stopped: stopped.clone(),
     };
     let (headroom, servers) = args.headroom.start(setup, ours, tell).await?;
-    let (used, beside) = ((Arc::clone(&app), Arc::clone(&observed)), observed);
+    let profile = Arc::new(TlsProfile::default());
+    let follow = ProfileWatch::new(Arc::clone(&profile));
+    let (used, beside) = ((Arc::clone(&app), Arc::clone(&observed), follow), observed);
     tasks.spawn("watches", watches.feed(client.clone(), used, stopped.clone()));
     let (rules, charged_by) = watch::channel(ChargeRules::for_minor(version.minor));
     tasks.spawn("versions of API servers", end_with(follow_versions(servers, rules, cancel.clone())));
@@ -168,13 +172,14 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         headroom: Arc::new(endpoint),
     };
     let service = router(&app, decisions(&asking));
-    let certs = serve_reviews(&mut tasks, &args, &mut secrets, service, &mut registry, &cancel).await?;
+    let serving = (service, Arc::clone(&profile));
+    let certs = serve_reviews(&mut tasks, &args, &mut secrets, serving, &mut registry, &cancel)?;
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());
 
     let admin = Admin { ready, ..Admin::default() };
-    args.metrics.serve(&mut tasks, admin, registry, (certs, client), &cancel).await?;
+    args.metrics.serve(&mut tasks, admin, registry, (certs, profile, client), &cancel)?;
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
 }
@@ -240,11 +245,11 @@ async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
 }
 
 /// Starts the HTTPS side: certificate from files or a Secret, reloaded when it changes. Returns where it is kept.
-async fn serve_reviews(
+fn serve_reviews(
     tasks: &mut Tasks,
     args: &WebhookArgs,
     secrets: &mut SecretWatches,
-    service: Router,
+    (service, profile): (Router, Arc<TlsProfile>),
     registry: &mut Registry,
     cancel: &CancellationToken,
 ) -> anyhow::Result<Arc<CertStore>> {
@@ -267,7 +272,7 @@ async fn serve_reviews(
     }
     let metrics = ServeMetrics::default();
     metrics.register(registry.sub_registry_with_prefix("sluice_webhook"));
-    let listener = bind(args.listen).await?;
+    let listener = listen(args.listen)?;
     let limits = ServeLimits {
         max_connections: args.max_connections,
         // A target may wait for its turn nearly as long as the API server waits for the answer.
@@ -280,7 +285,7 @@ async fn serve_reviews(
         }
         None => None,
     };
-    let tls = server_config(Arc::clone(&certs), client_ca.as_deref())?;
+    let tls = server_tls(Arc::clone(&certs), client_ca.as_deref(), profile)?;
     let service = behind(secret, service);
     tasks.spawn("admission", end_with(serve(listener, tls, service, limits, metrics, cancel.clone())));
     Ok(certs)

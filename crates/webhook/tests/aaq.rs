@@ -139,7 +139,7 @@ fn fields_that_are_not_in_force_are_named() {
     });
     assert_eq!(create(&aaq(unset)).warnings, Vec::<String>::new());
     let set = json!({
-        "certConfig": {"ca": {"duration": "48h"}},
+        "certConfig": {"ca": {"duration": "48h"}, "server": {"duration": "5m", "renewBefore": "5m"}},
         "configuration": {
             "allowApplicationAwareClusterResourceQuota": true, "sidecarEvaluators": [{"name": "a"}],
             "vmiCalculatorConfiguration": {"vmiCalcConfigName": "VmiPodUsage"},
@@ -147,16 +147,30 @@ fn fields_that_are_not_in_force_are_named() {
         "imagePullPolicy": "Always",
         "infra": {"nodeSelector": {"a": "b"}},
         "priorityClass": "high",
-        "tlsSecurityProfile": {"type": "Modern"},
+        "tlsSecurityProfile": {"type": "Old"},
         "workload": {"tolerations": [{"operator": "Exists"}]},
     });
     let warnings = create(&aaq(set.clone())).warnings;
     insta::assert_snapshot!(warnings.join("\n"), @"
-    spec.certConfig is not in force in this version: certificates keep the lifetimes they have
-    spec.configuration.sidecarEvaluators is not in force in this version: pods are counted as Kubernetes counts them
-    spec.tlsSecurityProfile is not in force in this version: TLS 1.2 and 1.3 are served
-    spec.workload is not in force in this version: nothing runs as a workload
+    spec.certConfig.server is not in force: the lifetime stays as it is, for renewBefore 5m0s is too long for a duration of 5m0s: the certificate has to live for 2m0s before it is renewed
+    spec.tlsSecurityProfile is not in force: TLS 1.2 is the lowest version that is served
+    spec.configuration.sidecarEvaluators is not in force: pods are counted as Kubernetes counts them
+    spec.workload is not in force: nothing runs as a workload
     ");
+    assert!(warnings.iter().all(|warning| warning.len() <= 256), "{warnings:?}");
+    let in_force = json!({
+        "certConfig": {"ca": {"duration": "20m", "renewBefore": "5m"}, "server": {"duration": "5m", "renewBefore": "2m"}},
+        "tlsSecurityProfile": {"type": "Modern"},
+    });
+    assert_eq!(create(&aaq(in_force)).warnings, Vec::<String>::new());
+    // The longest sentences about what cannot be.
+    let long = "é".repeat(300);
+    let broken = json!({
+        "certConfig": {"ca": {"duration": long}, "server": {"duration": "2540400h10m10s", "renewBefore": "2540400h10m9s"}},
+        "tlsSecurityProfile": {"type": "Custom", "custom": {"ciphers": [long], "minTLSVersion": long}},
+    });
+    let warnings = create(&aaq(broken)).warnings;
+    assert_eq!(warnings.len(), 3);
     assert!(warnings.iter().all(|warning| warning.len() <= 256), "{warnings:?}");
     assert_eq!(update(&aaq(set.clone()), &aaq(set)).warnings, Vec::<String>::new(), "not again for a label");
 }

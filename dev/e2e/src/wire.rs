@@ -28,12 +28,24 @@ impl Wire {
     /// # Errors
     /// When the PEM holds no certificate.
     pub fn new(address: &str, ca_pem: &[u8]) -> anyhow::Result<Self> {
+        Self::speaking(rustls::DEFAULT_VERSIONS, address, ca_pem)
+    }
+
+    /// As [`Self::new`], with these versions of TLS alone.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn speaking(
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        address: &str,
+        ca_pem: &[u8],
+    ) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca_pem) {
             roots.add(certificate.context("reading the authorities")?)?;
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
         let config = config.with_root_certificates(roots).with_no_client_auth();
         Ok(Self { address: address.to_owned(), connector: TlsConnector::from(Arc::new(config)) })
     }

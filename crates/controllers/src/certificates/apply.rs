@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use sluice_api::names;
-use sluice_operator::certificates::{CaPair, CertError, CertStep, Made, ServingPair, make};
+use sluice_operator::certificates::{CaPair, CertError, CertOrder, CertStep, Made, ServingPair, Told, make};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
@@ -51,19 +51,21 @@ pub(super) async fn apply(
     steps: Vec<CertStep>,
     ca: Option<Box<Secret>>,
     serving: Option<Box<Secret>>,
-    names: &[String],
+    order: &CertOrder,
 ) -> Result<(), ApplyError> {
     let mut ca = ca.map(|secret| *secret);
     let mut serving = serving.map(|secret| *secret);
     for step in steps {
         let done = told(&step);
-        match make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), names)? {
+        match make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), order)? {
             Some(Made::Authority(pair)) => {
-                ca = Some(write(api, names::CA_SECRET, ca.take(), ca_data(pair)).await?);
+                let content = (ca_data(pair.clone()), pair.told);
+                ca = Some(write(api, names::CA_SECRET, ca.take(), content).await?);
                 tracing::info!(secret = names::CA_SECRET, "{done}");
             }
             Some(Made::Serving(pair)) => {
-                serving = Some(write(api, names::SERVING_SECRET, serving.take(), serving_data(pair)).await?);
+                let content = (serving_data(pair.clone()), pair.told);
+                serving = Some(write(api, names::SERVING_SECRET, serving.take(), content).await?);
                 tracing::info!(secret = names::SERVING_SECRET, "{done}");
             }
             None => {}
@@ -76,10 +78,10 @@ pub(super) async fn apply(
 const fn told(step: &CertStep) -> &'static str {
     match step {
         CertStep::NewAuthority { .. } => "certificate authority renewed",
-        CertStep::StoreBundle { .. } => "bundle of authorities updated",
+        CertStep::StoreBundle { .. } => "bundle of authorities or annotations updated",
         CertStep::NamePath { .. } => "webhook configurations are to name another path",
         CertStep::IssueServing { .. } => "serving certificate renewed",
-        CertStep::StoreServing { .. } => "bundle and paths of the serving certificate updated",
+        CertStep::StoreServing { .. } => "bundle, paths or annotations of the serving certificate updated",
     }
 }
 
@@ -115,17 +117,28 @@ async fn write(
     api: &Api<Secret>,
     name: &'static str,
     seen: Option<Secret>,
-    data: Data,
+    (data, told): (Data, Told),
 ) -> Result<Secret, ApplyError> {
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let written = match seen {
         Some(mut secret) => {
             secret.data = Some(data);
+            annotate(&mut secret, told);
             with_deadline(DEADLINE, api.replace(name, &params, &secret)).await
         }
-        None => with_deadline(DEADLINE, api.create(&params, &fresh(name, data))).await,
+        None => {
+            let mut secret = fresh(name, data);
+            annotate(&mut secret, told);
+            with_deadline(DEADLINE, api.create(&params, &secret)).await
+        }
     };
     written.map_err(|source| ApplyError::Write { name, source })
+}
+
+/// Those of others stay.
+fn annotate(secret: &mut Secret, told: Told) {
+    let annotations = told.annotations().map(|(key, text)| (key.to_owned(), text));
+    secret.metadata.annotations.get_or_insert_default().extend(annotations);
 }
 
 fn fresh(name: &str, data: Data) -> Secret {

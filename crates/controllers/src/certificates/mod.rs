@@ -16,19 +16,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use sluice_api::names;
-use sluice_operator::certificates::service_names;
+use sluice_operator::certificates::{CertOrder, service_names};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use observe::Secrets;
 
+use crate::installation::Asked;
 use observe::Seen;
 use plan::{Round, next_round};
 
 /// A machine that was suspended wakes with a monotonic clock that stood still; looking at the wall clock now and
 /// then bounds by how much a renewal can be late.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// So long the first round waits to learn which lifetimes are asked for: certificates must not be made twice. Where the
+/// kinds that say it do not exist yet, they are made without it.
+const ASKED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a loop ended.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +64,8 @@ impl CertificateSettings {
     }
 }
 
-/// Keeps both certificates until `shutdown`. Start it once the lease is held; `may_write` is asked before each write.
+/// Keeps both certificates until `shutdown`, with the lifetimes that are `asked` for (`None`: not known). Start it once the
+/// lease is held; `may_write` is asked before each write.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -67,13 +73,15 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     settings: CertificateSettings,
+    mut asked: watch::Receiver<Option<Asked>>,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let api: Api<Secret> = Api::namespaced(client, &settings.namespace);
     let keeping = async {
-        secrets.read_again().await;
-        keep(&api, &settings, secrets.ca(), secrets.serving(), may_write).await
+        let known = tokio::time::timeout(ASKED_WITHIN, asked.wait_for(Option::is_some));
+        let _ = tokio::join!(secrets.read_again(), async { known.await.is_ok() });
+        keep(&api, &settings, (secrets.ca(), secrets.serving()), asked, may_write).await
     };
     tokio::select! {
         result = keeping => result,
@@ -84,22 +92,24 @@ pub async fn run(
 async fn keep(
     api: &Api<Secret>,
     settings: &CertificateSettings,
-    mut ca_seen: watch::Receiver<Seen<Secret>>,
-    mut serving_seen: watch::Receiver<Seen<Secret>>,
+    (mut ca_seen, mut serving_seen): (watch::Receiver<Seen<Secret>>, watch::Receiver<Seen<Secret>>),
+    mut asked: watch::Receiver<Option<Asked>>,
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
     loop {
         let ca = ca_seen.borrow_and_update().clone();
         let serving = serving_seen.borrow_and_update().clone();
-        let wait = match next_round(Timestamp::now(), &ca, &serving, &settings.names) {
+        let order =
+            CertOrder::new(&settings.names, asked.borrow_and_update().as_ref().map(|asked| &asked.lifetimes));
+        let wait = match next_round(Timestamp::now(), &ca, &serving, &order) {
             Round::Blind => None,
             Round::Rest { until } => Some(until),
             Round::Work { steps, ca, serving } => {
                 if !may_write() {
                     return Err(LoopError::NotLeading { what: "certificates" });
                 }
-                match apply::apply(api, Timestamp::now(), steps, ca, serving, &settings.names).await {
+                match apply::apply(api, Timestamp::now(), steps, ca, serving, &order).await {
                     // The watch tells of what was written, and then it is looked at again.
                     Ok(()) => {
                         backoff.reset();
@@ -121,6 +131,7 @@ async fn keep(
         let gone = tokio::select! {
             changed = ca_seen.changed() => changed.is_err(),
             changed = serving_seen.changed() => changed.is_err(),
+            changed = asked.changed() => changed.is_err(),
             () = timer => false,
         };
         if gone {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_api::names;
-use sluice_operator::certificates::{CaPair, CertStep, ServingPair, plan};
+use sluice_operator::certificates::{CaPair, CertOrder, CertStep, ServingPair, Told, plan};
 
 use super::observe::Seen;
 
@@ -34,12 +34,12 @@ pub(super) fn next_round(
     now: Timestamp,
     ca: &Seen<Secret>,
     serving: &Seen<Secret>,
-    names: &[String],
+    order: &CertOrder,
 ) -> Round {
     let (Some(ca), Some(serving)) = (known(ca), known(serving)) else {
         return Round::Blind;
     };
-    let plan = plan(now, ca.map(ca_pair).as_ref(), serving.map(serving_pair).as_ref(), names);
+    let plan = plan(now, ca.map(ca_pair).as_ref(), serving.map(serving_pair).as_ref(), order);
     if plan.steps.is_empty() {
         let until = Duration::try_from(plan.due.duration_since(now)).unwrap_or_default();
         return Round::Rest { until };
@@ -63,6 +63,7 @@ pub(crate) fn ca_pair(secret: &Secret) -> CaPair {
         bundle: text(secret, names::CA_BUNDLE),
         path: text(secret, names::SECRET_PATH),
         path_since: text(secret, names::SECRET_PATH_SINCE).parse().ok(),
+        told: told(secret),
     }
 }
 
@@ -75,6 +76,16 @@ pub(super) fn serving_pair(secret: &Secret) -> ServingPair {
         bundle: text(secret, names::CA_BUNDLE),
         path: text(secret, names::SECRET_PATH),
         path_before: Some(before).filter(|path| !path.is_empty()),
+        told: told(secret),
+    }
+}
+
+fn told(secret: &Secret) -> Told {
+    let annotation = |key: &str| secret.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    Told {
+        not_before: annotation(names::CERT_NOT_BEFORE),
+        not_after: annotation(names::CERT_NOT_AFTER),
+        config: annotation(names::CERT_CONFIG),
     }
 }
 

@@ -5,25 +5,33 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use sluice_operator::certificates::{CertStep, issue_serving, new_authority, service_names};
+use kube::api::ObjectMeta;
+use sluice_operator::certificates::{
+    CA, CertOrder, CertStep, SERVING, Told, issue_serving, new_authority, service_names,
+};
 
 use super::observe::Seen;
 use super::plan::{Round, next_round};
 
-fn secret(entries: &[(&str, &str)]) -> Seen<Secret> {
+fn secret(entries: &[(&str, &str)], told: Told) -> Seen<Secret> {
     let data: BTreeMap<_, _> =
         entries.iter().map(|(key, text)| ((*key).to_owned(), ByteString(text.as_bytes().to_vec()))).collect();
-    Seen::Present(Secret { data: Some(data), ..Secret::default() })
+    let annotations = told.annotations().map(|(key, text)| (key.to_owned(), text)).collect();
+    let metadata = ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() };
+    Seen::Present(Secret { metadata, data: Some(data), ..Secret::default() })
+}
+
+fn order() -> CertOrder {
+    CertOrder::new(&service_names("w", "n"), None)
 }
 
 #[test]
 fn nothing_is_made_before_both_secrets_were_looked_for() {
-    let names = service_names("w", "n");
     let now = Timestamp::now();
     for (ca, serving) in [(Seen::Unknown, Seen::Absent), (Seen::Absent, Seen::Unknown)] {
-        assert!(matches!(next_round(now, &ca, &serving, &names), Round::Blind));
+        assert!(matches!(next_round(now, &ca, &serving, &order()), Round::Blind));
     }
-    let round = next_round(now, &Seen::Absent, &Seen::Absent, &names);
+    let round = next_round(now, &Seen::Absent, &Seen::Absent, &order());
     let Round::Work { steps, ca: None, serving: None } = round else {
         panic!("both are missing: {round:?}");
     };
@@ -32,26 +40,30 @@ fn nothing_is_made_before_both_secrets_were_looked_for() {
 
 #[test]
 fn good_secrets_are_left_alone_until_a_third_of_the_serving_certificates_life() {
-    let names = service_names("w", "n");
     let now = Timestamp::from_second(1_800_000_000).expect("in range");
-    let ca = new_authority(now, "").expect("an authority");
-    let serving = issue_serving(now, &ca, &names).expect("a certificate");
+    let ca = new_authority(now, "", CA).expect("an authority");
+    let serving = issue_serving(now, &ca, &order().names, SERVING).expect("a certificate");
     let path = ("webhook-path", ca.path.as_str());
     let bundle = ("ca.crt", ca.bundle.as_str());
-    let serving = secret(&[("tls.crt", &serving.certificate), ("tls.key", &serving.key), bundle, path]);
-    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), bundle, path]);
+    let entries = [("tls.crt", serving.certificate.as_str()), ("tls.key", &serving.key), bundle, path];
+    let unmarked = secret(&entries, Told::default());
+    let serving = secret(&entries, serving.told);
+    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), bundle, path], ca.told.clone());
     let later = now + SignedDuration::from_hours(2);
-    let round = next_round(later, &ca, &serving, &names);
+    let round = next_round(later, &ca, &serving, &order());
     let Round::Rest { until } = round else { panic!("nothing to do: {round:?}") };
     assert_eq!(until.as_secs(), 54 * 3600);
+    let Round::Work { steps, .. } = next_round(later, &ca, &unmarked, &order()) else {
+        panic!("it gets the annotations that a version before has not written");
+    };
+    assert_eq!(steps, [CertStep::StoreServing { path_before: None }]);
 }
 
 #[test]
 fn secrets_without_data_or_with_garbage_are_filled() {
-    let names = service_names("w", "n");
-    let garbage = secret(&[("tls.crt", "\u{fffd}"), ("tls.key", "x"), ("other", "y")]);
+    let garbage = secret(&[("tls.crt", "\u{fffd}"), ("tls.key", "x"), ("other", "y")], Told::default());
     for present in [Seen::Present(Secret::default()), garbage] {
-        let round = next_round(Timestamp::now(), &present, &present, &names);
+        let round = next_round(Timestamp::now(), &present, &present, &order());
         let Round::Work { steps, ca: Some(_), serving: Some(_) } = round else {
             panic!("nothing usable is there: {round:?}");
         };

@@ -1,7 +1,6 @@
 //! Which fields are set and have no effect.
 
-use serde_json::Value;
-use sluice_api::names;
+use sluice_api::{names, not_in_force, says_nothing};
 
 use super::VERSION;
 use super::observe::{OPERANDS, World};
@@ -21,8 +20,13 @@ pub(super) fn of_mtq(world: &World, order: &Order) -> Said {
     let mut told = nowhere(&order.spec);
     match world.aaq() {
         Some(aaq) => {
+            // Whatever it says.
+            told.retain(|(field, _)| !field.starts_with(CERT_CONFIG));
             let why = format!("that of the AAQ {} holds", aaq.name);
-            told.extend(placed(&order.spec).map(|field| (field, why.clone())));
+            let certificates = Some(CERT_CONFIG).filter(|_| !says_nothing(&order.spec.cert_config));
+            told.extend(
+                certificates.into_iter().chain(placed(&order.spec)).map(|field| (field, why.clone())),
+            );
         }
         None => told.extend(of_operands(&order.spec, world)),
     }
@@ -31,17 +35,11 @@ pub(super) fn of_mtq(world: &World, order: &Order) -> Said {
 
 type Told = (&'static str, String);
 
-/// What this version does not read.
+const CERT_CONFIG: &str = "certConfig";
+
+/// What has no effect whatever the cluster is like.
 fn nowhere(spec: &Spec) -> Vec<Told> {
-    let sidecars = spec.configuration.get("sidecarEvaluators").unwrap_or(&Value::Null);
-    let fields = [
-        ("certConfig", &spec.cert_config, "certificates keep the lifetimes they have"),
-        ("configuration.sidecarEvaluators", sidecars, "pods are counted as Kubernetes counts them"),
-        ("tlsSecurityProfile", &spec.tls_security_profile, "TLS 1.2 and 1.3 are served"),
-        ("workload", &spec.workload, "nothing runs as a workload"),
-    ];
-    let set = fields.into_iter().filter(|(_, value, _)| !says_nothing(value));
-    set.map(|(field, _, why)| (field, why.to_owned())).collect()
+    not_in_force(&spec.to_json()).into_iter().map(|told| (told.field, told.why)).collect()
 }
 
 /// The fields about Deployments that are set.
@@ -91,16 +89,4 @@ fn said(told: &[Told]) -> Said {
         }
     };
     Said::new(names::FIELDS_NOT_IN_FORCE, status, reason, message)
-}
-
-/// Whether the value of a field asks for nothing.
-fn says_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(wanted) => !wanted,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(says_nothing),
-        Value::Number(_) => false,
-    }
 }

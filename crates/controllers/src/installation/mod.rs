@@ -9,6 +9,7 @@
 //! never written.
 
 mod apply;
+mod asked;
 mod fields;
 mod in_force;
 mod observe;
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LoopError;
+pub use asked::{Asked, follow_asked};
+
 use apply::{Target, Write};
 use observe::{Sources, World};
 use pace::Pace;

@@ -116,13 +116,10 @@ impl Sources {
     /// Follows all of it until `cancel`.
     pub(super) async fn follow(self, cancel: CancellationToken) {
         let [controller, webhook] = OPERANDS;
-        let anywhere = WatchOptions::default;
-        let if_installed = WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
         tokio::join!(
-            self.follow_all(anywhere(), AaqWire::order, &cancel, |world, aaqs| world.aaqs = Some(aaqs)),
-            self.follow_all(if_installed, MtqWire::order, &cancel, |world, mtqs| world.mtqs = Some(mtqs)),
+            self.follow_orders(&cancel),
             self.follow_all(
-                anywhere(),
+                WatchOptions::default(),
                 |_: PriorityClassWire| (),
                 &cancel,
                 |world, classes| {
@@ -144,6 +141,17 @@ impl Sources {
             let why = told.borrow_and_update().clone();
             self.change(|world| world.withheld = why);
         }
+    }
+
+    /// Follows who asks something, until `cancel`.
+    pub(super) async fn follow_orders(&self, cancel: &CancellationToken) {
+        let if_installed = WatchOptions { absent_is_empty: true, ..WatchOptions::default() };
+        tokio::join!(
+            self.follow_all(WatchOptions::default(), AaqWire::order, cancel, |world, aaqs| {
+                world.aaqs = Some(aaqs);
+            }),
+            self.follow_all(if_installed, MtqWire::order, cancel, |world, mtqs| world.mtqs = Some(mtqs)),
+        );
     }
 
     /// All objects of a kind, by name.

@@ -1,5 +1,6 @@
 //! What the loop decides from what it sees.
 
+mod asked;
 mod deployments;
 mod statuses;
 

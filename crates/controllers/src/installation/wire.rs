@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_api::{AAQ, AaqStatus, MTQ};
 
 /// A Deployment.
@@ -58,6 +58,18 @@ pub(super) struct Spec {
     pub(super) priority_class: Option<String>,
     pub(super) tls_security_profile: Value,
     pub(super) workload: Value,
+}
+
+impl Spec {
+    /// The fields of which [`sluice_api::not_in_force`] tells, under their names.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "certConfig": self.cert_config,
+            "configuration": self.configuration,
+            "tlsSecurityProfile": self.tls_security_profile,
+            "workload": self.workload,
+        })
+    }
 }
 
 /// An `AAQ` or `MTQ` as far as the plan reads it.

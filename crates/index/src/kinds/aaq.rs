@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_api::{AAQ, AaqStatus};
 use sluice_engine::vm::Calculator;
 
@@ -34,6 +35,9 @@ pub struct AaqSpecWire {
     /// How pods are counted, and which kinds of quota there are.
     #[serde(default)]
     pub configuration: Option<AaqConfigurationWire>,
+    /// What servers accept, as it is written: what cannot be read must not make the object unreadable. Null for the default.
+    #[serde(default)]
+    pub tls_security_profile: Value,
 }
 
 impl AaqSpecWire {
@@ -97,6 +101,8 @@ pub struct Aaq {
     pub cluster_quotas: bool,
     /// How virtual machines are counted.
     pub calculator: Calculator,
+    /// `spec.tlsSecurityProfile`, for [`sluice_api::TlsOffer::of`].
+    pub tls_profile: Value,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -140,6 +146,7 @@ impl Indexed for Aaqs {
             selector: wire.spec.namespace_selector.clone(),
             cluster_quotas: wire.spec.cluster_quotas(),
             calculator: wire.spec.calculator(),
+            tls_profile: wire.spec.tls_security_profile.clone(),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }
@@ -215,6 +222,16 @@ mod tests {
             let object = json!({ "metadata": { "name": "a" }, "spec": spec });
             aaqs.upsert(&serde_json::from_value(object).unwrap());
             assert_eq!(aaqs.oldest().unwrap().calculator, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn whatever_the_tls_profile_is_the_object_is_read() {
+        for profile in [json!(null), json!("x"), json!({ "type": "Modern" }), json!({ "custom": [1] })] {
+            let object = json!({ "metadata": { "name": "a" }, "spec": { "tlsSecurityProfile": profile } });
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&serde_json::from_value(object).unwrap());
+            assert_eq!(aaqs.oldest().unwrap().tls_profile, profile);
         }
     }
 

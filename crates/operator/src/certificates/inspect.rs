@@ -28,6 +28,11 @@ fn validity(certificate: &X509Certificate<'_>) -> Option<Validity> {
     })
 }
 
+/// The validity of the first certificate of a text.
+pub(super) fn validity_of(certificate: &str) -> Option<Validity> {
+    validity(&parse(&first(certificate)?)?)
+}
+
 /// The validity of an authority that can sign: one certificate, of an authority, whose key is this one.
 pub(super) fn authority(certificate: &str, key: &str) -> Option<Validity> {
     let pem = single(certificate)?;

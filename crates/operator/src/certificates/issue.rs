@@ -6,15 +6,18 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
+use sluice_api::Lifetime;
+
 use super::inspect::{authorities, normal};
-use super::{BACKDATE, CA_LIFETIME, CaPair, CertError, PATH_BYTES, SERVING_LIFETIME, ServingPair};
+use super::lifetimes::signed;
+use super::{BACKDATE, CaPair, CertError, PATH_BYTES, ServingPair, Told};
 
 /// A new authority, valid from `now`, whose bundle also has the authorities of `old_bundle` that have not
 /// expired.
 ///
 /// # Errors
 /// When the cryptography library refuses.
-pub fn new_authority(now: Timestamp, old_bundle: &str) -> Result<CaPair, CertError> {
+pub fn new_authority(now: Timestamp, old_bundle: &str, lifetime: Lifetime) -> Result<CaPair, CertError> {
     let subject = format!("sluice-ca@{}", now.as_second());
     let failed = |source| CertError::Issue { subject: subject.clone(), source };
     let key = KeyPair::generate().map_err(failed)?;
@@ -22,7 +25,7 @@ pub fn new_authority(now: Timestamp, old_bundle: &str) -> Result<CaPair, CertErr
     params.distinguished_name = common_name(&subject);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    dates(&mut params, now, until(now, CA_LIFETIME));
+    dates(&mut params, now, until(now, signed(lifetime.duration)));
     let certificate = params.self_signed(&key).map_err(failed)?.pem();
     // The form in which bundles are compared.
     let certificate = normal(&certificate).unwrap_or(certificate);
@@ -32,7 +35,14 @@ pub fn new_authority(now: Timestamp, old_bundle: &str) -> Result<CaPair, CertErr
             bundle.push_str(&old);
         }
     }
-    Ok(CaPair { certificate, key: key.serialize_pem(), bundle, path: new_path()?, path_since: Some(now) })
+    Ok(CaPair {
+        told: Told::of(&certificate, lifetime),
+        certificate,
+        key: key.serialize_pem(),
+        bundle,
+        path: new_path()?,
+        path_since: Some(now),
+    })
 }
 
 /// A segment for the webhook's paths: 128 random bits in hexadecimal digits.
@@ -50,7 +60,12 @@ pub(super) fn new_path() -> Result<String, CertError> {
 ///
 /// # Errors
 /// When the authority cannot be read or the cryptography library refuses.
-pub fn issue_serving(now: Timestamp, ca: &CaPair, names: &[String]) -> Result<ServingPair, CertError> {
+pub fn issue_serving(
+    now: Timestamp,
+    ca: &CaPair,
+    names: &[String],
+    lifetime: Lifetime,
+) -> Result<ServingPair, CertError> {
     let subject = names.first().cloned().unwrap_or_default();
     let failed = |source| CertError::Issue { subject: subject.clone(), source };
     let issuer_key = KeyPair::from_pem(&ca.key).map_err(failed)?;
@@ -63,11 +78,12 @@ pub fn issue_serving(now: Timestamp, ca: &CaPair, names: &[String]) -> Result<Se
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     params.use_authority_key_identifier_extension = true;
     let ca_end = authorities(&ca.certificate).first().map(|(_, validity)| validity.not_after);
-    let end = until(now, SERVING_LIFETIME);
+    let end = until(now, signed(lifetime.duration));
     dates(&mut params, now, ca_end.map_or(end, |ca_end| end.min(ca_end)));
-    let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
+    let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
     Ok(ServingPair {
-        certificate: certificate.pem(),
+        told: Told::of(&certificate, lifetime),
+        certificate,
         key: key.serialize_pem(),
         bundle: ca.bundle.clone(),
         path: ca.path.clone(),

@@ -1,9 +1,15 @@
 //! Which certificates and segments have to be made now, and when to look again.
 
 use jiff::{SignedDuration, Timestamp};
+use sluice_api::Lifetime;
 
 use super::inspect::{self, Validity};
-use super::{BACKDATE, CA_RENEW_AFTER, CaPair, SETTLE, ServingPair, is_path};
+use super::lifetimes::{CA, SERVING, settle, signed};
+use super::{BACKDATE, CaPair, CertOrder, ServingPair, is_path};
+
+/// So long at most API servers get to learn of a new authority before a serving certificate follows that somebody has asked
+/// for: it is to be there within a minute.
+const URGENT: SignedDuration = SignedDuration::from_secs(30);
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +21,7 @@ pub enum CertStep {
         /// The segment that the configurations name, if it is one.
         path: Option<String>,
     },
-    /// Store this bundle (PEM) with the authority: something in it has expired, or is missing.
+    /// Store this bundle (PEM) with the authority: something in it has expired, or is missing, or annotations are.
     StoreBundle {
         /// The bundle to store.
         bundle: String,
@@ -32,7 +38,7 @@ pub enum CertStep {
         /// The segment that is answered too.
         path_before: Option<String>,
     },
-    /// Store with the serving certificate, which stays, the bundle of the authority.
+    /// Store with the serving certificate, which stays, the bundle of the authority, and its annotations.
     StoreServing {
         /// The segment that is answered too.
         path_before: Option<String>,
@@ -48,16 +54,17 @@ pub struct CertPlan {
     pub due: Timestamp,
 }
 
-/// Plans for what the two Secrets hold at `now`; `names` are those the serving certificate needs.
+/// Plans for what the two Secrets hold at `now` and what is asked of them.
 ///
 /// What cannot be read, does not fit together or has expired counts as absent.
 pub fn plan(
     now: Timestamp,
     ca: Option<&CaPair>,
     serving: Option<&ServingPair>,
-    names: &[String],
+    order: &CertOrder,
 ) -> CertPlan {
     let at_once = |steps| CertPlan { steps, due: now };
+    let (of_ca, of_serving) = (order.of_ca(ca), order.of_serving(serving));
     let authority = ca.and_then(|ca| Some((ca, inspect::authority(&ca.certificate, &ca.key)?)));
     let path = ca.map(|ca| ca.path.clone()).filter(|path| is_path(path));
     let Some((ca, validity)) = authority.filter(|(_, validity)| validity.contains(now)) else {
@@ -69,7 +76,8 @@ pub fn plan(
         let served = serving.map(|serving| serving.path.clone()).filter(|path| is_path(path));
         return at_once(vec![CertStep::NamePath { path: served }]);
     };
-    let renew_ca = after(validity, CA_RENEW_AFTER);
+    let is_urgent = ca.told.asks_for_renewal(validity, of_ca, CA);
+    let renew_ca = if is_urgent { now } else { renewal(validity, of_ca) };
     if renew_ca <= now {
         // The next plan sees the new authority and knows when a serving certificate may follow.
         let keep = format!("{}{}", ca.certificate, ca.bundle);
@@ -77,15 +85,28 @@ pub fn plan(
     }
     let mut steps = Vec::new();
     let (bundle, first_end) = wanted_bundle(now, ca);
-    if bundle != ca.bundle {
+    if bundle != ca.bundle || ca.told != ca.told.of_kept(&ca.certificate, of_ca, CA) {
         steps.push(CertStep::StoreBundle { bundle: bundle.clone() });
     }
-    let (step, at) = next_of_serving(now, (ca, validity), &bundle, serving, names);
+    let lasts = Lasts { serving: of_serving, settle: settle(of_ca, of_serving) };
+    let (step, at) = next_of_serving(now, (ca, validity), &bundle, serving, (order, lasts));
     if at <= now {
         steps.push(step);
         return at_once(steps);
     }
+    if !steps.is_empty() {
+        return at_once(steps);
+    }
     CertPlan { steps, due: renew_ca.min(first_end).min(at) }
+}
+
+/// How long something lasts.
+#[derive(Clone, Copy)]
+struct Lasts {
+    /// The serving certificate.
+    serving: Lifetime,
+    /// Until API servers and webhooks know what is new.
+    settle: SignedDuration,
 }
 
 /// The next step of the serving certificate's Secret or of the segment in it, and when it is due.
@@ -94,31 +115,38 @@ fn next_of_serving(
     (ca, ca_validity): (&CaPair, Validity),
     bundle: &str,
     serving: Option<&ServingPair>,
-    names: &[String],
+    (order, lasts): (&CertOrder, Lasts),
 ) -> (CertStep, Timestamp) {
-    let usable = serving.and_then(|serving| Some((serving, usable(now, ca, bundle, serving, names)?)));
+    let usable = serving.and_then(|serving| Some((serving, usable(now, ca, bundle, serving, &order.names)?)));
     let Some((serving, validity)) = usable else {
         return (issue_again(Some(&ca.path), serving), now);
     };
-    if serving.bundle != bundle {
+    let is_urgent = serving.told.asks_for_renewal(validity, lasts.serving, SERVING);
+    let told = serving.told.of_kept(&serving.certificate, lasts.serving, SERVING);
+    if serving.bundle != bundle || serving.told != told {
         return (CertStep::StoreServing { path_before: serving.path_before.clone() }, now);
     }
-    let mut renew = after_third(validity);
+    let mut renew = if is_urgent { now } else { renewal(validity, lasts.serving) };
     if !inspect::signed_by(&serving.certificate, &ca.certificate) {
-        renew = renew.max(after(ca_validity, SETTLE)).min(validity.not_after);
+        let settle = if is_urgent { lasts.settle.min(URGENT) } else { lasts.settle };
+        renew = renew.max(after(ca_validity, settle)).min(latest(validity));
     }
     // What is answered beside a new segment is what the configurations name.
     let issue = CertStep::IssueServing { path_is_new: true, path_before: Some(ca.path.clone()) };
     if serving.path != ca.path {
-        let name = after(validity, SETTLE);
+        let name = after(validity, lasts.settle);
         // One that is not named yet may as well be replaced.
         let named = CertStep::NamePath { path: Some(serving.path.clone()) };
         return if renew <= now || renew < name { (issue, renew) } else { (named, name) };
     }
     if serving.path_before.is_some() {
-        // Before any renewal: only two are answered at a time.
-        let since = ca.path_since.and_then(|since| since.saturating_add(SETTLE).ok());
-        return (CertStep::StoreServing { path_before: None }, since.unwrap_or(now));
+        // Before any renewal with another segment: only two are answered at a time.
+        let forget = ca.path_since.and_then(|since| since.saturating_add(lasts.settle).ok()).unwrap_or(now);
+        if is_urgent && renew < forget {
+            let path_before = serving.path_before.clone();
+            return (CertStep::IssueServing { path_is_new: false, path_before }, renew);
+        }
+        return (CertStep::StoreServing { path_before: None }, forget);
     }
     (issue, renew)
 }
@@ -171,8 +199,21 @@ fn after(validity: Validity, age: SignedDuration) -> Timestamp {
     issued.saturating_add(age).unwrap_or(Timestamp::MAX)
 }
 
-fn after_third(validity: Validity) -> Timestamp {
-    let issued = after(validity, SignedDuration::ZERO);
-    let life = validity.not_after.duration_since(issued);
-    issued.saturating_add(life / 3).unwrap_or(validity.not_after)
+/// When a certificate of this lifetime is renewed. One that its authority cut short is in the middle of its life.
+fn renewal(validity: Validity, wanted: Lifetime) -> Timestamp {
+    let (life, renew_after) = (life(validity), signed(wanted.renew_after));
+    // Dates are whole seconds.
+    let is_whole = life + SignedDuration::from_secs(1) >= signed(wanted.duration);
+    let age = if is_whole { renew_after } else { renew_after.min(life / 2) };
+    after(validity, age).min(latest(validity))
+}
+
+/// When it has to be renewed, whatever else is not ready.
+fn latest(validity: Validity) -> Timestamp {
+    validity.not_after.saturating_sub(life(validity) / 10).unwrap_or(validity.not_after)
+}
+
+/// From its issue to its end.
+fn life(validity: Validity) -> SignedDuration {
+    validity.not_after.duration_since(after(validity, SignedDuration::ZERO)).max(SignedDuration::ZERO)
 }

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::issue::{issue_serving, new_authority, new_path};
-use super::{CaPair, CertError, CertStep, ServingPair};
+use super::lifetimes::{CA, SERVING};
+use super::{CaPair, CertError, CertOrder, CertStep, ServingPair};
 
 /// What is to be stored.
 #[derive(Debug)]
@@ -23,28 +24,33 @@ pub fn make(
     step: CertStep,
     ca: Option<CaPair>,
     serving: Option<ServingPair>,
-    names: &[String],
+    order: &CertOrder,
 ) -> Result<Option<Made>, CertError> {
+    let (of_ca, of_serving) = (order.of_ca(ca.as_ref()), order.of_serving(serving.as_ref()));
     Ok(match (step, ca, serving) {
         (CertStep::NewAuthority { keep, path }, ..) => {
-            let mut pair = new_authority(now, &keep)?;
+            let mut pair = new_authority(now, &keep, of_ca)?;
             pair.path = path.unwrap_or(pair.path);
             Some(Made::Authority(pair))
         }
-        (CertStep::StoreBundle { bundle }, Some(ca), _) => Some(Made::Authority(CaPair { bundle, ..ca })),
+        (CertStep::StoreBundle { bundle }, Some(ca), _) => {
+            let told = ca.told.of_kept(&ca.certificate, of_ca, CA);
+            Some(Made::Authority(CaPair { bundle, told, ..ca }))
+        }
         (CertStep::NamePath { path }, Some(ca), _) => {
             let path = path.map_or_else(new_path, Ok)?;
             Some(Made::Authority(CaPair { path, path_since: Some(now), ..ca }))
         }
         (CertStep::IssueServing { path_is_new, path_before }, Some(ca), _) => {
-            let mut pair = issue_serving(now, &ca, names)?;
+            let mut pair = issue_serving(now, &ca, &order.names, of_serving)?;
             if path_is_new {
                 pair.path = new_path()?;
             }
             Some(Made::Serving(ServingPair { path_before, ..pair }))
         }
         (CertStep::StoreServing { path_before }, Some(ca), Some(serving)) => {
-            Some(Made::Serving(ServingPair { path_before, bundle: ca.bundle, ..serving }))
+            let told = serving.told.of_kept(&serving.certificate, of_serving, SERVING);
+            Some(Made::Serving(ServingPair { path_before, bundle: ca.bundle, told, ..serving }))
         }
         _ => None,
     })

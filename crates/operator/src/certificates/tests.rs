@@ -11,13 +11,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::{
-    BACKDATE, CA_LIFETIME, CA_RENEW_AFTER, CaPair, CertStep, Made, SERVING_LIFETIME, SETTLE, ServingPair,
-    inspect, is_path, make, plan, service_names,
+    BACKDATE, CA, CaPair, CertOrder, CertStep, Made, SERVING, SETTLE, ServingPair, inspect, is_path, make,
+    plan, service_names,
 };
 
+mod lifetimes;
 mod paths;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
+const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
+const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 fn start() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("in range")
@@ -25,6 +29,11 @@ fn start() -> Timestamp {
 
 fn names() -> Vec<String> {
     service_names("sluice-webhook", "sluice-system")
+}
+
+/// Of which nothing special is asked.
+fn plain() -> CertOrder {
+    CertOrder { names: names(), ca: Some(CA), serving: Some(SERVING) }
 }
 
 /// Whether a client that trusts `bundle` accepts the certificate at `now`.
@@ -42,16 +51,16 @@ fn accepted(bundle: &str, serving: &ServingPair, name: &str, now: Timestamp) -> 
     verifier.verify_server_cert(&leaf, &[], &name, &[], now).is_ok()
 }
 
-/// The two Secrets, and what the loop does with them.
-#[derive(Default)]
+/// The two Secrets, what is asked of them, and what the loop does with them.
 struct World {
     ca: Option<CaPair>,
     serving: Option<ServingPair>,
+    order: CertOrder,
 }
 
 impl World {
     fn installed(now: Timestamp) -> Self {
-        let mut world = Self::default();
+        let mut world = Self { ca: None, serving: None, order: plain() };
         world.run(now);
         world
     }
@@ -59,7 +68,7 @@ impl World {
     /// Does what the plan says until there is nothing left to do; returns when the next step is due.
     fn run(&mut self, now: Timestamp) -> Timestamp {
         for _ in 0..6 {
-            let plan = plan(now, self.ca.as_ref(), self.serving.as_ref(), &names());
+            let plan = plan(now, self.ca.as_ref(), self.serving.as_ref(), &self.order);
             if plan.steps.is_empty() {
                 return plan.due;
             }
@@ -71,7 +80,8 @@ impl World {
     }
 
     fn step(&mut self, now: Timestamp, step: CertStep) {
-        let made = make(now, step, self.ca.clone(), self.serving.clone(), &names()).expect("random numbers");
+        let made =
+            make(now, step, self.ca.clone(), self.serving.clone(), &self.order).expect("random numbers");
         match made.expect("what the step changes") {
             Made::Authority(pair) => self.ca = Some(pair),
             Made::Serving(pair) => self.serving = Some(pair),
@@ -204,7 +214,7 @@ fn what_does_not_fit_together_is_made_anew() {
     let now = start();
     let good = World::installed(now);
     let other = World::installed(now);
-    let plan_of = |ca: &CaPair, serving: &ServingPair| plan(now, Some(ca), Some(serving), &names()).steps;
+    let plan_of = |ca: &CaPair, serving: &ServingPair| plan(now, Some(ca), Some(serving), &plain()).steps;
     assert!(plan_of(good.ca(), good.serving()).is_empty());
 
     let foreign_key = CaPair { key: other.ca().key.clone(), ..good.ca().clone() };
@@ -225,7 +235,12 @@ fn what_does_not_fit_together_is_made_anew() {
     assert_eq!(plan_of(good.ca(), theirs), again(Some(&theirs.path)), "another authority's");
     let mixed = ServingPair { key: theirs.key.clone(), ..good.serving().clone() };
     assert_eq!(plan_of(good.ca(), &mixed), again(None), "another certificate's key");
-    let renamed = plan(now, good.ca.as_ref(), good.serving.as_ref(), &["elsewhere.svc".to_owned()]);
+    let renamed = plan(
+        now,
+        good.ca.as_ref(),
+        good.serving.as_ref(),
+        &CertOrder { names: vec!["elsewhere.svc".to_owned()], ..plain() },
+    );
     assert_eq!(renamed.steps, again(None), "other names");
     let leaf_as_ca = CaPair {
         certificate: good.serving().certificate.clone(),
@@ -233,6 +248,7 @@ fn what_does_not_fit_together_is_made_anew() {
         bundle: String::new(),
         path: String::new(),
         path_since: None,
+        told: good.serving().told.clone(),
     };
     assert!(matches!(plan_of(&leaf_as_ca, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
 }
@@ -243,11 +259,11 @@ fn a_damaged_bundle_is_repaired() {
     let world = World::installed(now);
     for bundle in ["", "no PEM", "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----\n"] {
         let damaged = CaPair { bundle: bundle.to_owned(), ..world.ca().clone() };
-        let plan = plan(now, Some(&damaged), world.serving.as_ref(), &names());
+        let plan = plan(now, Some(&damaged), world.serving.as_ref(), &plain());
         let expected = CertStep::StoreBundle { bundle: world.ca().certificate.clone() };
         assert_eq!(plan.steps, [expected], "{bundle:?}");
         let damaged = ServingPair { bundle: bundle.to_owned(), ..world.serving().clone() };
-        let plan = super::plan(now, world.ca.as_ref(), Some(&damaged), &names());
+        let plan = super::plan(now, world.ca.as_ref(), Some(&damaged), &plain());
         assert_eq!(plan.steps, [CertStep::StoreServing { path_before: None }], "{bundle:?}");
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use super::rights::{Right, of_hook};
-use crate::options::InstallOptions;
 use crate::object::{cluster_metadata, labels, metadata, set, set_in};
+use crate::options::InstallOptions;
 use crate::{rbac, workload};
 
 /// Seconds that the Job may take: below Helm's own five minutes, so that its log is what is read.

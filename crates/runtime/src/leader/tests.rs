@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::serve::{ServeLimits, ServeMetrics, serve};
-use crate::tls::{CertStore, ClientAuthority, mutual_config, server_config};
+use crate::tls::{CertStore, ClientAuthority, ServerTls, mutual_tls, server_config};
 
 const WEBHOOK: &str = "sluice-webhook.sluice-system.svc";
 const LEADER: &str = "sluice-metrics.sluice-system.svc";
@@ -67,9 +67,9 @@ impl Leader {
         certs.set_pem(own.certificate.as_bytes(), own.key.as_bytes()).unwrap();
         let clients = ClientAuthority::new(WEBHOOK.to_owned());
         let tls = if asks_for_a_certificate {
-            mutual_config(certs, Arc::clone(&clients)).unwrap()
+            mutual_tls(certs, Arc::clone(&clients), Arc::default()).unwrap()
         } else {
-            server_config(certs, None).unwrap()
+            ServerTls::from(server_config(certs, None).unwrap())
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, cancel) = (listener.local_addr().unwrap(), CancellationToken::new());

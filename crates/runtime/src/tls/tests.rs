@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+mod profiles;
+
 pub(crate) struct Issued {
     pub(crate) cert: String,
     pub(crate) key: String,

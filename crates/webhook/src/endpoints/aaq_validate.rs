@@ -75,33 +75,11 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
     Ok(read.selects_all().then(|| EVERY_NAMESPACE.to_owned()))
 }
 
-/// Fields that nothing reads yet, and what is so instead.
-const NOT_IN_FORCE: [(&str, &str); 4] = [
-    ("certConfig", "certificates keep the lifetimes they have"),
-    ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
-    ("tlsSecurityProfile", "TLS 1.2 and 1.3 are served"),
-    ("workload", "nothing runs as a workload"),
-];
-
-/// A warning for each field that is set and not in force.
-fn not_in_force(spec: &Value) -> Vec<String> {
-    let set = NOT_IN_FORCE.iter().filter(|(field, _)| {
-        let value = field.split('.').try_fold(spec, |value, name| value.get(name));
-        value.is_some_and(|value| !says_what_is_so(value))
-    });
-    set.map(|(field, instead)| format!("spec.{field} is not in force in this version: {instead}")).collect()
-}
-
-/// Whether the value of such a field asks for nothing else than what is so without it.
-fn says_what_is_so(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(wanted) => !wanted,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(says_what_is_so),
-        Value::Number(_) => false,
-    }
+/// A warning for each field that is set and has no effect. It is no refusal: what cannot be in force leaves what is, and
+/// another field may be what cures an installation.
+fn not_in_force(spec: &Value) -> impl Iterator<Item = String> {
+    let told = sluice_api::not_in_force(spec).into_iter();
+    told.map(|told| format!("spec.{} is not in force: {}", told.field, told.why))
 }
 
 /// An `AAQ`, narrowed.

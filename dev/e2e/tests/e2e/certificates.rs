@@ -19,6 +19,7 @@ use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
 
+mod lifetimes;
 mod rotation;
 
 /// How many webhooks we have; all but one in the validating configuration.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::call::{MERGE, Response, call, get, post};
+use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
 use sluice_operator::{InstallOptions, render};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -119,6 +121,43 @@ async fn the_deployments_follow_the_aaq_and_nothing_is_written_when_nothing_diff
     let quiet_from = Timestamp::now();
     tokio::time::sleep(QUIET).await;
     assert_eq!(writes_since(&bed, quiet_from).await, Vec::<String>::new());
+}
+
+/// The profile holds within this time.
+const LIVE: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tls_profile_of_the_aaq_holds_for_new_handshakes_without_a_restart() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    let secret = secrets.get(names::SERVING_SECRET).await.unwrap();
+    let bundle = secret.data.unwrap().remove(names::CA_BUNDLE).unwrap().0;
+    let address = running.installation.webhook_address();
+    let lets_in = |version: &'static rustls::SupportedProtocolVersion| {
+        let wire = Wire::speaking(&[version], &address, &bundle).unwrap();
+        async move { wire.certificate("127.0.0.1").await.is_ok() }
+    };
+    let until = async |profile: Value, tls12: bool| {
+        patch(&client, &aaq, &json!({ "spec": { "tlsSecurityProfile": profile } })).await;
+        let is_so = || async { (lets_in(&rustls::version::TLS12).await == tls12).then_some(()) };
+        wait::eventually(LIVE, is_so, &format!("handshakes by {profile}")).await.unwrap();
+        assert!(lets_in(&rustls::version::TLS13).await, "{profile}");
+    };
+    until(json!(null), true).await;
+    until(json!({ "type": "Modern", "modern": {} }), false).await;
+    until_told(&client, &aaq, "Deployed", (names::FIELDS_NOT_IN_FORCE, "False", "AllInForce")).await;
+    let none = json!({ "ciphers": ["DHE-RSA-AES128-GCM-SHA256"], "minTLSVersion": "VersionTLS12" });
+    patch(&client, &aaq, &json!({ "spec": { "tlsSecurityProfile": { "type": "Custom", "custom": none } } }))
+        .await;
+    until_told(&client, &aaq, "Deployed", (names::FIELDS_NOT_IN_FORCE, "True", "NotInForce")).await;
+    assert!(!lets_in(&rustls::version::TLS12).await, "the profile before stays");
+    until(json!(null), true).await;
+    assert!(running.webhook.program.is_running() && running.controller.program.is_running());
 }
 
 /// Waits until all pods have the form that is asked for.

@@ -181,10 +181,10 @@ fn not_in_force(world: &World) -> Vec<String> {
 #[test]
 fn fields_without_effect_are_named() {
     let spec = json!({
-        "certConfig": { "ca": { "duration": "48h" } },
+        "certConfig": { "ca": { "duration": "48h" }, "server": { "duration": "1m" } },
         "configuration": { "sidecarEvaluators": [{ "name": "x" }] },
         "imagePullPolicy": "Always", "infra": { "nodeSelector": { "a": "b" } }, "priorityClass": "missing",
-        "tlsSecurityProfile": { "type": "Modern" },
+        "tlsSecurityProfile": { "type": "Custom" },
         "workload": { "tolerations": [{ "operator": "Exists" }] },
     });
     let mut worlds = vec![asking(&spec)];
@@ -192,13 +192,17 @@ fn fields_without_effect_are_named() {
     without_operator.deployments.insert(names::OPERATOR, None);
     worlds.push(without_operator);
     let mut both = asking(&json!({ "workload": {}, "certConfig": { "ca": {} } }));
-    both.mtqs = Some([("mtq".to_owned(), mtq("mtq", &json!({ "imagePullPolicy": "Always" })))].into());
+    let of_mtq = json!({ "imagePullPolicy": "Always", "certConfig": { "ca": { "duration": "1m" } } });
+    both.mtqs = Some([("mtq".to_owned(), mtq("mtq", &of_mtq))].into());
+    worlds.push(both.clone());
+    both.aaqs = Some(BTreeMap::new());
     worlds.push(both);
     insta::assert_snapshot!(worlds.iter().flat_map(not_in_force).collect::<Vec<_>>().join("\n"), @"
-    spec.certConfig: certificates keep the lifetimes they have; spec.configuration.sidecarEvaluators: pods are counted as Kubernetes counts them; spec.tlsSecurityProfile: TLS 1.2 and 1.3 are served; spec.workload: nothing runs as a workload; spec.priorityClass: there is no PriorityClass of this name
+    spec.certConfig.server: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed; spec.tlsSecurityProfile: the profile before stays, for type is Custom and custom is missing: set custom.ciphers and custom.minTLSVersion; spec.configuration.sidecarEvaluators: pods are counted as Kubernetes counts them; spec.workload: nothing runs as a workload; spec.priorityClass: there is no PriorityClass of this name
     spec.infra: the Deployment sluice-operator does not exist, which says what holds without an AAQ; spec.priorityClass: the Deployment sluice-operator does not exist, which says what holds without an AAQ
     every field that is set is in force
-    spec.imagePullPolicy: that of the AAQ aaq holds
+    spec.certConfig: that of the AAQ aaq holds; spec.imagePullPolicy: that of the AAQ aaq holds
+    spec.certConfig.ca: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed
     ");
 }
 

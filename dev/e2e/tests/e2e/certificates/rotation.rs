@@ -3,7 +3,7 @@
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::Endpoint;
-use sluice_operator::certificates::{CaPair, issue_serving, service_names};
+use sluice_operator::certificates::{CaPair, SERVING, Told, issue_serving, service_names};
 
 use super::*;
 
@@ -28,11 +28,12 @@ async fn store(client: &Client, ago: SignedDuration, path: &str, before: Option<
         bundle: text(&authority, names::CA_BUNDLE),
         path: path.to_owned(),
         path_since: None,
+        told: Told::default(),
     };
     let services = [names::WEBHOOK, names::METRICS_SERVICE];
     let mut subjects = services.map(|name| service_names(name, names::INSTALL_NAMESPACE)).concat();
     subjects.push("127.0.0.1".to_owned());
-    let issued = issue_serving(Timestamp::now() - ago, &ca, &subjects).unwrap();
+    let issued = issue_serving(Timestamp::now() - ago, &ca, &subjects, SERVING).unwrap();
     let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
     let data = json!({
         names::TLS_CERT: bytes(&issued.certificate),
@@ -41,7 +42,10 @@ async fn store(client: &Client, ago: SignedDuration, path: &str, before: Option<
         names::SECRET_PATH: bytes(path),
         names::SECRET_PATH_BEFORE: before.map(bytes),
     });
-    patch(client, names::SERVING_SECRET, data).await;
+    // Annotations about another certificate would ask for a renewal.
+    let annotations = issued.told.annotations().collect::<std::collections::BTreeMap<_, _>>();
+    let stored = Patch::Merge(json!({ "metadata": { "annotations": annotations }, "data": data }));
+    secrets(client).patch(names::SERVING_SECRET, &PatchParams::default(), &stored).await.unwrap();
 }
 
 /// Waits until the webhook answers behind `segment`, or does not.
