@@ -37,8 +37,8 @@ pub fn is_countable(key: &str) -> bool {
             || key.ends_with(OF_DEVICE_CLASS))
 }
 
-/// Whether the managed quota limits `key` of a quota with these scopes. A managed quota with scopes counts no objects but pods
-/// and, with `VolumeAttributesClass` alone, PersistentVolumeClaims: of everything else it would say 0 for ever.
+/// Whether the managed quota limits `key` of a quota with these scopes. A managed quota with scopes counts no objects but
+/// pods and, with `VolumeAttributesClass` alone, PersistentVolumeClaims: of everything else it would say 0 for ever.
 #[must_use]
 pub fn is_managed(key: &str, scopes: &Scopes) -> bool {
     is_countable(key)

@@ -38,8 +38,8 @@ pub struct StatusTarget {
 /// and again.
 const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT);
 
-/// The status that `quota`, of this kind, should have while `ledger` holds its sums, its managed quota says `managed`, and VMs
-/// are counted by `machines`.
+/// The status that `quota`, of this kind, should have while `ledger` holds its sums, its managed quota says `managed`, and
+/// VMs are counted by `machines`.
 #[must_use]
 pub fn status_target(
     kind: QuotaKind,
@@ -80,8 +80,8 @@ pub fn status_target(
     }
 }
 
-/// `used` of one share, which takes these amounts of the lines of `ledger`, nothing of those that are left out, and of which the
-/// managed quota says `managed`.
+/// `used` of one share, which takes these amounts of the lines of `ledger`, nothing of those that are left out, and of which
+/// the managed quota says `managed`.
 #[must_use]
 pub fn share_used(
     quota: &CompiledQuota,

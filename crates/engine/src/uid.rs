@@ -76,7 +76,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_changes(text in "[0-9a-fA-F-]{0,40}|.{0,40}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}") {
+        fn no_text_changes(
+            text in "[0-9a-fA-F-]{0,40}|.{0,40}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+        ) {
             prop_assert_eq!(Uid::parse(&text).to_string(), text);
         }
 

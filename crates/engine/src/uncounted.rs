@@ -95,12 +95,13 @@ pub fn claims_uncounted(
     let keys = quota.entries.iter().map(|entry| &*entry.key).filter(takes_claims);
     keys.clone().next()?;
     let start = format!("{} on ResourceClaims: ", not_enforced_start(kind));
-    let remedy = ": only requests of containers are counted, limit claims by <class>.deviceclass.resource.k8s.io/devices";
+    let remedy = ": only requests of containers are counted, \
+                      limit claims by <class>.deviceclass.resource.k8s.io/devices";
     sentence(&start, keys, remedy)
 }
 
-/// What is to be told about `quota` when it is created or changed: what [`uncounted`] and [`claims_uncounted`] say without a look at
-/// device classes, and which keys do not limit VMs.
+/// What is to be told about `quota` when it is created or changed: what [`uncounted`] and [`claims_uncounted`] say without a
+/// look at device classes, and which keys do not limit VMs.
 #[must_use]
 pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
     let mut told = uncounted(kind, quota, machines);
@@ -109,8 +110,8 @@ pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calcula
     told
 }
 
-/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any. It may be
-/// too long for a warning.
+/// The sentence about keys of a quota that are not enforced, for one reason and with what to do; `None` without any. It may
+/// be too long for a warning.
 #[must_use]
 pub fn not_enforced<'k>(
     kind: QuotaKind,
@@ -219,7 +220,8 @@ mod tests {
             let extended = extended.iter().map(|name| Arc::from(*name)).collect();
             claims_uncounted(QuotaKind::Namespace, &quota, &extended).unwrap()
         };
-        let remedy = ": only requests of containers are counted, limit claims by <class>.deviceclass.resource.k8s.io/devices";
+        let remedy = ": only requests of containers are counted, \
+                      limit claims by <class>.deviceclass.resource.k8s.io/devices";
         let start =
             "spec.hard: not enforced on ResourceClaims: requests.deviceclass.resource.kubernetes.io/gpu";
         assert_eq!(told(&[]), format!("{start}{remedy}"));

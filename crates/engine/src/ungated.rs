@@ -49,8 +49,8 @@ pub fn unenforced(quota: &CompiledQuota, why: Ungated, selector: &str) -> Option
         Ungated::Exempt => Unenforced {
             reason: "NamespaceExempt",
             message: format!(
-                "{start}: the namespace is exempt, being that of Sluice or one that --exempt-namespaces names: limit it by a \
-                 ResourceQuota"
+                "{start}: the namespace is exempt, being that of Sluice or one that --exempt-namespaces names: limit it by \
+                 a ResourceQuota"
             ),
         },
     })

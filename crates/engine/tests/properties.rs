@@ -175,7 +175,9 @@ proptest! {
             resize_infeasible: false, ..pod
         };
         let charge = pod_charge(&plain, rules, 0);
-        for (name, key) in [("cpu", "cpu"), ("hugepages-2Mi", "hugepages-2Mi"), ("nvidia.com/gpu", "requests.nvidia.com/gpu")] {
+        for (name, key) in [
+            ("cpu", "cpu"), ("hugepages-2Mi", "hugepages-2Mi"), ("nvidia.com/gpu", "requests.nvidia.com/gpu"),
+        ] {
             let expected = peak(&plain, |c| c.resources.requests.get(name).map(Quantity::nanos));
             prop_assert_eq!(charge.get(&Resource::from_quota_key(key)).map(Amount::nanos), expected);
         }

@@ -124,7 +124,8 @@ proptest! {
     /// Whatever a VM and its pods say, there is a charge without a negative amount of CPU and memory, or an error.
     #[test]
     fn every_vm_has_a_charge_or_an_error(
-        vm in any_vm(), kubevirt in prop::option::of(any_kubevirt()), pods in prop::collection::vec((any_charge(), any_charge()), 0..3)
+        vm in any_vm(), kubevirt in prop::option::of(any_kubevirt()),
+        pods in prop::collection::vec((any_charge(), any_charge()), 0..3)
     ) {
         for calculator in ALL {
             let launchers = || pods.iter().map(|(whole, compute)| Launcher { whole, compute });
@@ -162,8 +163,18 @@ proptest! {
 
     /// A VM that is to have more is charged no less.
     #[test]
-    fn a_larger_guest_costs_no_less(cores in 1..64_u32, sockets in 1..64_u32, more in 0..64_u32, memory in 1..1_u64 << 40, more_memory in 0..1_u64 << 40) {
-        let vm = |sockets, memory| VmFacts { topology: cpus(cores, sockets, 1), guest_memory: Some(bytes(memory)), ..VmFacts::default() };
+    fn a_larger_guest_costs_no_less(
+        cores in 1..64_u32,
+        sockets in 1..64_u32,
+        more in 0..64_u32,
+        memory in 1..1_u64 << 40,
+        more_memory in 0..1_u64 << 40,
+    ) {
+        let vm = |sockets, memory| VmFacts {
+            topology: cpus(cores, sockets, 1),
+            guest_memory: Some(bytes(memory)),
+            ..VmFacts::default()
+        };
         for calculator in [Calculator::VirtualResources, Calculator::DedicatedVirtualResources] {
             let small = charge(calculator, &vm(sockets, memory)).unwrap().unwrap();
             let large = charge(calculator, &vm(sockets + more, memory + more_memory)).unwrap().unwrap();
@@ -173,7 +184,12 @@ proptest! {
 
     /// One more pod never makes a VM cost less, and a pod that is like another one costs nothing more.
     #[test]
-    fn a_further_pod_costs_no_less(vm in any_vm(), kubevirt in any_kubevirt(), first in any_charge(), second in any_charge()) {
+    fn a_further_pod_costs_no_less(
+        vm in any_vm(),
+        kubevirt in any_kubevirt(),
+        first in any_charge(),
+        second in any_charge(),
+    ) {
         for calculator in [Calculator::VmiPodUsage, Calculator::GuestEffectiveResources] {
             let of = |pods: &[&Charge]| {
                 let pods = pods.iter().map(|pod| Launcher { whole: pod, compute: pod });
@@ -206,9 +222,12 @@ fn a_vm_that_cannot_be_counted_says_why() {
     assert_eq!(
         messages,
         [
-            "counting memory: the VM states none, set spec.domain.memory.guest, or memory in the requests or limits of spec.domain.resources",
-            "counting CPUs: spec.domain.cpu: 65536 cores, 65536 sockets and 1 threads are more than 4294967295 CPUs, lower one of them",
-            "counting CPUs: status.currentCPUTopology: 65536 cores, 65536 sockets and 1 threads are more than 4294967295 CPUs, lower one of them",
+            "counting memory: the VM states none, set spec.domain.memory.guest, \
+             or memory in the requests or limits of spec.domain.resources",
+            "counting CPUs: spec.domain.cpu: 65536 cores, 65536 sockets and 1 threads are more than \
+             4294967295 CPUs, lower one of them",
+            "counting CPUs: status.currentCPUTopology: 65536 cores, 65536 sockets and 1 threads are more than \
+             4294967295 CPUs, lower one of them",
             "counting memory: the VM's amount is negative or above 2e22, correct it",
         ]
     );
@@ -229,7 +248,8 @@ fn mib(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> i128 {
     memory_overhead(vm, kubevirt).unwrap().nanos() / 1_000_000_000 / i128::from(MIB)
 }
 
-/// `renderresources_test.go` of KubeVirt 1.7, *GetMemoryOverhead calculation*: 7Mi and 223Mi always, 8Mi for a CPU, 32Mi for graphics.
+/// `renderresources_test.go` of KubeVirt 1.7, *GetMemoryOverhead calculation*:
+/// 7Mi and 223Mi always, 8Mi for a CPU, 32Mi for graphics.
 #[test]
 fn the_overhead_is_what_kubevirt_estimates() {
     let kubevirt = KubeVirtFacts::default();

@@ -1,7 +1,7 @@
 //! All quotas as the gate knows them: those of one namespace and those of the cluster.
 //!
-//! Selection is kept with the namespaces ([`Namespace::quotas`](crate::Namespace::quotas)), so that finding the quotas of a pod
-//! costs the same however many there are.
+//! Selection is kept with the namespaces ([`Namespace::quotas`](crate::Namespace::quotas)), so that finding the quotas of a
+//! pod costs the same however many there are.
 
 mod cluster;
 mod namespace_selector;

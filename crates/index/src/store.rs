@@ -103,8 +103,8 @@ pub enum Change {
 
 /// Objects of one kind, fed by one watch: the contract of lists and sweeps.
 ///
-/// In the middle of a list nothing is forgotten: what was known stays until the list is complete, and then what was not in it
-/// is removed. A list that breaks off removes nothing; the next one begins anew.
+/// In the middle of a list nothing is forgotten: what was known stays until the list is complete, and then what was not in
+/// it is removed. A list that breaks off removes nothing; the next one begins anew.
 pub trait Watched {
     /// What its objects are decoded to.
     type Wire;

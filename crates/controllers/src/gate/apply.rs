@@ -31,16 +31,16 @@ pub struct Apply {
     /// Of the installation: the charges of cluster quotas are there.
     pub(super) namespace: Arc<str>,
     write_event: Arc<dyn Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync>,
-    /// An API server answers a list when its cache has come to the present, which it asks for ten times a second: lists keep no
-    /// charge from its turn.
+    /// An API server answers a list when its cache has come to the present, which it asks for ten times a second: lists keep
+    /// no charge from its turn.
     lists: Arc<Semaphore>,
     others: Arc<Semaphore>,
     request_deadline: Duration,
 }
 
 impl Apply {
-    /// Writes with `client` while `token` is held, for an installation in `namespace`; `write_event` writes an event and says whether it is
-    /// written. `at_a_time`: how many lists, and as many other requests, may be under way.
+    /// Writes with `client` while `token` is held, for an installation in `namespace`; `write_event` writes an event and
+    /// says whether it is written. `at_a_time`: how many lists, and as many other requests, may be under way.
     ///
     /// No request takes longer than `request_deadline`: a write of a process that lost its lease must be dead
     /// before another one leads, so it plus the renew deadline must not exceed the lease's duration.

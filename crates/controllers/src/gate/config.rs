@@ -23,8 +23,8 @@ pub struct GateConfig {
     /// How long after an update of a pod was admitted it may still be committed: longer than an API server works on a
     /// request that changes something (34 s, `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
     pub admission_life_ms: u64,
-    /// How many gates are being removed at a time: enough to keep an API server busy over connections that carry one request at a time.
-    /// More only waits inside the server, where it delays others.
+    /// How many gates are being removed at a time: enough to keep an API server busy over connections that carry one request
+    /// at a time. More only waits inside the server, where it delays others.
     pub concurrent_releases: usize,
     /// The least time between two charges of one quota. Pods that arrive meanwhile share the next one.
     pub charge_spacing_ms: u64,

@@ -64,8 +64,8 @@ pub struct GateWatches {
 impl Gate {
     /// A gate that has seen nothing yet.
     ///
-    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them. `clock` says when a
-    /// pod that is being deleted does not count any more.
+    /// Pods of the namespaces that are `exempt` are never held; that of the installation must be one of them. `clock` says
+    /// when a pod that is being deleted does not count any more.
     #[must_use]
     pub fn new(
         config: GateConfig,
@@ -154,8 +154,8 @@ mod tests {
 
     const FIVE_MINUTES: SignedDuration = SignedDuration::from_mins(5);
 
-    /// Whether a pod counts whose deletion ends so long after the present of the API server, whose clock differs from the local one
-    /// by `skew`; `None`: nothing is known of that clock.
+    /// Whether a pod counts whose deletion ends so long after the present of the API server, whose clock differs from the
+    /// local one by `skew`; `None`: nothing is known of that clock.
     fn counts(skew: Option<SignedDuration>, ends_in: SignedDuration) -> bool {
         let health = || WatchHealth::new("test");
         let watches = GateWatches {

@@ -86,7 +86,8 @@ pub(super) fn exceeded(quota: &str, compiled: &CompiledQuota, reason: &Reason, l
     }
 }
 
-/// What is to be told after [`exceeded`] of a pod that asks for more than the whole quota: the field to change; `None` of any other.
+/// What is to be told after [`exceeded`] of a pod that asks for more than the whole quota: the field to change;
+/// `None` of any other.
 pub(super) fn never_fits(kind: QuotaKind, compiled: &CompiledQuota, reason: &Reason) -> Option<String> {
     let is_short = |(excess, entry): &(&Excess, &HardEntry)| excess.requested > entry.hard.into();
     let exceeded = reason.excess.iter().flat_map(|excess| {
@@ -98,16 +99,16 @@ pub(super) fn never_fits(kind: QuotaKind, compiled: &CompiledQuota, reason: &Rea
     let field = kind.field();
     (!keys.is_empty()).then(|| {
         format!(
-            "the pod alone is more than the whole quota and can never be released: raise {field}[{}] of the quota, or change the \
-             template of the pod's controller and delete the pod",
+            "the pod alone is more than the whole quota and can never be released: raise {field}[{}] of the quota, or \
+             change the template of the pod's controller and delete the pod",
             keys.join(",")
         )
     })
 }
 
 /// What is to be told of a held pod whose ephemeral volumes have claims.
-pub(super) const HELD_CLAIMS: &str = "claims of its ephemeral volumes exist already and count in quotas on storage: delete the \
-    pod to free them";
+pub(super) const HELD_CLAIMS: &str = "claims of its ephemeral volumes exist already and count in quotas on storage: delete \
+    the pod to free them";
 
 /// Of the target of a migration that is held for long, and why. Says moments and not how long that is: so it stays the same.
 pub(super) fn target_held(since: i64, deadline: Deadline, why: &str) -> String {

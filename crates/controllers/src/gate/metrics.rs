@@ -161,8 +161,8 @@ impl Row {
 }
 
 impl QuotaCollector {
-    /// Shows all quotas. The state is locked for some of them at a time, and they are forgotten when they are written: what is
-    /// shown of one quota belongs together.
+    /// Shows all quotas. The state is locked for some of them at a time, and they are forgotten when they are written: what
+    /// is shown of one quota belongs together.
     fn each(
         &self,
         ids: &[QuotaId],

@@ -124,8 +124,8 @@ impl Gate {
     /// honoured by what it has recorded.
     async fn catch_up(&self, apply: &Apply) {
         let watches = &self.watches;
-        // Nothing is given away twice because a namespace, a selector or a VM is seen late; so a list of these that fails, as
-        // where a kind is gone, keeps no leader from its work.
+        // Nothing is given away twice because a namespace, a selector or a VM is seen late; so a list of these that fails,
+        // as where a kind is gone, keeps no leader from its work.
         let others = [&watches.namespaces, &watches.aaqs, &watches.machines, &watches.kubevirts];
         let others = others.map(|watch| async {
             watch.synced().await;

@@ -133,9 +133,9 @@ impl State {
         }
     }
 
-    /// From now on decisions are made, or as soon as all VMs are appraised. What quotas have recorded above what the pods take may
-    /// be releases of a predecessor that have not arrived yet: their room is kept for a while. Until a VM is appraised each of its
-    /// pods takes its own, perhaps more together than is recorded for the VM, and less would be kept.
+    /// From now on decisions are made, or as soon as all VMs are appraised. What quotas have recorded above what the pods
+    /// take may be releases of a predecessor that have not arrived yet: their room is kept for a while. Until a VM is
+    /// appraised each of its pods takes its own, perhaps more together than is recorded for the VM, and less would be kept.
     pub fn lead(&mut self, now: Moment) {
         self.to_lead = !self.machines.are_appraised();
         if !self.to_lead {

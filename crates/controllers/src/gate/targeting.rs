@@ -11,7 +11,8 @@ use super::state::State;
 pub(super) fn targeting(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> Targeting {
     let (targeting, errors) = Targeting::by(aaqs, exempt);
     for error in errors {
-        tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, gated pods of all namespaces wait for their quotas");
+        tracing::error!(%error, "AAQ has a namespaceSelector that cannot be read, \
+                                 gated pods of all namespaces wait for their quotas");
     }
     targeting
 }
@@ -28,7 +29,8 @@ pub(super) fn report_released(state: &mut State, aaqs: &Aaqs, released: usize) {
     );
     if let Some(aaq) = aaqs.oldest() {
         let message = format!(
-            "spec.namespaceSelector targets fewer namespaces than before: {released} pods that waited there go without a charge"
+            "spec.namespaceSelector targets fewer namespaces than before: \
+             {released} pods that waited there go without a charge"
         );
         state.announce_configuration(&aaq.name, aaq.uid.clone(), message);
     }

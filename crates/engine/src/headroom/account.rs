@@ -5,8 +5,8 @@
 //!         + pods of migrations, and pods that end           they go by themselves
 //!         + overhead of the VMs that run                    KubeVirt's own, which may have grown
 //! ```
-//! Nothing is remembered: a leftover of a migration, or a pod that took the place of a target, explains nothing, so what such pods
-//! take cannot add up. The sums are made where a quota is above its `spec.hard`, and nowhere else.
+//! Nothing is remembered: a leftover of a migration, or a pod that took the place of a target, explains nothing, so what
+//! such pods take cannot add up. The sums are made where a quota is above its `spec.hard`, and nowhere else.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ pub enum Stake {
 }
 
 impl Account {
-    /// What speaks against these raises: keys in which the virtual machine would take more than `spec.hard` for good, and keys of which
-    /// more than `spec.hard` is used already, and not all of that is explained.
+    /// What speaks against these raises: keys in which the virtual machine would take more than `spec.hard` for good, and
+    /// keys of which more than `spec.hard` is used already, and not all of that is explained.
     #[must_use]
     pub fn objections(&self, need: &Need, raises: &[Raise], quotas: &[NativeQuota]) -> Vec<Refusal> {
         let mut objections = Vec::new();
@@ -94,7 +94,8 @@ impl Account {
         each.collect()
     }
 
-    /// What the machine grows by, if it does not fit once its source and all other pods that come and go with migrations have ended.
+    /// What the machine grows by, if it does not fit once its source and all other pods
+    /// that come and go with migrations have ended.
     fn grown(&self, need: &Need, quota: &NativeQuota, key: &Arc<str>) -> Option<Grown> {
         let resource = Resource::from_quota_key(key);
         let by = need.growth.get(&resource)?;
@@ -112,8 +113,8 @@ impl Account {
         })
     }
 
-    /// What is used, as far as pods take it. A pod that is charged and not stored yet, or was refused after its charge, is none that holds
-    /// something.
+    /// What is used, as far as pods take it. A pod that is charged and not stored yet, or was refused after its charge, is
+    /// none that holds something.
     fn taken(&self, quota: &NativeQuota, resource: &Resource, used: Amount) -> Amount {
         if !self.is_complete {
             return used;
@@ -144,8 +145,8 @@ impl Account {
         used.saturating_sub(explained).saturating_sub(spec.max(old)).max(Amount::ZERO)
     }
 
-    /// Whether pods take all that the quota says is used. Otherwise a pod was charged that is not stored yet, or that was refused after
-    /// its charge.
+    /// Whether pods take all that the quota says is used. Otherwise a pod was charged that is not stored yet, or that was
+    /// refused after its charge.
     #[must_use]
     pub fn holds(&self, quota: &NativeQuota, key: &str) -> bool {
         let resource = Resource::from_quota_key(key);
@@ -165,8 +166,8 @@ impl Account {
         each.fold(Amount::ZERO, Amount::saturating_add)
     }
 
-    /// Of this resource, what may be above the quota for another reason than that its limit was lowered under pods that were there: what
-    /// younger pods and pods of migrations take, and what KubeVirt adds to the older ones.
+    /// Of this resource, what may be above the quota for another reason than that its limit was lowered under pods that were
+    /// there: what younger pods and pods of migrations take, and what KubeVirt adds to the older ones.
     #[must_use]
     pub fn not_inherited(&self, quota: &NativeQuota, resource: &Resource) -> Amount {
         let pods = self.pods.iter().filter(|pod| quota.scopes.matches(&pod.facts));

@@ -74,8 +74,8 @@ impl Grant {
         }
     }
 
-    /// All that it says, before others have taken of it: amounts, amounts for one namespace, hundredths. Equal where two grants
-    /// allow the same.
+    /// All that it says, before others have taken of it: amounts, amounts for one namespace, hundredths. Equal where two
+    /// grants allow the same.
     #[must_use]
     pub const fn terms(&self) -> (Option<&Amounts>, Option<&Amounts>, Option<u32>) {
         match self {

@@ -25,7 +25,8 @@ pub struct Allowance {
     pub overhead: Amount,
     /// So much memory was plugged in: that is the tenant's.
     pub plugged: Amount,
-    /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it, in a proportion to the request.
+    /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it,
+    /// in a proportion to the request.
     pub limits_memory: bool,
     /// The machine states no limit of CPUs: KubeVirt gives its launchers one where a quota limits it, of so many.
     pub limits_cpu: Option<Amount>,
@@ -44,8 +45,8 @@ impl Source {
         }
     }
 
-    /// Of several pods that may be the source, a pod that takes no more than any of them: what a tenant adds to them makes the
-    /// source smaller, never larger. `None` without any.
+    /// Of several pods that may be the source, a pod that takes no more than any of them: what a tenant adds to them makes
+    /// the source smaller, never larger. `None` without any.
     #[must_use]
     pub fn least(pods: impl IntoIterator<Item = Self>) -> Option<Self> {
         pods.into_iter().reduce(|one, other| {
@@ -58,8 +59,8 @@ impl Source {
         })
     }
 
-    /// By resource, how much of a launcher like this is KubeVirt's own doing: the overhead of a resource that its guest's container names,
-    /// of limits as many times as they are of requests; and limits that the machine does not state.
+    /// By resource, how much of a launcher like this is KubeVirt's own doing: the overhead of a resource that its guest's
+    /// container names, of limits as many times as they are of requests; and limits that the machine does not state.
     #[must_use]
     pub fn own_doing(&self, allowed: Allowance) -> Charge {
         let of = |resource: Resource| self.compute.get(&resource);
@@ -73,7 +74,8 @@ impl Source {
         Charge::from_pairs(own.into_iter().filter_map(|(resource, amount)| Some((resource, amount?))))
     }
 
-    /// What the guest's container of the next launcher may take of a resource without being growth, beside what was plugged in.
+    /// What the guest's container of the next launcher may take of a resource without being growth,
+    /// beside what was plugged in.
     fn allowed(&self, resource: &Resource, target: &Charge, allowed: Allowance) -> Amount {
         let before = self.compute.get(resource);
         let more = |before: Amount, often: i128| before.saturating_add(times(allowed.overhead, often));
@@ -114,9 +116,9 @@ struct Next {
 
 /// By resource, what `target` takes more than its source for another reason than KubeVirt's overhead: always more than 0.
 ///
-/// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all, and limits
-/// that KubeVirt sets by itself; what was plugged in is growth. A container that the source has not, and a resource that it has not, are
-/// growth as a whole.
+/// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all,
+/// and limits that KubeVirt sets by itself; what was plugged in is growth. A container that the source has not, and a
+/// resource that it has not, are growth as a whole.
 #[must_use]
 pub fn growth(target: &PodInput<'_>, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
     let target = fresh(target);

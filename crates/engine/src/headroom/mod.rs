@@ -7,8 +7,8 @@
 //!  Budget (what may be granted) ─┘
 //! ```
 //! Quota admission reads `status.hard` and `status.used` only (`docs/quota-semantics.md`, *Enforcement*), and so does
-//! [`plan`]; the budget is measured from `spec.hard`, so that a raise that is still open is not counted twice. What is above a
-//! quota already has to be explained by pods that exist ([`Account`]), or nothing is raised.
+//! [`plan`]; the budget is measured from `spec.hard`, so that a raise that is still open is not counted twice. What is above
+//! a quota already has to be explained by pods that exist ([`Account`]), or nothing is raised.
 
 mod account;
 mod budget;

@@ -103,9 +103,9 @@ pub fn plan(need: &Need, quotas: &[NativeQuota], budget: &Budget) -> Plan {
     Plan::Raise(verdicts.iter().map(raise).collect())
 }
 
-/// The raises of [`plan`], and for every other quota in which a second pod of this size would not fit one without keys: until
-/// the pod is admitted, another one could take the room that is left there, so that quota is to be marked. Ordered as those
-/// of [`plan`]; quotas that are opted out are left alone.
+/// The raises of [`plan`], and for every other quota in which a second pod of this size would not fit one without keys:
+/// until the pod is admitted, another one could take the room that is left there, so that quota is to be marked. Ordered as
+/// those of [`plan`]; quotas that are opted out are left alone.
 #[must_use]
 pub fn reserve(need: &Need, quotas: &[NativeQuota]) -> Vec<Raise> {
     let governing = quotas.iter().filter(|quota| quota.governs(&need.facts) && !quota.opted_out);

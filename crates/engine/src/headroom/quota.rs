@@ -39,7 +39,8 @@ pub struct NativeQuota {
     pub unreadable: Vec<Arc<str>>,
     /// The quota or its namespace must not be raised.
     pub opted_out: bool,
-    /// When `spec` was last written, in seconds since the epoch: pods that are not younger were not let in beside this limit.
+    /// When `spec` was last written, in seconds since the epoch:
+    /// pods that are not younger were not let in beside this limit.
     pub spec_since: i64,
 }
 

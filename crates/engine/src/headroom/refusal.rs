@@ -49,8 +49,9 @@ pub enum Refusal {
         keys: Vec<Arc<str>>,
     },
     /// The virtual machine grows beyond what the quota allows: by hot-plug, or by what other admission adds to its pod.
-    #[error("quota {quota} does not allow the virtual machine to grow by {}: what it takes more than its present pod, beside \
-        KubeVirt's own overhead, has to fit spec.hard", .grown.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("quota {quota} does not allow the virtual machine to grow by {}: what it takes more than its present pod, \
+        beside KubeVirt's own overhead, has to fit spec.hard",
+        .grown.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Growth {
         /// Name of the quota.
         quota: Arc<str>,
@@ -58,8 +59,8 @@ pub enum Refusal {
         grown: Vec<Grown>,
     },
     /// More than `spec.hard` is used already, and not by migrations that are under way.
-    #[error("quota {quota} is above its spec.hard in {} by more than migrations under way and KubeVirt's overhead explain{}: \
-        nothing is raised until that is over", .keys.join(","), holders(.pods))]
+    #[error("quota {quota} is above its spec.hard in {} by more than migrations under way and KubeVirt's overhead \
+        explain{}: nothing is raised until that is over", .keys.join(","), holders(.pods))]
     Unexplained {
         /// Name of the quota.
         quota: Arc<str>,
@@ -99,7 +100,8 @@ pub struct Grown {
 }
 
 impl Refusal {
-    /// Whether it lasts until an administrator or a tenant changes something. The others end with the next sync of the quota.
+    /// Whether it lasts until an administrator or a tenant changes something.
+    /// The others end with the next sync of the quota.
     const fn lasts(&self) -> bool {
         !matches!(self, Self::StatusUnknown { .. } | Self::NotSynced { .. })
     }

@@ -9,7 +9,8 @@ pub(super) struct Kept {
     pub(super) since_ms: u64,
 }
 
-/// How much room a quota has kept in vain: of all its room one part in [`Account::PARTS`] of the time, of which some is saved.
+/// How much room a quota has kept in vain: of all its room one part in [`Account::PARTS`] of the time,
+/// of which some is saved.
 #[derive(Debug)]
 pub(super) struct Account {
     /// Before this moment it keeps none.

@@ -8,8 +8,9 @@ use crate::charge::Charge;
 use crate::ledger::Claim;
 
 impl ReleaseQueue {
-    /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Of what is kept for a pod
-    /// that has waited too long it takes nothing either, in the beginning of that pod's turn: as long as pods are to be patient.
+    /// Claims ([`Claim::Assumed`]) for this share what is taken more of each quota, all of it or nothing. Of what is kept
+    /// for a pod that has waited too long it takes nothing either, in the beginning of that pod's turn:
+    /// as long as pods are to be patient.
     ///
     /// # Errors
     /// The first quota without room for it, or with room that is kept for a pod that has waited long.

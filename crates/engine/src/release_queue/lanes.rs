@@ -11,8 +11,9 @@ use super::wait_order::{Age, ClassId, Rank};
 /// A class by the pod that is to be looked at.
 pub(super) type Head = (Rank, ClassId);
 
-/// A share's place in the order: the smaller dominant share comes first, of equal ones that which has waited longest since one of its
-/// pods went. It comes nearer only when a pod ends, upon which the quota is swept again: what a sweep has passed is done.
+/// A share's place in the order: the smaller dominant share comes first, of equal ones that which has waited longest since
+/// one of its pods went. It comes nearer only when a pod ends, upon which the quota is swept again:
+/// what a sweep has passed is done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) dominant: DominantShare,
@@ -44,8 +45,8 @@ pub(super) struct Lane {
     heads: BTreeSet<Head>,
     /// By the pod of each that has waited longest.
     ages: BTreeSet<(Age, ClassId)>,
-    /// When a turn of one of its pods was over, on the clock of ages, or since when one waited that went before others because
-    /// of its deadline; 0 if never since it has pods here.
+    /// When a turn of one of its pods was over, on the clock of ages, or since when one waited that went before others
+    /// because of its deadline; 0 if never since it has pods here.
     served_ms: u64,
     /// See [`Place`]; 0 until it is found.
     since: u64,
@@ -147,8 +148,8 @@ impl Lanes {
         })
     }
 
-    /// The next shares behind `searched`, in the order of turns: of each the first classes, if they have waited since this moment or
-    /// before.
+    /// The next shares behind `searched`, in the order of turns: of each the first classes, if they have waited since this
+    /// moment or before.
     pub(super) fn impatient(
         &self,
         since_ms: Option<u64>,

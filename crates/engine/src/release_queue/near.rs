@@ -41,8 +41,8 @@ impl NearPods {
 }
 
 impl ReleaseQueue {
-    /// A deadline of a pod of the class is near: from now on it goes before the others of its share, and takes the room that is kept for
-    /// one of them. `None`: no more. What other shares get does not depend on it.
+    /// A deadline of a pod of the class is near: from now on it goes before the others of its share, and takes the room that
+    /// is kept for one of them. `None`: no more. What other shares get does not depend on it.
     pub fn hasten(&mut self, id: ClassId, key: &WaitKey, deadline: Option<Deadline>) {
         let Some(class) = self.classes.get_mut(&id) else { return };
         let old = class.front();

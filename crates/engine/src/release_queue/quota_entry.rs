@@ -52,8 +52,8 @@ impl Rest {
     }
 }
 
-/// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many; that of a shared quota always has
-/// one. Most quotas have few waiting pods, and 10,000 quotas must not take more than a few megabytes.
+/// A queue with so many classes gets a [`LongQueue`], and loses it when it has half as many; that of a shared quota always
+/// has one. Most quotas have few waiting pods, and 10,000 quotas must not take more than a few megabytes.
 const LONG: usize = 16;
 
 /// Classes that one search for a head looks at.
@@ -245,8 +245,8 @@ impl QuotaEntry {
         self.kept.is_some_and(|kept| kept.class == id)
     }
 
-    /// The next classes behind `searched` that have waited since this moment or before, longest first; of a shared quota the first
-    /// one of each share, in the order of their turns.
+    /// The next classes behind `searched` that have waited since this moment or before, longest first; of a shared quota the
+    /// first one of each share, in the order of their turns.
     pub(super) fn impatient(
         &self,
         since_ms: Option<u64>,

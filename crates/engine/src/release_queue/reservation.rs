@@ -1,16 +1,17 @@
 //! Keeping room for a pod that has waited long.
 //!
-//! Room is kept for one class in a quota, that of the pod whose turn it is: the one that has waited longest, once it has waited
-//! longer than is reasonable. It is kept in all quotas of the pod together. Nobody knows whether it will ever be enough: what runs
-//! may run for ever. So a turn is over when for some time nothing was freed of what the pod lacks: as long as pods are patient,
-//! and more in a turn that has lasted for long, because the fewer pods are left, the rarer they end. A quota keeps room in
-//! vain for a small part of the time only ([`Account`](super::account::Account)), however many such pods there are. A turn begins when a quota has got
-//! room, so that the room of pods that end together is kept for a pod that had its turn before in vain.
+//! Room is kept for one class in a quota, that of the pod whose turn it is: the one that has waited longest, once it has
+//! waited longer than is reasonable. It is kept in all quotas of the pod together. Nobody knows whether it will ever be
+//! enough: what runs may run for ever. So a turn is over when for some time nothing was freed of what the pod lacks: as long
+//! as pods are patient, and more in a turn that has lasted for long, because the fewer pods are left, the rarer they end. A
+//! quota keeps room in vain for a small part of the time only ([`Account`](super::account::Account)), however many such pods
+//! there are. A turn begins when a quota has got room, so that the room of pods that end together is kept
+//! for a pod that had its turn before in vain.
 //!
-//! A shared quota keeps room for pods only that their own quotas have room for, which keep it until then: otherwise a tenant whose own
-//! quota is full would hold up those that have nothing to do with it. In a shared quota a pod's wait counts from when its share had its
-//! turn last, if that is later ([`Turn`](super::lanes::Turn)). So a share with a long queue gets in one such pod in that
-//! time, each other share has its turn before the second, and for the rest the order of shares holds.
+//! A shared quota keeps room for pods only that their own quotas have room for, which keep it until then: otherwise a tenant
+//! whose own quota is full would hold up those that have nothing to do with it. In a shared quota a pod's wait counts from
+//! when its share had its turn last, if that is later ([`Turn`](super::lanes::Turn)). So a share with a long queue gets in
+//! one such pod in that time, each other share has its turn before the second, and for the rest the order of shares holds.
 
 use std::sync::Arc;
 
@@ -54,8 +55,8 @@ impl ReleaseQueue {
         self.dues.next()
     }
 
-    /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is one that its
-    /// own quotas let in, in another one it is not: that one is not in its way.
+    /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is
+    /// one that its own quotas let in, in another one it is not: that one is not in its way.
     pub(super) fn reserve(&mut self, quota: QuotaId, patience: Patience) {
         let Some(entry) = self.entries.get(&quota).filter(|entry| entry.may_keep(patience.now_ms)) else {
             return;
@@ -86,8 +87,8 @@ impl ReleaseQueue {
         })
     }
 
-    /// Room is kept in all quotas of the class, or in those that are the share's alone; unless one of these keeps it for another
-    /// class, or keeps none at the moment. Returns whether it is.
+    /// Room is kept in all quotas of the class, or in those that are the share's alone; unless one of these keeps it for
+    /// another class, or keeps none at the moment. Returns whether it is.
     fn begin_turn(&mut self, id: ClassId, with_shared: bool, patience: Patience) -> bool {
         let Some(class) = self.classes.get(&id) else { return false };
         let quotas = Arc::clone(&class.quotas);

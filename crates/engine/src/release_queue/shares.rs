@@ -8,9 +8,9 @@ use crate::ledger::Ledger;
 
 /// The sums of the shares of one quota.
 ///
-/// Invariant: for each resource the sums of all shares make up what is counted and assumed in the ledger. What is in flight on
-/// account of another leader belongs to no share, for a record does not tell whose it is. A share that takes nothing has no
-/// entry.
+/// Invariant: for each resource the sums of all shares make up what is counted and assumed in the ledger. What is in flight
+/// on account of another leader belongs to no share, for a record does not tell whose it is. A share that takes nothing has
+/// no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// One amount for each line of the ledger, in the order of the lines.

@@ -56,7 +56,8 @@ impl ReleaseQueue {
     /// shares follows what goes.
     ///
     /// Looks only at the classes of quotas that may have got room and at newly arrived pods, and at no more than
-    /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide, and again [when that is due](Self::next_due_ms).
+    /// `looks` of them: while [`ReleaseQueue::has_news`], there is more to decide,
+    /// and again [when that is due](Self::next_due_ms).
     pub fn decide(&mut self, patience: Patience, mut looks: usize) -> Vec<Decision> {
         let mut decision = Deciding { queue: self, patience, made: Vec::new() };
         loop {

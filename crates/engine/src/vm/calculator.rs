@@ -49,8 +49,8 @@ pub struct Launcher<'c> {
 
 /// What a VM takes that has these launchers. `None`: each of its pods is charged for itself.
 ///
-/// A VM that is to have more than it has takes what it is to have, also where that depends on pods and the one that brings it
-/// is not there yet. Where that one is there it is among the launchers, and the charge is the same.
+/// A VM that is to have more than it has takes what it is to have, also where that depends on pods and the one that brings
+/// it is not there yet. Where that one is there it is among the launchers, and the charge is the same.
 ///
 /// # Errors
 /// See [`VmError`].
@@ -102,8 +102,8 @@ pub fn vm_charge<'c>(
 static DEDICATED: LazyLock<[Resource; 3]> =
     LazyLock::new(|| ["instances/vmi", "cpu/vmi", "memory/vmi"].map(Resource::from_quota_key));
 
-/// Several pods of a VM take what the largest of them does. Without pods nothing is charged for the VM: an empty charge would
-/// let each of them go for nothing.
+/// Several pods of a VM take what the largest of them does. Without pods nothing is charged for the VM: an empty charge
+/// would let each of them go for nothing.
 fn largest(charges: impl Iterator<Item = Charge>) -> Option<Charge> {
     charges.reduce(|left, right| left.max(&right))
 }
@@ -122,8 +122,8 @@ fn grown(launcher: Launcher<'_>, next: &Rendering<'_>) -> Charge {
 
 /// What the container of the guest takes without what KubeVirt adds to its memory, or is to take if that is more.
 ///
-/// What was added to a launcher is not known where KubeVirt does not say so: the ratio that it is multiplied by may have been
-/// another one. But what the VM asks for its guest is, and that is never taken off.
+/// What was added to a launcher is not known where KubeVirt does not say so: the ratio that it is multiplied by may have
+/// been another one. But what the VM asks for its guest is, and that is never taken off.
 fn guest_part(compute: &Charge, next: &Rendering<'_>, is_growing: bool) -> Charge {
     let amounts = compute.iter().map(|(resource, amount)| {
         let is_memory = matches!(resource, Resource::Memory | Resource::LimitsMemory);

@@ -12,7 +12,8 @@ const NEWEST: u32 = 7;
 /// Bytes that are added, in one version of KubeVirt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Additions {
-    /// Processes in the pod beside the guest: launcher and its monitor, virtlogd, virtqemud, qemu itself; and one I/O thread.
+    /// Processes in the pod beside the guest: launcher and its monitor, virtlogd, virtqemud, qemu itself;
+    /// and one I/O thread.
     pub processes: i128,
     /// Video memory (`autoattachGraphicsDevice`).
     pub graphics: i128,

@@ -1,5 +1,5 @@
-//! What a virtual machine takes (`docs/quota-semantics.md`, *What a VM is charged*): one charge for the VM, however many pods
-//! it runs in.
+//! What a virtual machine takes (`docs/quota-semantics.md`, *What a VM is charged*): one charge for the VM, however many
+//! pods it runs in.
 
 mod calculator;
 mod guest;
@@ -18,8 +18,8 @@ pub(crate) use keys::not_taken;
 
 use crate::charge::Amount;
 
-/// What the charge of a VirtualMachineInstance depends on. What its status says is what KubeVirt wrote: KubeVirt undoes updates
-/// of the status by others, and the admission policy `sluice-vmi-status` refuses creations with another size.
+/// What the charge of a VirtualMachineInstance depends on. What its status says is what KubeVirt wrote: KubeVirt undoes
+/// updates of the status by others, and the admission policy `sluice-vmi-status` refuses creations with another size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmFacts {
     /// `spec.domain.resources.requests`.
@@ -32,8 +32,8 @@ pub struct VmFacts {
     pub topology: Option<CpuTopology>,
     /// `spec.domain.ioThreads.supplementalPoolThreadCount`.
     pub io_threads: u32,
-    /// `status.memory.guestRequested`: what the pod that runs the guest was made for. `guestCurrent` may be less, for a guest
-    /// takes and gives back memory in steps.
+    /// `status.memory.guestRequested`: what the pod that runs the guest was made for. `guestCurrent` may be less, for a
+    /// guest takes and gives back memory in steps.
     pub requested_memory: Option<Amount>,
     /// `status.currentCPUTopology`.
     pub current_topology: Option<CpuTopology>,
@@ -63,7 +63,8 @@ pub enum VmError {
     },
     /// The VM says nowhere how much memory it has. KubeVirt refuses such VMs.
     #[error(
-        "counting memory: the VM states none, set spec.domain.memory.guest, or memory in the requests or limits of spec.domain.resources"
+        "counting memory: the VM states none, set spec.domain.memory.guest, \
+         or memory in the requests or limits of spec.domain.resources"
     )]
     NoMemory,
 }

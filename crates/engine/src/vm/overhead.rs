@@ -32,8 +32,8 @@ pub enum Feature {
     IsolatedEmulator = 128,
     /// `spec.domain.resources.overcommitGuestOverhead`: nothing is requested for what is added.
     OvercommittedOverhead = 256,
-    /// The annotation `alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity` is there: an isolated emulator has a second CPU where
-    /// the others are even. KubeVirt copies it from its own configuration to each new VM.
+    /// The annotation `alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity` is there: an isolated emulator has a second CPU
+    /// where the others are even. KubeVirt copies it from its own configuration to each new VM.
     EvenEmulator = 512,
     /// `spec.domain.ioThreadsPolicy` is `supplementalPool`.
     SupplementalPool = 1024,
@@ -122,8 +122,8 @@ pub fn memory_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount,
     vm.overhead.reported.map_or_else(|| estimated_overhead(vm, kubevirt), Ok)
 }
 
-/// The most memory beside the guest that a launcher of the VM has now or will have: what KubeVirt says of the present one, or what is
-/// estimated for the next, whichever is more.
+/// The most memory beside the guest that a launcher of the VM has now or will have: what KubeVirt says of the present one,
+/// or what is estimated for the next, whichever is more.
 ///
 /// # Errors
 /// See [`VmError`].

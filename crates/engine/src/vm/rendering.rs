@@ -1,10 +1,10 @@
 //! What the container of a guest takes in a launcher that KubeVirt makes for a VM as it is specified.
 //!
 //! Source: kubevirt/kubevirt, `pkg/virt-controller/services/renderresources.go` (`WithMemoryRequests`, `WithCPUPinning`,
-//! `WithoutDedicatedCPU`, `WithHugePages`, `WithMemoryOverhead`, `WithAutoMemoryLimits`), applied in the order of `template.go`,
-//! `VMIResourcePredicates`; v1.3.0 to v1.8.0. What the VM's own requests and limits say replaces what is computed
-//! (`ResourceRenderer.Requests`), and hot-plug raises these by what it plugs in (`pkg/virt-controller/watch/vm/vm.go`,
-//! `VMICPUsPatch`, `handleMemoryHotplugRequest`).
+//! `WithoutDedicatedCPU`, `WithHugePages`, `WithMemoryOverhead`, `WithAutoMemoryLimits`), applied in the order of
+//! `template.go`, `VMIResourcePredicates`; v1.3.0 to v1.8.0. What the VM's own requests and limits say replaces what is
+//! computed (`ResourceRenderer.Requests`), and hot-plug raises these by what it plugs in
+//! (`pkg/virt-controller/watch/vm/vm.go`, `VMICPUsPatch`, `handleMemoryHotplugRequest`).
 
 use super::kubevirt_versions::io_threads_take_cpus;
 use super::{Feature, KubeVirtFacts, VmFacts};
@@ -19,9 +19,9 @@ const MEMORY_OVERCOMMIT: u32 = 100;
 
 /// A container of a guest that KubeVirt would make now.
 ///
-/// It depends on the VM and on KubeVirt alone, not on the size that an existing launcher was made for: a target of a migration
-/// that was made for the new size of a VM is not made larger once more. Of an existing launcher is taken what does not depend
-/// on the size: whether there are huge pages, and how limits come about that the VM does not state.
+/// It depends on the VM and on KubeVirt alone, not on the size that an existing launcher was made for: a target of a
+/// migration that was made for the new size of a VM is not made larger once more. Of an existing launcher is taken what does
+/// not depend on the size: whether there are huge pages, and how limits come about that the VM does not state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rendering<'v> {
     pub vm: &'v VmFacts,
@@ -78,8 +78,8 @@ impl Rendering<'_> {
         if let Some(stated) = self.vm.limits.cpu {
             return Some(stated);
         }
-        // KubeVirt limits the container to the CPUs of the guest where a namespace limits CPUs. The default of a LimitRange is
-        // another number and stays.
+        // KubeVirt limits the container to the CPUs of the guest where a namespace limits CPUs. The default of a LimitRange
+        // is another number and stays.
         let current = self.vm.current_topology.and_then(|topology| self.cpus(topology.vcpus()?));
         let made = self.made.get(&Resource::LimitsCpu)?;
         (Some(made) == cpus || Some(made) == current.map(whole)).then_some(cpus?)
@@ -142,8 +142,9 @@ impl Rendering<'_> {
         cpus.checked_add(self.emulator_cpus(cpus))
     }
 
-    /// The CPUs of an isolated emulator thread (`WithCPUPinning`). Whether the others are even, KubeVirt asks of a number in which
-    /// a supplemental pool of I/O threads is counted even if it is among them already (`additionalCPUs` in `template.go`).
+    /// The CPUs of an isolated emulator thread (`WithCPUPinning`). Whether the others are even, KubeVirt asks of a number in
+    /// which a supplemental pool of I/O threads is counted even if it is among them
+    /// already (`additionalCPUs` in `template.go`).
     fn emulator_cpus(&self, cpus: u32) -> u32 {
         let features = self.vm.overhead.features;
         let pool = if features.has(Feature::SupplementalPool) { self.vm.io_threads } else { 0 };

@@ -72,8 +72,8 @@ fn a_leftover_and_a_thief_explain_nothing() {
         assert_eq!(
             said[0].to_string(),
             format!(
-                "quota rq is above its spec.hard in requests.memory by more than migrations under way and KubeVirt's overhead \
-                 explain, see pod {name}, a: nothing is raised until that is over"
+                "quota rq is above its spec.hard in requests.memory by more than migrations under way and KubeVirt's \
+                 overhead explain, see pod {name}, a: nothing is raised until that is over"
             )
         );
     }

@@ -189,8 +189,8 @@ fn what_grows_has_to_fit_the_spec_once_the_source_is_gone() {
     assert_eq!(
         said(&grows("2320Mi", "537Mi", "1502Mi"), "537Mi", &none),
         [
-            "quota rq does not allow the virtual machine to grow by requests.memory=1502Mi (then used 2320Mi, hard 700Mi): what it \
-          takes more than its present pod, beside KubeVirt's own overhead, has to fit spec.hard"
+            "quota rq does not allow the virtual machine to grow by requests.memory=1502Mi (then used 2320Mi, hard 700Mi): \
+          what it takes more than its present pod, beside KubeVirt's own overhead, has to fit spec.hard"
         ]
     );
     // It fits, for as long as both pods are there it does not.

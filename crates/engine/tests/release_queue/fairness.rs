@@ -281,8 +281,9 @@ proptest! {
         prop_assert_eq!(order, by_share(&pods, (10, 100)));
     }
 
-    /// Namespaces that are there, and new ones each second, want more than there is, in pods of all sizes and priorities, some of
-    /// which a deadline is near of. A pod that has waited long goes when what runs has ended, once for each namespace that waited before.
+    /// Namespaces that are there, and new ones each second, want more than there is, in pods of all sizes and priorities,
+    /// some of which a deadline is near of. A pod that has waited long goes when what runs has ended,
+    /// once for each namespace that waited before.
     #[test]
     fn no_flood_starves_a_neighbour(
         flood in proptest::collection::vec((0..3u32, 0..9, 1..6i128, proptest::option::of(0..9i64)), 40..120),

@@ -1,5 +1,5 @@
-//! A simulated week of quotas in which a large pod waits among small ones that take whatever is free: how much room is kept for
-//! it in vain where it can never go, and when it goes where it can.
+//! A simulated week of quotas in which a large pod waits among small ones that take whatever is free: how much room is kept
+//! for it in vain where it can never go, and when it goes where it can.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ struct Simulation<'m> {
     /// Of each quota: how much of it was not given away although a pod waited for it that it has room for, times how long.
     idle: Vec<u128>,
     turn: Option<Turn>,
-    /// For how long a pod that runs could take no more although there was room for it, without interruption, at most and now.
+    /// For how long a pod that runs could take no more although there was room for it, without interruption,
+    /// at most and now.
     growth_refused: (u64, u64),
 }
 

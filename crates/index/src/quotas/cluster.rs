@@ -241,8 +241,8 @@ impl Quotas {
         }
     }
 
-    /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last, and those of
-    /// [`Self::note_changed_namespaces`].
+    /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last, and
+    /// those of [`Self::note_changed_namespaces`].
     pub fn take_moved(&mut self, id: QuotaId) -> BTreeSet<Arc<str>> {
         let cluster = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut);
         cluster.map(|cluster| std::mem::take(&mut cluster.moved)).unwrap_or_default()

@@ -38,7 +38,8 @@ impl NamespaceSelector {
         Ok(Self { labels: labels.into_iter().collect(), annotations })
     }
 
-    /// Whether it selects the namespace. One that was not seen itself is not selected: what it is labelled with is not known.
+    /// Whether it selects the namespace. One that was not seen itself is not selected:
+    /// what it is labelled with is not known.
     pub(super) fn selects(&self, namespace: &Namespace) -> bool {
         let Some(labels) = namespace.labels() else { return false };
         let value = |key: &str| {

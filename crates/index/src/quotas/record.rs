@@ -101,8 +101,8 @@ impl QuotaRecord {
         }
     }
 
-    /// Whether charges may have been recorded of which no object says anything any more: there is none beside a status that was
-    /// shown before the first charge, or it was made anew and nothing is recorded in it yet.
+    /// Whether charges may have been recorded of which no object says anything any more: there is none beside a status that
+    /// was shown before the first charge, or it was made anew and nothing is recorded in it yet.
     #[must_use]
     pub fn is_record_lost(&self) -> bool {
         let is_empty = self.recorded.hard == Quantities::default();

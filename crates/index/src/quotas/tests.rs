@@ -1,4 +1,5 @@
-//! Which namespaces cluster quotas select, and how quotas, namespaces and charges are put together in whatever order they come.
+//! Which namespaces cluster quotas select, and how quotas, namespaces and charges are
+//! put together in whatever order they come.
 
 #![allow(
     clippy::unwrap_used,

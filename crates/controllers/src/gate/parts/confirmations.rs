@@ -1,8 +1,8 @@
 //! Whether all quotas are seen that there were when a pod was charged.
 //!
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. A charge is
-//! recorded after the pod was seen: when the watch of quotas shows a version as late as that record, it has shown every quota
-//! that there was before. Only then is the charge taken for one of all the pod's quotas.
+//! recorded after the pod was seen: when the watch of quotas shows a version as late as that record, it has shown every
+//! quota that there was before. Only then is the charge taken for one of all the pod's quotas.
 
 use std::collections::BTreeMap;
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use sluice_engine::{Deadline, PodId, Timers, Uid};
 
-/// So many seconds after its creation a target that is held is late. KubeVirt gives up a target that cannot be scheduled when it is so
-/// old (`pkg/virt-controller/watch/migration/migration.go`, `defaultUnschedulablePendingTimeoutSeconds`): one that goes later has to
-/// find its node at once.
+/// So many seconds after its creation a target that is held is late. KubeVirt gives up a target that cannot be scheduled
+/// when it is so old (`pkg/virt-controller/watch/migration/migration.go`, `defaultUnschedulablePendingTimeoutSeconds`): one
+/// that goes later has to find its node at once.
 const LATE_S: i64 = 300;
 
 /// What is true of a target in some second.

@@ -44,8 +44,8 @@ pub enum Unknown {
 
 /// How far the walk has come that has all VMs appraised anew and all pods of the platform looked at, some at a time.
 ///
-/// Places are in the order of the walk. What comes, changes or goes meanwhile is looked at with its own event, so it does not
-/// matter whether the walk finds it.
+/// Places are in the order of the walk. What comes, changes or goes meanwhile is looked at with its own event, so it does
+/// not matter whether the walk finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Walk {
     /// VMs that pods name and that were not seen: to the first, or to the one after this.

@@ -3,16 +3,16 @@
 //! Who creates what, in KubeVirt 1.3 to 1.9 and CDI 1.66:
 //!
 //! * `<KubeVirt's namespace>:kubevirt-controller` (`pkg/virt-operator/resource/generate/components/serviceaccountnames.go`)
-//!   creates launchers (`virt-launcher-…`), attachment pods of volumes that are plugged into a running VM (`hp-volume-…`, one or
-//!   a few per launcher, controlled by that: `pkg/virt-controller/services/template.go`, `RenderHotplugAttachment…`) and servers
-//!   of exports (`virt-export-…`, one per VirtualMachineExport: `RenderExporterManifest`).
-//! * `<CDI's namespace>:cdi-sa` (`pkg/operator/resources/cluster/controller.go`) creates importers, uploaders, cloners, populators
-//!   and pods that find out sizes, one or a few per PersistentVolumeClaim (`pkg/controller`).
+//!   creates launchers (`virt-launcher-…`), attachment pods of volumes that are plugged into a running VM (`hp-volume-…`,
+//!   one or a few per launcher, controlled by that: `pkg/virt-controller/services/template.go`, `RenderHotplugAttachment…`)
+//!   and servers of exports (`virt-export-…`, one per VirtualMachineExport: `RenderExporterManifest`).
+//! * `<CDI's namespace>:cdi-sa` (`pkg/operator/resources/cluster/controller.go`) creates importers, uploaders, cloners,
+//!   populators and pods that find out sizes, one or a few per PersistentVolumeClaim (`pkg/controller`).
 //!
-//! Evidence is the creator's stamp, which nothing but admission writes, and the name, which is the creator's choice and cannot be
-//! changed: KubeVirt's pods begin with a constant. All else can be written by a client that may update pods, and CDI copies labels
-//! of claims onto its pods. So labels, annotations and the reference to an owner are claims: with them alone an export's pod, or a
-//! launcher, could be made to look like an attachment.
+//! Evidence is the creator's stamp, which nothing but admission writes, and the name, which is the creator's choice and
+//! cannot be changed: KubeVirt's pods begin with a constant. All else can be written by a client that may update pods, and
+//! CDI copies labels of claims onto its pods. So labels, annotations and the reference to an owner are claims: with them
+//! alone an export's pod, or a launcher, could be made to look like an attachment.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,10 @@ pub enum PlatformPods {
     Exempt,
     /// Each is charged as the pod that it is, as in application-aware-quota.
     Counted,
-    /// Those that a VM cannot do without are not charged while the VM is. A migration waits without limit for the attachment pods
-    /// of its target (`pkg/virt-controller/watch/migration/migration.go`, `MigrationScheduling`), also in a full quota in which the
-    /// target costs nothing. The others have no VM that is charged and bounds their number: they are charged, and wait.
+    /// Those that a VM cannot do without are not charged while the VM is. A migration waits without limit for the attachment
+    /// pods of its target (`pkg/virt-controller/watch/migration/migration.go`, `MigrationScheduling`), also in a full quota
+    /// in which the target costs nothing. The others have no VM that is charged and bounds their number:
+    /// they are charged, and wait.
     #[default]
     WithMachine,
 }
@@ -39,9 +40,9 @@ pub enum Exemption {
     Never,
     /// It is not.
     Always,
-    /// It is not while the VM of the launcher that controls it is charged, by whichever calculator: in all of them a migration
-    /// that takes nothing has to go on, and what is given away is as small as KubeVirt's administrator wants (10 millicores and
-    /// 2 MB by default).
+    /// It is not while the VM of the launcher that controls it is charged, by whichever calculator: in all of them a
+    /// migration that takes nothing has to go on, and what is given away is as small as KubeVirt's administrator wants (10
+    /// millicores and 2 MB by default).
     WithMachine,
 }
 

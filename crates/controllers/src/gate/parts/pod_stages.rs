@@ -37,8 +37,8 @@ pub struct PodStages {
     near: HashMap<PodId, Deadline>,
     last_serial: u64,
     owners: Owners,
-    /// Another leader may have released a further pod of an owner, or be doing so: nothing of that is recorded beside what the
-    /// others of its pods take.
+    /// Another leader may have released a further pod of an owner, or be doing so: nothing of that is recorded beside what
+    /// the others of its pods take.
     doubted: bool,
     /// Quotas in which room has been kept on that account.
     kept_in: BTreeSet<QuotaId>,

@@ -60,8 +60,8 @@ impl QuotaChecks {
         self.wanted.insert(listed);
     }
 
-    /// What to list now, for the decisions that wait; `is_put_off` says of what another time. One that is in flight is looked
-    /// at again with its answer, one that backs off when its time has come, one that is put off when it is requested.
+    /// What to list now, for the decisions that wait; `is_put_off` says of what another time. One that is in flight is
+    /// looked at again with its answer, one that backs off when its time has come, one that is put off when it is requested.
     pub fn begin_wanted(&mut self, now: Moment, is_put_off: impl Fn(Listed) -> bool) -> Vec<Listed> {
         let mut begun = Vec::new();
         for listed in std::mem::take(&mut self.wanted) {

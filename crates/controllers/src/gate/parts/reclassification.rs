@@ -36,8 +36,8 @@ struct PausedQuota {
     keeps_foreign_charges: bool,
 }
 
-/// Paused namespaces, and the quotas that are paused on their account: while pods of one have not had their turn, the sums are
-/// not complete.
+/// Paused namespaces, and the quotas that are paused on their account: while pods of one have not had their turn, the sums
+/// are not complete.
 ///
 /// Invariant: a namespace is paused from the first pod that has to find its stage anew until the last one has, and no
 /// longer; a quota as long as any of these namespaces is. What was deferred meanwhile is returned exactly once, by

@@ -53,9 +53,9 @@ struct Limits {
 
 /// Releases that are queued, in flight and to be repeated.
 ///
-/// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and as many pods as the limits
-/// allow have one. A pod that is deleted meanwhile keeps its place until the answer, as the request still occupies the API server.
-/// A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
+/// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and as many pods as the
+/// limits allow have one. A pod that is deleted meanwhile keeps its place until the answer, as the request still occupies
+/// the API server. A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
 #[derive(Debug)]
 pub struct Releases {
     limits: Limits,
@@ -188,8 +188,8 @@ impl Releases {
         self.later.insert((now.mono_ms + wait, id));
     }
 
-    /// The pod has changed, and with it no request that was sent can be done: it is repeated for the version that there is now, the
-    /// first time at once, then later each time.
+    /// The pod has changed, and with it no request that was sent can be done: it is repeated for the version that there is
+    /// now, the first time at once, then later each time.
     pub fn repeat_changed(&mut self, namespace: NamespaceId, id: PodId, now: Moment) {
         let retry = self.retries.entry(id).or_default();
         retry.unanswered = None;

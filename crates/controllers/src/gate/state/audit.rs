@@ -102,8 +102,8 @@ impl State {
         }
     }
 
-    /// Whether what the pods of a namespace take of a quota is what they are charged. For a cluster quota, its total is what its
-    /// namespaces take: audited one by one, they are all of it.
+    /// Whether what the pods of a namespace take of a quota is what they are charged. For a cluster quota, its total is what
+    /// its namespaces take: audited one by one, they are all of it.
     fn is_sum_right(&self, id: QuotaId, namespace: NamespaceId) -> bool {
         let Some(quota) = self.quotas.get(id) else { return true };
         let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.stages.queue().ledger(id)) else {

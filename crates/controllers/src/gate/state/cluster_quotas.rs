@@ -1,7 +1,7 @@
 //! Applies watch events of cluster quotas and of the objects that record their charges.
 //!
-//! What quotas of one namespace have in their status is here in an object of its own, so that a charge is a small write however
-//! many namespaces the quota is about, and what people are shown may be late.
+//! What quotas of one namespace have in their status is here in an object of its own, so that a charge is a small write
+//! however many namespaces the quota is about, and what people are shown may be late.
 
 use sluice_engine::{QuotaId, Uid};
 use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};

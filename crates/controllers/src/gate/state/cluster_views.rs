@@ -36,7 +36,8 @@ impl State {
         self.leading && (self.stages.queue().has_changed() || self.quotas.have_clusters_changed())
     }
 
-    /// The cluster quotas of which there is something else to show than when this was asked last; none unless this process leads.
+    /// The cluster quotas of which there is something else to show than when this was asked last;
+    /// none unless this process leads.
     pub fn take_changed_clusters(&mut self) -> BTreeSet<QuotaId> {
         if !self.leading {
             return BTreeSet::new();

@@ -35,8 +35,8 @@ impl State {
     /// The status of a quota was written, and is not what was written.
     pub(super) fn on_status_not_kept(&mut self, id: QuotaId, now: Moment) {
         if self.is_contest_to_be_told(id, now) {
-            let what = "the status is not stored as it is written: the CustomResourceDefinition is of another version, an admission \
-                plugin changes it, or another client does at once";
+            let what = "the status is not stored as it is written: the CustomResourceDefinition is of another version, an \
+                admission plugin changes it, or another client does at once";
             self.announce_contest(id, what);
         }
     }

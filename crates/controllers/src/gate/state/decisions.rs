@@ -42,9 +42,9 @@ impl State {
         }
     }
 
-    /// Whether a pod without gates takes already all that the owner of both is charged, of every quota that could be about this
-    /// pod, of those too that are not seen yet, and that is recorded. Then there is nothing to record, and nothing to wait for:
-    /// what a successor counts is the same, whether it sees the release or not.
+    /// Whether a pod without gates takes already all that the owner of both is charged, of every quota that could be about
+    /// this pod, of those too that are not seen yet, and that is recorded. Then there is nothing to record, and nothing to
+    /// wait for: what a successor counts is the same, whether it sees the release or not.
     fn is_paid_for(&self, pod: PodId, missing: &Charge, quotas: &QuotaSet) -> bool {
         let owners = self.stages.owners();
         let (true, Some(owner), Some(record)) =

@@ -1,5 +1,5 @@
-//! Quotas that do not limit what their keys promise: about pods that are not gated, since their namespace is not targeted or is exempt,
-//! and about ResourceClaims. They are told so.
+//! Quotas that do not limit what their keys promise: about pods that are not gated, since their namespace is not targeted or
+//! is exempt, and about ResourceClaims. They are told so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

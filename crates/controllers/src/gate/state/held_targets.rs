@@ -1,8 +1,8 @@
 //! Targets of migrations that wait at the gate.
 //!
-//! KubeVirt gives up a target that has been pending for too long: for how long, the migration says, which is the tenant's own. So within
-//! their namespace those go first that are given up soon, and before that they are told. The label that names the migration is believed of
-//! launchers only, and the migration has to be of their namespace.
+//! KubeVirt gives up a target that has been pending for too long: for how long, the migration says, which is the tenant's
+//! own. So within their namespace those go first that are given up soon, and before that they are told. The label that names
+//! the migration is believed of launchers only, and the migration has to be of their namespace.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Judges updates of VMs, and charges those that give a VM more (`docs/protocols.md`, *Charged at admission*).
 //!
 //! What a VM is charged does not wait for a pod: from the answer on it is the larger of what is known of the VM and what the
-//! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then. Where VMs are charged
-//! by their pods, what that one is going to take is found from the VM and a launcher that there is.
+//! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then. Where VMs are
+//! charged by their pods, what that one is going to take is found from the VM and a launcher that there is.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::gate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
 
-/// A VM none of whose pods is known to run: what it is to take more could not be recorded, and a predecessor may be letting a pod of
-/// it go for what it had. Where VMs are charged by their pods, what the next one takes is not known either.
+/// A VM none of whose pods is known to run: what it is to take more could not be recorded, and a predecessor may be letting
+/// a pod of it go for what it had. Where VMs are charged by their pods, what the next one takes is not known either.
 const RUNS_NOT: Judgement = Judgement::Undecided("no pod of the VM runs yet");
 
 impl State {
@@ -120,7 +120,8 @@ impl State {
         self.stages.owners().pods(owner).iter().any(runs)
     }
 
-    /// What quotas lack if the VM is charged this, and on account of which of its pods; nothing while none of them is charged.
+    /// What quotas lack if the VM is charged this, and on account of which of its pods;
+    /// nothing while none of them is charged.
     fn missing(&self, owner: &Owner, charge: &Charge) -> Vec<(QuotaId, Charge, PodId)> {
         let mut missing: Vec<(QuotaId, Charge, PodId)> = Vec::new();
         for pod in self.stages.owners().pods(owner) {

@@ -1,7 +1,7 @@
 //! Applies what is seen of VMs and of how they are counted: what each is charged.
 //!
-//! A VM's charge is found from the VM and its genuine launchers. Where it cannot be found, because the VM is not seen or says
-//! something that cannot be counted, its launchers that run stay charged as they are, and others are held.
+//! A VM's charge is found from the VM and its genuine launchers. Where it cannot be found, because the VM is not seen or
+//! says something that cannot be counted, its launchers that run stay charged as they are, and others are held.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::gate::parts::machines::{KubeVirt, Unknown, Walk};
 use crate::gate::parts::owners::Owner;
 use crate::gate::stage::{Stage, Stuck};
 
-/// The work of an appraisal, in pods that find their stage anew: a VM has a pod or some more, and what it is charged has to be
-/// found for it.
+/// The work of an appraisal, in pods that find their stage anew: a VM has a pod or some more, and what it is charged has to
+/// be found for it.
 const APPRAISAL: usize = 4;
 
 impl State {

@@ -71,8 +71,8 @@ impl State {
         Some(self.with_unenforced(QuotaKind::Namespace, quota, compiled, target))
     }
 
-    /// While the managed quota says nothing of a key, as in the moments after a change of limits or of leaders, the last value
-    /// stays; a 0 would be wrong.
+    /// While the managed quota says nothing of a key, as in the moments after a change of limits or of leaders, the last
+    /// value stays; a 0 would be wrong.
     fn managed_status(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> ManagedStatus {
         let mut keys = managed(compiled).map(|entry| &entry.key).peekable();
         let Some(namespace) =

@@ -11,9 +11,10 @@ use crate::gate::parts::owners::{Owner, Payer};
 use crate::gate::stage::Stage;
 
 impl State {
-    /// The pods of a namespace that name this owner, and that KubeVirt has created, are charged together from now on: this, as
-    /// long as any of them has no gates or is being released. With `None` each is charged for itself. What is more than before is
-    /// charged, whether there is room or not; of decisions that it was not charged for, those are reverted that can be.
+    /// The pods of a namespace that name this owner, and that KubeVirt has created, are charged together from now on: this,
+    /// as long as any of them has no gates or is being released. With `None` each is charged for itself. What is more than
+    /// before is charged, whether there is room or not; of decisions that it was not charged for,
+    /// those are reverted that can be.
     pub fn recharge(&mut self, namespace: &str, owner: Uid, charge: Option<Arc<Charge>>, now: Moment) {
         let owner = Arc::new(Owner { namespace: namespace.into(), uid: owner });
         if self.stages.owners().charged(&owner).map(|(_, known)| known) == charge {

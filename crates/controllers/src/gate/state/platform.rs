@@ -16,7 +16,8 @@ use crate::gate::stage::{Stage, Stuck};
 
 /// What is told of a pod that is fixed and is to take more: it would take from its quotas without a charge.
 const FIXED: &str = "the pod is one of the platform that is charged as its virtual machine, or may be exempt from quotas \
-    (--platform-pods), so it cannot take more than it was created with: have KubeVirt or CDI create it anew with other resources";
+    (--platform-pods), so it cannot take more than it was created with: \
+    have KubeVirt or CDI create it anew with other resources";
 
 impl State {
     /// Whether the pod takes nothing of its quotas.
@@ -65,8 +66,8 @@ impl State {
         self.pods.get(id).filter(is_claimant).cloned()
     }
 
-    /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that are
-    /// attached to its VM are exempt may have changed.
+    /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that
+    /// are attached to its VM are exempt may have changed.
     pub(super) fn on_launcher_changed(&mut self, record: &PodRecord) {
         let Some(ownership) = record.ownership.as_ref().filter(|_| self.pods.have_attached()) else { return };
         // One without a stamp may be a launcher, or have been.

@@ -3,8 +3,8 @@
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
 //! charge in a quota of the namespace shows that the watch of these has come that far
 //! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
-//! quotas, the quotas are read once more, after the decision and before the pod goes. A pod that adds nothing to what its owner is
-//! charged needs neither.
+//! quotas, the quotas are read once more, after the decision and before the pod goes. A pod that adds nothing to what its
+//! owner is charged needs neither.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::gate::parts::confirmations::Decisions;
 use crate::gate::parts::quota_checks::Listed;
 use crate::gate::stage::Stage;
 
-/// A list of all quotas is no dearer than a list for each of some namespaces if there are not more quotas than this for each.
+/// A list of all quotas is no dearer than a list for each of some namespaces if
+/// there are not more quotas than this for each.
 const QUOTAS_PER_LIST: usize = 4;
 
 impl State {
@@ -38,8 +39,8 @@ impl State {
         lists
     }
 
-    /// A pod that is not targeted, or that no quota is about, waits for lists that confirm that: for those that matter now, for it
-    /// may have found its stage before this process led, and before cluster quotas were allowed or after.
+    /// A pod that is not targeted, or that no quota is about, waits for lists that confirm that: for those that matter now,
+    /// for it may have found its stage before this process led, and before cluster quotas were allowed or after.
     pub(super) fn await_lists(&mut self, id: PodId) {
         if !matches!(self.stages.get(id), Stage::Free { awaited: 1.., .. }) {
             return;

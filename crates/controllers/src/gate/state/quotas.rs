@@ -134,8 +134,8 @@ impl State {
         self.quotas.get(id).into_iter().flat_map(QuotaRecord::namespaces).collect()
     }
 
-    /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have found
-    /// their stages anew. Returns the new handles.
+    /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have
+    /// found their stages anew. Returns the new handles.
     pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
         self.keep_what_is_doubted(now);
         let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());

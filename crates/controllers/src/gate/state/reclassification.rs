@@ -2,9 +2,9 @@
 //!
 //! There may be very many, so it is done for some at a time. A quota that counts other things than before is another one to
 //! the queue, with a ledger of its own, empty at first: what pods claimed of the old one has gone with that, and what they
-//! claim of the new one is right as soon as each of them has had its turn. Until then the namespace is paused, and all quotas
-//! that are about it: no pod of theirs is decided on, none of the namespace is released, no status of theirs is written, no
-//! growth is admitted. Watch events are applied as always.
+//! claim of the new one is right as soon as each of them has had its turn. Until then the namespace is paused, and all
+//! quotas that are about it: no pod of theirs is decided on, none of the namespace is released, no status of theirs is
+//! written, no growth is admitted. Watch events are applied as always.
 
 use std::sync::Arc;
 

@@ -100,7 +100,8 @@ impl State {
             return;
         }
         let Some(InFlight { charged, overtaken, asked }) = self.writes.answered(id) else { return };
-        // What was in this answer may be what has been seen to end since it was asked for, and will not be seen to end again.
+        // What was in this answer may be what has been seen to end since it was asked for,
+        // and will not be seen to end again.
         let cluster = self.quotas.get(id).and_then(|quota| quota.cluster());
         let may_be_gone = overtaken && cluster.is_some_and(|cluster| cluster.charge.is_none());
         match answer {

@@ -57,7 +57,9 @@ fn untargeted(namespaces: &[&str]) -> Story {
 
 fn gated(namespace: &str, n: usize) -> PodWire {
     wire(serde_json::json!({
-        "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
+        "metadata": {
+            "name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5",
+        },
         "spec": {"schedulingGates": [{"name": super::server::GATE}], "containers": [{"name": "c"}]},
     }))
 }
@@ -144,7 +146,9 @@ fn gated_pods_are_not_let_go_by_a_late_view_of_their_namespace() {
     };
     assert_eq!(lists(&story.state.plan(at(100))), 1, "for all of them");
     assert_eq!(lists(&story.state.plan(at(110))), 0);
-    let namespace = serde_json::json!({"name": super::server::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""}});
+    let namespace = serde_json::json!({
+        "name": super::server::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""},
+    });
     story.state.apply_namespace(&wire(serde_json::json!({ "metadata": namespace })), at(120));
     story.state.on_outcome(Outcome::TargetsListed, at(120));
     story.run(at(120));
@@ -220,7 +224,9 @@ fn a_namespace_whose_quota_is_edited_all_the_time_keeps_no_other_at_rest() {
     story.state.config_mut().reclassified_pods = 10;
     let pod = |namespace: &str, n: usize| -> PodWire {
         wire(serde_json::json!({
-            "metadata": {"name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5"},
+            "metadata": {
+                "name": format!("p{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"), "resourceVersion": "5",
+            },
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
             "status": {"phase": "Running"},
         }))

@@ -153,8 +153,8 @@ fn a_quota_that_changes_meanwhile_is_decided_on_anew() {
     assert!(matches!(story.grow(3, 300), Judgement::Refused(_)));
 }
 
-/// What is kept for it is all that it has recorded, beside what this process has recorded, and not only what is above what this
-/// process has asked to record.
+/// What is kept for it is all that it has recorded, beside what this process has recorded, and not only what is above what
+/// this process has asked to record.
 #[test]
 fn growth_that_is_not_recorded_takes_nothing_of_what_another_leader_has_charged() {
     let mut story = Story::with_running_machine(4000);
@@ -241,7 +241,8 @@ fn a_vm_that_could_not_be_counted_any_more_is_refused() {
         of_version(vmi(&spec, &serde_json::json!({})), 10)
     };
     let asked = story.ask_for(senseless(), false, 100);
-    let words = "cannot be charged: spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi";
+    let words = "cannot be charged: spec.domain.memory.guest: parsing quantity: \
+                 expected a number with an optional suffix, like 500m, 1.5 or 2Gi";
     assert_eq!(asked, Asked::Judged(Judgement::Refused(words.to_owned())));
     let change = MachineChange::read(&senseless(), &senseless(), false);
     let asked = story.state.ask_about_machine(&change, at(200));

@@ -1,4 +1,5 @@
-//! VMs that are to have more and are charged by what their pods take: what the next pod will take is charged before it is there.
+//! VMs that are to have more and are charged by what their pods take:
+//! what the next pod will take is charged before it is there.
 
 use rstest::rstest;
 use sluice_engine::vm::{Calculator, KubeVirtFacts};

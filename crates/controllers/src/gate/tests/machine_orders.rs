@@ -1,5 +1,5 @@
-//! VMs that start, are plugged in and migrate, with their watch as late as can be: in every order no more is let go or admitted
-//! than fits.
+//! VMs that start, are plugged in and migrate, with their watch as late as can be: in every order no more is let go or
+//! admitted than fits.
 
 use std::collections::VecDeque;
 

@@ -148,9 +148,13 @@ fn pods_that_claim_a_vm_cost_no_more_than_others() {
     let claimant = |n: usize, annotations: Value| -> PodWire {
         wire(json!({
             "metadata": {
-                "name": format!("claimant-{n}"), "namespace": NAMESPACE, "uid": format!("claimant-{n}"), "resourceVersion": "9",
+                "name": format!("claimant-{n}"), "namespace": NAMESPACE,
+                "uid": format!("claimant-{n}"), "resourceVersion": "9",
                 "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", n / 60, n % 60), "annotations": annotations,
-                "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "v1", "controller": true}],
+                "ownerReferences": [{
+                    "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm",
+                    "uid": "v1", "controller": true,
+                }],
             },
             "spec": {"containers": [{"name": "compute"}]},
         }))
@@ -219,7 +223,8 @@ fn a_vm_that_cannot_be_counted_keeps_its_charge_and_gets_no_further_pod() {
     story.see_machine(&senseless, 100);
     story.server.create_pod(TARGET, 100, 0);
     assert_eq!(story.used_after(100), "2");
-    let told = "held: its VirtualMachineInstance cannot be counted: spec.domain.memory.guest: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi";
+    let told = "held: its VirtualMachineInstance cannot be counted: spec.domain.memory.guest: parsing quantity: expected a \
+                number with an optional suffix, like 500m, 1.5 or 2Gi";
     assert_eq!(story.told_of(TARGET), [("UnknownMachine", told)]);
     story.see_machine(&sized(2, 2), 200);
     assert_eq!(story.used_after(200), "2");

@@ -71,7 +71,11 @@ fn machine_of(pod: &str) -> Option<&str> {
 
 /// `metadata.ownerReferences` of a pod.
 pub fn references(pod: &str) -> Value {
-    let reference = |machine| json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": machine, "controller": true });
+    let reference = |machine| {
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": machine, "controller": true,
+        })
+    };
     machine_of(pod).map(reference).into_iter().collect()
 }
 
@@ -243,8 +247,8 @@ impl World {
         }
     }
 
-    /// Whether each process that decides sees the VM's pods as they are and has room, and none of the pods is on its way by a
-    /// request that was made before.
+    /// Whether each process that decides sees the VM's pods as they are and has room, and none of the pods is on its way by
+    /// a request that was made before.
     fn lets_grow(&self, machine: &str, more: u64) -> bool {
         use crate::gate::Action::Release;
         let goes =

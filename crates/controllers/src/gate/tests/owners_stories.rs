@@ -196,8 +196,8 @@ fn at_a_take_over_the_end_of_the_source_makes_no_room_while_the_target_may_be_go
     assert!(!story.is_gated("plain"));
 }
 
-/// The predecessor may know already that the source has ended, and have given its room away. And it may have released the target
-/// as well, by a request that is under way.
+/// The predecessor may know already that the source has ended, and have given its room away. And it may have released the
+/// target as well, by a request that is under way.
 #[test]
 fn at_a_take_over_a_decision_about_the_target_that_is_taken_back_makes_no_room() {
     let mut story = Story::taken_over_in_migration();

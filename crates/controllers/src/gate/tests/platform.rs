@@ -257,7 +257,12 @@ fn what_may_be_exempt_cannot_be_made_larger() {
 #[case(Calculator::VirtualResources)]
 fn a_launcher_is_not_made_larger_than_it_was_created(#[case] calculator: Calculator) {
     let mut story = Story::full(calculator);
-    let refused = |asked: &Asked| matches!(asked, Asked::Judged(Judgement::Refused(why)) if why.contains("as its virtual machine"));
+    let refused = |asked: &Asked| {
+        matches!(
+            asked,
+            Asked::Judged(Judgement::Refused(why)) if why.contains("as its virtual machine"),
+        )
+    };
     for (milli_cpu, is_more) in [(64_000, true), (2001, true), (2000, false), (1000, false)] {
         let asked = story.ask(SOURCE, milli_cpu, 100);
         assert_eq!(refused(&asked), is_more, "{milli_cpu}m: {asked:?}");

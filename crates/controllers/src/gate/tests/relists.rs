@@ -1,4 +1,5 @@
-//! What ends while its list is under way is not seen to end: its absence from the list tells, whatever is answered meanwhile.
+//! What ends while its list is under way is not seen to end:
+//! its absence from the list tells, whatever is answered meanwhile.
 
 use super::stories::{Story, at};
 use crate::gate::{Action, Outcome};

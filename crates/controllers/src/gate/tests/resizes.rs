@@ -217,7 +217,9 @@ fn what_a_node_said_of_an_earlier_resize_frees_no_other_from_its_charge() {
         after["metadata"]["generation"] = generation.into();
         after["status"] = serde_json::json!({
             "conditions": [{"type": "PodResizePending", "reason": "Infeasible", "observedGeneration": 2}],
-            "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}, "allocatedResources": {"cpu": "400m"}}],
+            "containerStatuses": [{
+                "name": "c", "resources": {"requests": {"cpu": "400m"}}, "allocatedResources": {"cpu": "400m"},
+            }],
         });
         story.state.ask(&read(&wire(before), &wire(after)), at(now))
     };

@@ -298,7 +298,10 @@ impl Server {
     fn record_status(&mut self, record: &Record) -> Answer<ArqWire> {
         let Some(quota) = self.quota.clone() else { return Answer::Stale(None) };
         let matches = quota.uid == number(&record.uid.to_string())
-            && matches!(&record.object, RecordedIn::Status(version) if version.precondition() == Some(quota.version.to_string()));
+            && matches!(
+                &record.object,
+                RecordedIn::Status(version) if version.precondition() == Some(quota.version.to_string()),
+            );
         if !matches {
             return Answer::Stale(Some(wire(Self::quota_json(&quota))));
         }

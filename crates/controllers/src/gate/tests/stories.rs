@@ -325,7 +325,9 @@ fn a_quota_that_is_seen_late_beside_a_known_one_holds_too() {
     // Created before the pod; the watch of quotas is late.
     story.server.version += 1;
     let late = serde_json::json!({
-        "metadata": {"name": "late", "namespace": NAMESPACE, "uid": "quota-999", "resourceVersion": story.server.version.to_string()},
+        "metadata": {
+            "name": "late", "namespace": NAMESPACE, "uid": "quota-999", "resourceVersion": story.server.version.to_string(),
+        },
         "spec": {"hard": {"requests.cpu": "100m"}},
     });
     story.server.create_pod("a", 400, 0);

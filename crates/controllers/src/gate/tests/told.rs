@@ -144,7 +144,11 @@ fn pods_that_go_because_their_namespace_is_not_targeted_any_more_are_told_on_the
 /// A pod that cannot go, for a quota of its namespace cannot be understood.
 fn stuck(story: &mut Story, namespace: &str, name: &str) {
     use super::server::wire;
-    let metadata = |name: &str| serde_json::json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"});
+    let metadata = |name: &str| {
+        serde_json::json!({
+            "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1",
+        })
+    };
     let quota = serde_json::json!({"metadata": metadata("q"), "spec": {"hard": {"cpu": "much"}}});
     story.state.apply_watched_quota(&wire(quota), at(0));
     let gates = serde_json::json!([{"name": super::server::GATE}]);

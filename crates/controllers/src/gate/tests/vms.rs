@@ -1,4 +1,5 @@
-//! VMs as they are, of which the gate sees what a watch shows: they start, are plugged in, migrate and end as KubeVirt has it.
+//! VMs as they are, of which the gate sees what a watch shows:
+//! they start, are plugged in, migrate and end as KubeVirt has it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -220,9 +221,9 @@ impl Vms {
         }
     }
 
-    /// An update by which the VM is to have so many CPUs, if there is one. KubeVirt changes a VM once at a time, and none that
-    /// migrates (`pkg/virt-controller/watch/vm/vm.go`, `handleCPUChangeRequest`); where pods do not matter nothing depends on
-    /// that.
+    /// An update by which the VM is to have so many CPUs, if there is one. KubeVirt changes a VM once at a time, and none
+    /// that migrates (`pkg/virt-controller/watch/vm/vm.go`, `handleCPUChangeRequest`); where pods do not matter nothing
+    /// depends on that.
     pub fn update(&self, vm: u8, wanted: u32, begun_ms: u64) -> Option<Update> {
         let known = self.known.get(&vm)?;
         let may_be = !self.by_pods() || known.has == known.wanted && known.pods.len() < 2;

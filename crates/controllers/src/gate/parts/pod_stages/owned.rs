@@ -3,8 +3,8 @@
 //! In each quota that is the largest charge of those of them that are counted or assumed there. So the owner is charged as
 //! long as one of them is, never twice, and a further pod of it waits only for what its owner is not charged yet: mostly for
 //! nothing. In a frozen quota it waits for the whole charge, as another leader may have seen the end of the others and given
-//! their room away; what it would not have needed is kept in flight until that is known. Each change costs time in the number
-//! of the owner's pods.
+//! their room away; what it would not have needed is kept in flight until that is known. Each change costs time in the
+//! number of the owner's pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -68,8 +68,9 @@ impl PodStages {
         missing.fold(Charge::default(), |most, missing| most.max(&missing))
     }
 
-    /// Another leader may be releasing further pods of owners, or giving the room of an owner away whose last pod it has seen to
-    /// end. Until [`Self::end_doubt`] the end of an owner's other pods makes no room, as long as any of its pods waits.
+    /// Another leader may be releasing further pods of owners, or giving the room of an owner away whose last pod it has
+    /// seen to end. Until [`Self::end_doubt`] the end of an owner's other pods makes no room,
+    /// as long as any of its pods waits.
     pub const fn doubt(&mut self) {
         self.doubted = true;
     }
@@ -141,8 +142,8 @@ impl PodStages {
         quotas
     }
 
-    /// Pods of the owner get these stages. `decided` is what the queue has assumed for them already, in each of their quotas.
-    /// Returns the quotas of which they claim, or have claimed.
+    /// Pods of the owner get these stages. `decided` is what the queue has assumed for them already, in each of their
+    /// quotas. Returns the quotas of which they claim, or have claimed.
     pub(super) fn change_owned(
         &mut self,
         owner: &Arc<Owner>,

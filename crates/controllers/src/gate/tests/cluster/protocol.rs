@@ -88,8 +88,8 @@ fn run(trouble: Trouble, steps: &[Step]) {
 
 proptest! {
 
-    /// The pods of all namespaces together never pass the limits of the cluster quota, not when processes crash at any point,
-    /// two of them believe to lead, or a stranger deletes the record.
+    /// The pods of all namespaces together never pass the limits of the cluster quota, not when processes crash at any
+    /// point, two of them believe to lead, or a stranger deletes the record.
     #[test]
     fn two_leaders_never_release_more_than_hard(steps in steps(Trouble::TwoLeaders)) {
         run(Trouble::TwoLeaders, &steps);
