@@ -56,8 +56,8 @@ pub fn unenforced(quota: &CompiledQuota, why: Ungated, selector: &str) -> Option
     })
 }
 
-/// What the cluster quota `quota` does not enforce in those of the `selected` namespaces whose pods are not gated. Each is given by
-/// its name and whether it is one of these. `None` if there are none, or the quota limits no pods.
+/// What the cluster quota `quota` does not enforce in those of the `selected` namespaces whose pods are not gated. Each is
+/// given by its name and whether it is one of these. `None` if there are none, or the quota limits no pods.
 #[must_use]
 pub fn unenforced_in<'n>(
     quota: &CompiledQuota,

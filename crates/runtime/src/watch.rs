@@ -49,9 +49,9 @@ pub struct WatchOptions {
     /// Limit for one page of a list, and for the start of a watch.
     pub request_timeout: Duration,
     /// Kinds of an optional product: when the server does not know the kind (404), that is reported as a complete empty
-    /// list, before whose end [`WatchHealth::is_served`] says so. It is asked for again once its CustomResourceDefinition is
-    /// there, which needs the right to watch that, and every five minutes for kinds that have none. Otherwise the watch is not synced until the kind exists, and the
-    /// kind is asked for with backoff.
+    /// list, before whose end [`WatchHealth::is_served`] says so. It is asked for again once its CustomResourceDefinition
+    /// is there, which needs the right to watch that, and every five minutes for kinds that have none. Otherwise the watch
+    /// is not synced until the kind exists, and the kind is asked for with backoff.
     pub absent_is_empty: bool,
 }
 

@@ -383,8 +383,8 @@ impl<'h> Executor<'h> {
     }
 }
 
-/// Waits until the watch shows that these raises are over, for as long as a raise may take to be seen. What rests is decided by what
-/// the watch shows, and the next session of the namespace has to know that this one was in vain.
+/// Waits until the watch shows that these raises are over, for as long as a raise may take to be seen. What rests is
+/// decided by what the watch shows, and the next session of the namespace has to know that this one was in vain.
 pub(crate) async fn until_shown(observed: &Observed, namespace: &str, ended: &[ResourceQuotaRecord]) {
     let shown = |index: &Cluster| ended.iter().all(|ended| is_shown(index, namespace, ended)).then_some(());
     let _ = observed.until(SETTLE_TIME, shown).await;

@@ -29,8 +29,8 @@ struct Writing {
     refusal: Option<String>,
 }
 
-/// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere, and is
-/// given to each function that decides.
+/// All quotas with keys for a managed one, and what is done about them. What there is of managed ones is known elsewhere,
+/// and is given to each function that decides.
 ///
 /// Invariant: a quota is in `due` or `later`, or has a write in flight, or nothing has changed since it was decided on.
 #[derive(Debug)]

@@ -199,8 +199,8 @@ impl<'c> Pods<'c> {
         }
     }
 
-    /// What pods of the machine's migration take beyond what passes, as a target does that has a new size already. The next launcher
-    /// replaces them too, so that size is not counted beside its own.
+    /// What pods of the machine's migration take beyond what passes, as a target does that has a new size already. The
+    /// next launcher replaces them too, so that size is not counted beside its own.
     fn beyond_passing(&self, machine: &VmiRecord) -> Vec<(ScopeFacts, Charge)> {
         let explained = self.explained(&machine.namespace);
         let beyond = |pod: &LauncherRecord| match explained.get(&pod.uid)? {

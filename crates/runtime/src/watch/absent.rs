@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::{WatchHealth, WatchOptions, next};
 use crate::client::with_deadline;
 
-/// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there. It may not be served yet by then.
-/// Returns too when the watch ends, after minutes: a kind of Kubernetes itself has no definition, and comes with another
-/// version of the API server.
+/// Waits until the kind's CustomResourceDefinition exists or changes; at once if it is there. It may not be served yet by
+/// then. Returns too when the watch ends, after minutes: a kind of Kubernetes itself has no definition, and comes with
+/// another version of the API server.
 ///
 /// # Errors
 /// When CustomResourceDefinitions cannot be watched, or the connection ends.

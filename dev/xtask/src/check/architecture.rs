@@ -1,6 +1,6 @@
-//! What the documentation points to exists: files and folders of relative links, the headings that links name, and files of
-//! `crates/` and `dev/` that are written as code. So the walks through the code in `ARCHITECTURE.md` stay walks through files that
-//! are there.
+//! What the documentation points to exists: files and folders of relative links, the headings that links name, and files
+//! of `crates/` and `dev/` that are written as code. So the walks through the code in `ARCHITECTURE.md` stay walks through
+//! files that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -53,8 +53,8 @@ impl Contest {
 
 /// The contests about each quota; none of most.
 ///
-/// Invariant: an overwritten status is noted once per write of this controller. What is announced of a quota is announced once
-/// per change, however often another client takes it out of the status.
+/// Invariant: an overwritten status is noted once per write of this controller. What is announced of a quota is announced
+/// once per change, however often another client takes it out of the status.
 #[derive(Debug, Default)]
 pub struct Contests {
     /// Why they limit nothing, as it was said last.
@@ -84,7 +84,8 @@ impl Contests {
         contest.is_reported(1).then_some(contest.times)
     }
 
-    /// The status of the quota is to say that it limits nothing for the reason `wanted`, and says so for the reason `recorded`.
+    /// The status of the quota is to say that it limits nothing for the reason `wanted`, and says so for the reason
+    /// `recorded`.
     pub fn unenforced(&mut self, id: QuotaId, wanted: Option<&'static str>, recorded: Option<&str>) {
         match wanted {
             None => {

@@ -22,10 +22,10 @@ pub enum Recorded {
     Unrelated,
 }
 
-/// Invariant: of each pod the queue holds exactly what its stage says: a place in a class while it waits, an
-/// assumed or a counted charge in each of the stage's quotas, else nothing. Of pods with an [owner](Owners) that is charged in
-/// their place it holds what they claim together: in each quota the largest of their charges. Each method that begins or ends
-/// a claim changes both.
+/// Invariant: of each pod the queue holds exactly what its stage says: a place in a class while it waits, an assumed or a
+/// counted charge in each of the stage's quotas, else nothing. Of pods with an [owner](Owners) that is charged in their
+/// place it holds what they claim together: in each quota the largest of their charges. Each method that begins or ends a
+/// claim changes both.
 #[derive(Debug, Default)]
 pub struct PodStages {
     queue: ReleaseQueue,
@@ -158,8 +158,8 @@ impl PodStages {
         self.begin_owned(id, &owner, Stage::Counted { charge, quotas }, Exchange::Arrival);
     }
 
-    /// The queue has decided to release the pod, and assumes its charge. So many quotas have to record that, or lists to confirm
-    /// it. Returns the decision's serial.
+    /// The queue has decided to release the pod, and assumes its charge. So many quotas have to record that, or lists to
+    /// confirm it. Returns the decision's serial.
     pub fn decide(&mut self, id: PodId, charge: Arc<Charge>, quotas: Arc<QuotaSet>, awaited: u32) -> u64 {
         let serial = self.next_serial();
         match self.owners.owner_of(id).cloned() {

@@ -131,8 +131,8 @@ impl QuotaChecks {
         }
     }
 
-    /// Whether the list that is in flight may be believed about the quota: not if that has ended since it was requested, which the
-    /// watch has shown and does not show again.
+    /// Whether the list that is in flight may be believed about the quota: not if that has ended since it was requested,
+    /// which the watch has shown and does not show again.
     pub fn is_to_apply(&self, listed: Listed, uid: &Uid) -> bool {
         let check = self.checks.get(&listed);
         check.is_some_and(|check| check.in_flight.is_some() && !check.gone.contains(uid))

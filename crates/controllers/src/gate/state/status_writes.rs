@@ -211,8 +211,8 @@ fn is_unenforced_said(recorded: Option<&Told>, target: &StatusTarget) -> bool {
     recorded == target.unenforced.as_ref().map(|told| (told.reason, &*told.message))
 }
 
-/// Whether a write was refused although the object is no newer than what it was based on: as it is after a store was restored from
-/// a backup. What is known is not put right by such an answer, and the next write would be refused as well.
+/// Whether a write was refused although the object is no newer than what it was based on: as it is after a store was
+/// restored from a backup. What is known is not put right by such an answer, and the next write would be refused as well.
 fn is_no_news(now: &RecordedObject, asked: &Record) -> bool {
     match (now, &asked.object) {
         (RecordedObject::Quota(wire), RecordedIn::Status(based_on)) => {

@@ -16,9 +16,9 @@ use crate::gate::parts::owners::Owner;
 use crate::gate::stage::Stage;
 
 impl PodStages {
-    /// From now on this is charged for the owner, or its pods are charged for themselves. What its counted pods take is changed
-    /// at once, the new charge for the old one; those that wait go on to wait for what is missing of the new one. What is
-    /// assumed keeps its charge. Returns the quotas of which is taken something else.
+    /// From now on this is charged for the owner, or its pods are charged for themselves. What its counted pods take is
+    /// changed at once, the new charge for the old one; those that wait go on to wait for what is missing of the new one.
+    /// What is assumed keeps its charge. Returns the quotas of which is taken something else.
     pub fn recharge(&mut self, owner: &Arc<Owner>, charge: Option<&Arc<Charge>>) -> BTreeSet<QuotaId> {
         self.owners.set_charge(owner, charge.cloned());
         let Some(charge) = charge else { return BTreeSet::new() };
