@@ -34,6 +34,8 @@ test: ## run every test; the last line is the sum
 SKIPPED := --skip gate_policies:: --skip differential::the_engine
 # Kubernetes 1.31 has no pods/resize and no DeviceClasses, and checks on a write of the status what is stored in the spec.
 SKIPPED_1.31 := $(SKIPPED) --skip growth --skip api::headroom::a_negative_amount --skip a_device_class_names_it
+# KubeVirt 1.3 has no migrations from other clusters, and sets no limits by itself where a quota asks for them.
+SKIPPED_KUBEVIRT_1.3 := --skip a_machine_that_comes_from_elsewhere --skip the_examples_together_say
 
 .PHONY: soak
 soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
@@ -50,7 +52,7 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 	@echo "soak 6/8: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test headroom --test resize_by_update -- $(SKIPPED_1.31)
 	@echo "soak 7/8: KubeVirt 1.3 ($$(date +%T))"
-	@SLUICE_KUBEVIRT_VERSION=1.3 $(XTASK) test --workspace --test headroom
+	@SLUICE_KUBEVIRT_VERSION=1.3 $(XTASK) test --workspace --test headroom -- $(SKIPPED_KUBEVIRT_1.3)
 	@echo "soak 8/8: KubeVirt 1.8 ($$(date +%T))"
 	@SLUICE_KUBEVIRT_VERSION=1.8 $(XTASK) test --workspace --test headroom
 	@echo "soak: all eight parts passed ($$(date +%T))"
