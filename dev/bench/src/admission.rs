@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_e2e::objects::{self, TARGETED, is_held};
@@ -33,6 +33,9 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     }
     say("admission: resizing a pod");
     extend(&mut file, json!({ "resize": resize(count).await?.figures() }));
+    say("admission: patching pods with long lists");
+    let long = patch_long(run.either(4, 60)).await?;
+    let long: Vec<Value> = long.into_iter().map(|(what, both)| both.beside(what)).collect();
 
     let columns = [
         ("what", "what"),
@@ -53,6 +56,14 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
         row
     });
     rows(&format!("admission: one client, {count} requests each"), &columns, &table)?;
+    let columns = [
+        ("what", "an annotation of a pod with"),
+        ("without p50 ms", "without_p50_ms"),
+        ("with p50 ms", "with_p50_ms"),
+        ("ratio", "ratio"),
+    ];
+    rows("admission: before and after Sluice is installed", &columns, &long)?;
+    extend(&mut file, json!({ "long": long }));
     println!(
         "  policy: no process of Sluice runs; webhook: the controller stands still, so that no release is measured too"
     );
@@ -82,6 +93,12 @@ impl Both {
             "targeted_p99_ms": quantile(targeted, 0.99),
             "added_p50_ms": median(targeted) - median(free),
         })
+    }
+
+    /// Of the same request without Sluice and with it.
+    fn beside(mut self, what: &str) -> Value {
+        let [without, with] = self.0.each_mut().map(|all| median(all));
+        json!({ "what": what, "without_p50_ms": without, "with_p50_ms": with, "ratio": with / without })
     }
 }
 
@@ -165,4 +182,63 @@ async fn resize_one(pods: &Api<Pod>, milli_cpu: usize) -> anyhow::Result<f64> {
     let resized = pods.patch_subresource("resize", "a", &params, &Patch::Strategic(patch)).await;
     resized.context("resizing a pod")?;
     Ok(ms(started.elapsed()))
+}
+
+/// As [`WARM_UP`], for requests that take a hundred times as long.
+const WARM_UP_LONG: usize = 3;
+/// How many items a tenant gets into a pod. With more the request is refused as too large.
+const LONG: usize = 32_000;
+
+/// Pods that a tenant has made as long as he can, and that somebody else annotates, such as a controller. The same patch on
+/// the same control plane, first without Sluice, then with its policies and no process of it.
+async fn patch_long(count: usize) -> anyhow::Result<Vec<(&'static str, Both)>> {
+    let bed = bed().await?;
+    let (client, [_, pods], namespace) = sides(&bed).await?;
+    let raw: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &ApiResource::erase::<Pod>(&()));
+    let items = |of: fn(usize) -> Value| (0..LONG).map(of).collect::<Value>();
+    let owner = |n| json!({ "apiVersion": "v1", "kind": "A", "name": "a", "uid": format!("{n:x}") });
+    let labels: serde_json::Map<_, _> = (0..LONG).map(|n| (format!("k{n:x}"), json!(""))).collect();
+    let kinds = [
+        ("no list", "short", json!({})),
+        ("32,000 owners", "owners", json!({ "metadata": { "ownerReferences": items(owner) } })),
+        ("32,000 labels", "labels", json!({ "metadata": { "labels": labels } })),
+        (
+            "32,000 gates",
+            "gates",
+            json!({ "spec": { "schedulingGates": items(|n| json!({ "name": format!("g{n:x}") })) } }),
+        ),
+    ];
+    for (_, name, long) in &kinds {
+        let mut pod =
+            serde_json::to_value(objects::pod(name, &[("cpu", "100m")])).context("a pod as JSON")?;
+        json_patch::merge(&mut pod, long);
+        let pod: DynamicObject = serde_json::from_value(pod).context("a pod from JSON")?;
+        let created = raw.create(&PostParams::default(), &pod).await;
+        created.with_context(|| format!("creating a pod with {name}"))?;
+    }
+    let mut measured = kinds.map(|(what, name, _)| (what, name, Both::default()));
+    for with in [false, true] {
+        let installed = match with {
+            false => None,
+            true => Some(Running::on(&bed, Setup::default()).await?),
+        };
+        if let Some(Running { installation, controller, webhook, .. }) = &installed {
+            for program in [&webhook.program, &controller.program, installation.operator()?] {
+                program.kill();
+            }
+        }
+        for number in 0..WARM_UP_LONG + count {
+            for (_, name, Both([without, given])) in &mut measured {
+                let change =
+                    json!({ "metadata": { "annotations": { "number": format!("{with}-{number}") } } });
+                let started = Instant::now();
+                let patched = pods.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await;
+                patched.with_context(|| format!("patching a pod with {name}"))?;
+                if number >= WARM_UP_LONG {
+                    if with { &mut *given } else { &mut *without }.push(ms(started.elapsed()));
+                }
+            }
+        }
+    }
+    Ok(measured.map(|(what, _, both)| (what, both)).into())
 }
