@@ -117,7 +117,7 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
-/// Name of the Job that Helm runs before it deletes a release, and of its ServiceAccount and roles.
+/// How `sluice uninstall` calls itself in requests: its user agent and field manager.
 pub const UNINSTALL: &str = "sluice-uninstall";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";

@@ -39,6 +39,5 @@ pub use policy::AdmissionPolicy;
 pub use rbac::rancher_objects;
 pub use render::{admission_objects, crds, default_aaq, install_objects, render};
 pub use resources::{Amounts, Resources};
-pub use uninstall::uninstall_hook_objects;
 pub use validate::InvalidOption;
 pub use webhooks::{mutating, validating};

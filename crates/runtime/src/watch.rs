@@ -215,7 +215,6 @@ where
                 None => Some(listed),
             },
             Err(error) if options.absent_is_empty && is_absent(&error) => {
-                tracing::info!(kind = health.kind(), "not installed");
                 let installed = tokio::select! {
                     installed = until_installed(api, options, health) => installed,
                     () = health.list_wanted() => return Interrupted::Wanted,
@@ -268,6 +267,9 @@ where
             Ok(page) => page,
             Err(error) => {
                 if options.absent_is_empty && is_absent(&error) {
+                    if health.is_served() != Some(false) {
+                        tracing::info!(kind = health.kind(), "not installed");
+                    }
                     health.set_served(false);
                     sink(Event::Init);
                     sink(Event::InitDone);

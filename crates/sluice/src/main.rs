@@ -80,9 +80,11 @@ enum Command {
     /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
     /// what gates pods, takes the gate off all pods that wait, in the order of their creation, puts back ResourceQuotas that
     /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
-    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted.
+    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted, and
+    /// what the controller makes of quotas: ResourceQuotas and mirrors with the label aaq.kubevirt.io=true, and charges.
     ///
-    /// Quotas and CRDs stay. An installation that comes later enforces the quotas again.
+    /// Quotas, an AAQ and CRDs stay. An installation that comes later enforces the quotas again. With Helm run it with
+    /// --keep-objects before `helm uninstall`.
     ///
     /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: something is left, and the output says what to do about it.
     Uninstall(Box<uninstall::UninstallArgs>),

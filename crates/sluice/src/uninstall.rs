@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use sluice_api::names;
-use sluice_operator::uninstall::{Seen, Step, Wish, plan};
+use sluice_operator::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
@@ -50,7 +50,8 @@ pub struct UninstallArgs {
     /// Delete all quotas and grants of head-room too, in all namespaces; with `--yes`
     #[arg(long)]
     delete_quotas: bool,
-    /// Delete the CRDs too, and with them every object of their kinds, an AAQ and an MTQ included; with `--yes`
+    /// Delete the CRDs too, and with them every object of their kinds, an AAQ and an MTQ included; with `--yes`. One that
+    /// has an owner, or a label of another program, is left
     #[arg(long, requires = "delete_quotas")]
     delete_crds: bool,
     /// Do not ask: what users have written is deleted
@@ -78,7 +79,7 @@ impl UninstallArgs {
 
     /// What users have written is to go, and nobody has said that this is meant.
     const fn is_unsure(&self) -> bool {
-        self.delete_quotas && !self.yes
+        self.delete_quotas && !self.yes && !self.dry_run
     }
 }
 
@@ -99,17 +100,22 @@ pub async fn run(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let client = connect(&options).await?;
     let seen = observe::observe(&client, &args.namespace, &wish).await?;
     let mut report = Report::new(&args.namespace, args.dry_run || args.is_unsure());
+    let mut outcome = Ok(());
     if args.dry_run || args.is_unsure() {
         foresee(&client, &seen, &wish, &mut report).await;
     } else if seen.blocking().next().is_none() {
+        check_rights(&client, &seen, &wish).await?;
         let as_quota_controller =
             ClientOptions { impersonate: Some(names::quota_controller_username()), ..options };
         let impersonating = connect(&as_quota_controller).await?;
-        remove(client, (impersonating, clock), seen, &wish, &mut report).await?;
+        outcome = remove(client, (impersonating, clock), seen, &wish, &mut report).await;
     } else {
         report.blocked(&seen);
     }
-    report.print(args.output)?;
+    // Also before an error: what was done is done.
+    let printed = report.print(args.output);
+    outcome?;
+    printed?;
     if args.is_unsure() {
         eprintln!(
             "error: --delete-quotas deletes what users have written: add --yes, or leave it out. Nothing was changed"
@@ -128,10 +134,22 @@ async fn foresee(client: &Client, seen: &Seen, wish: &Wish, report: &mut Report)
     for step in plan(seen, wish) {
         report.planned(&step, seen);
     }
-    if !wish.keep_objects && seen.home().is_some() {
+    if due_home(seen, wish).is_some() {
         home::foresee(client, seen, report).await;
     }
     report.end(seen, wish);
+}
+
+/// Asks whether this account may do all of it.
+async fn check_rights(client: &Client, seen: &Seen, wish: &Wish) -> anyhow::Result<()> {
+    let last = due_home(seen, wish).map(|(home, found)| Step::Delete(home.clone(), found.uid.clone()));
+    let all: Vec<_> = plan(seen, wish).into_iter().chain(last).collect();
+    requests::check_rights(client, &all, &seen.namespace).await
+}
+
+/// The namespace, if it is to go.
+fn due_home<'s>(seen: &'s Seen, wish: &Wish) -> Option<(&'s ObjectName, &'s Found)> {
+    seen.home().filter(|_| !wish.keep_objects)
 }
 
 async fn remove(
@@ -142,11 +160,7 @@ async fn remove(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut steps = plan(&seen, wish);
-    let home = seen.home().filter(|_| !wish.keep_objects);
-    let last = home.map(|(home, found)| Step::Delete(home.clone(), found.uid.clone()));
-    let all: Vec<_> = steps.iter().cloned().chain(last).collect();
-    requests::check_rights(&client, &all, &seen.namespace).await?;
-    let removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone());
+    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone());
     for _ in 0..ROUNDS {
         if steps.is_empty() {
             break;
@@ -164,10 +178,22 @@ async fn remove(
         }
     }
     report.unfinished(&steps);
-    if steps.is_empty() && !wish.keep_objects && seen.home().is_some() {
-        home::remove(&client, &seen, report).await?;
+    if seen.processes > 0 {
+        report.running(observe::processes(&client, &seen.namespace).await?);
     }
     report.end(&seen, wish);
+    if steps.is_empty() {
+        if due_home(&seen, wish).is_some() {
+            home::remove(&client, &seen, report).await?;
+        }
+        return Ok(());
+    }
+    if !report.is_anything_left() {
+        report.again();
+    }
+    if let Some((home, _)) = due_home(&seen, wish) {
+        report.kept_home(&home.name);
+    }
     Ok(())
 }
 

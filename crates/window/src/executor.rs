@@ -91,7 +91,7 @@ impl<'h> Executor<'h> {
     pub(crate) async fn carry_out(&mut self, session: &WindowSession, command: Command) -> Done {
         match command {
             Command::Look(Look::Raised) => self.look_at_raised(session).await,
-            Command::Look(look) => self.look(look).await,
+            Command::Look(look) => self.look(session, look).await,
             Command::WaitForOther => self.wait_for_other(session).await,
             Command::Clear => self.clear(session).await,
             Command::Raise { raise, mark } => self.raise(raise, mark).await,
@@ -105,7 +105,7 @@ impl<'h> Executor<'h> {
         }
     }
 
-    async fn look(&mut self, look: Look) -> Done {
+    async fn look(&mut self, session: &WindowSession, look: Look) -> Done {
         let (requests, namespace) = (&self.tools.requests, self.target.namespace());
         if let Some(why) = self.tools.unproven() {
             return Done::Ended(Ending::Unproven(why));
@@ -125,6 +125,10 @@ impl<'h> Executor<'h> {
             Look::Grants | Look::Raised => self.tools.known_quotas(namespace),
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
+        // While this was read the watch may have shown that a raise of another session was in vain.
+        if session.raised().is_empty() && self.tools.observed.is_resting(namespace) {
+            return Done::Ended(Ending::Resting);
+        }
         let is_above = records.iter().any(|record| !record.native().overdraft().is_empty());
         // After the quotas: every pod that they have counted is there by now, or is none.
         let pods = match look {
@@ -405,4 +409,43 @@ fn failed(what: &str, error: &kube::Error) -> Done {
 
 fn unproven(why: String) -> Done {
     Done::Ended(Ending::Unproven(why.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::json;
+    use sluice_index::ResourceQuotaWire;
+    use sluice_runtime::watch::Event;
+
+    use super::*;
+
+    fn quota(version: &str) -> ResourceQuotaWire {
+        let metadata = json!({ "name": "rq", "namespace": "ns", "uid": "uid", "resourceVersion": version });
+        let status = json!({ "hard": { "pods": version } });
+        serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap()
+    }
+
+    async fn waits(observed: &Observed, version: &str) -> Duration {
+        let started = Instant::now();
+        until_shown(observed, "ns", &[ResourceQuotaRecord::read(&quota(version))]).await;
+        started.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_is_left_when_the_watch_shows_the_end_or_is_late() {
+        let observed = Observed::new(Vec::new(), false);
+        observed.apply(&Event::Apply(quota("5")));
+        assert_eq!(waits(&observed, "5").await, Duration::ZERO);
+        assert_eq!(waits(&observed, "6").await, SETTLE_TIME, "the watch shows nothing");
+        let shown = async {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            observed.apply(&Event::Apply(quota("6")));
+        };
+        let (waited, ()) = tokio::join!(waits(&observed, "6"), shown);
+        assert_eq!(waited, Duration::from_millis(30));
+        observed.apply(&Event::Delete(quota("7")));
+        assert_eq!(waits(&observed, "9").await, Duration::ZERO, "the quota is gone");
+    }
 }

@@ -139,12 +139,12 @@ impl Observed {
     /// For how long nothing is to be raised in the namespace.
     #[must_use]
     pub fn rests_for(&self, namespace: &str) -> Duration {
-        let rests = self.rests.lock();
-        if rests.is_empty() {
+        // The index is never waited for under this lock: events take them in the other order.
+        if self.rests.lock().is_empty() {
             return Duration::ZERO;
         }
-        let situation = self.read(|index| situation(index, namespace));
-        Duration::from_millis(rests.left(namespace, situation, self.now_ms()))
+        let situation = self.situation(namespace);
+        Duration::from_millis(self.rests.lock().left(namespace, situation, self.now_ms()))
     }
 
     /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
@@ -176,33 +176,34 @@ impl Observed {
         {
             return;
         }
-        let changed = K::records_mut(&mut self.index.write()).apply(event);
+        let mut index = self.index.write();
+        let changed = K::records_mut(&mut index).apply(event);
         // Also when nothing is missing at the end of a list: callers that wait for the first one have to look again.
         if changed.is_empty() && !matches!(event, Event::InitDone) {
             return;
         }
         let affected: Vec<_> = changed.iter().map(K::Records::affects).collect();
-        self.note_locks(&affected);
+        // Who sees that a lock is over is to see the rest that follows from it.
+        self.note_locks(&index, &affected);
+        drop(index);
         self.remember(affected);
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Takes note of locks that begin and end.
-    fn note_locks(&self, affected: &[Affected]) {
+    fn note_locks(&self, index: &Cluster, affected: &[Affected]) {
         for each in affected {
             let Affected::Namespace(namespace) = each else { continue };
+            let raised = index
+                .resource_quotas
+                .raised_in(namespace)
+                .filter_map(|key| index.quota(namespace, &key.name));
+            let marked: Vec<_> = raised.filter(|quota| quota.mark().is_some()).collect();
+            let usage = (!marked.is_empty()).then(|| marked.iter().map(usage).collect());
             let mut rests = self.rests.lock();
-            self.read(|index| {
-                let raised = index
-                    .resource_quotas
-                    .raised_in(namespace)
-                    .filter_map(|key| index.quota(namespace, &key.name));
-                let marked: Vec<_> = raised.filter(|quota| quota.mark().is_some()).collect();
-                let usage = (!marked.is_empty()).then(|| marked.iter().map(usage).collect());
-                if usage.is_some() || rests.knows(namespace) {
-                    rests.see(namespace, usage, situation(index, namespace), self.now_ms());
-                }
-            });
+            if usage.is_some() || rests.knows(namespace) {
+                rests.see(namespace, usage, situation(index, namespace), self.now_ms());
+            }
         }
     }
 

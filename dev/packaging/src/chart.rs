@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, crds, install_objects, rancher_objects, uninstall_hook_objects};
+use sluice_operator::{InstallOptions, crds, install_objects, rancher_objects};
 
 use crate::yaml::{HEADER, one};
 use crate::{Files, documents, name};
@@ -29,7 +29,6 @@ pub fn files() -> anyhow::Result<Files> {
     files.insert(templates.join("critical-pods.yaml"), critical_pods()?);
     let rancher = substitute(&documents(&rancher_objects(&base()))?);
     files.insert(templates.join("rancher.yaml"), when(".Values.rancher", &rancher));
-    files.insert(templates.join("uninstall.yaml"), uninstall()?);
     for crd in crds() {
         let path = templates.join("crds").join(format!("{}.yaml", name(&crd).context("a CRD has no name")?));
         files.insert(path, definition(crd)?);
@@ -62,36 +61,21 @@ fn always(options: &InstallOptions) -> Vec<Value> {
 }
 
 fn objects() -> anyhow::Result<String> {
-    let (text, in_vain) = template(always)?;
-    match in_vain.first() {
-        Some(condition) => bail!("the value of {condition:?} changes nothing: leave it out of the chart"),
-        None => Ok(text),
-    }
-}
-
-/// Hooks: they are no objects of the release, and no manifest contains them.
-fn uninstall() -> anyhow::Result<String> {
-    let (text, _) = template(uninstall_hook_objects)?;
-    Ok(when(".Values.uninstallHook", &text))
-}
-
-/// What `render` makes of all values, and the conditions of values that change nothing of it.
-fn template(render: fn(&InstallOptions) -> Vec<Value>) -> anyhow::Result<(String, Vec<&'static str>)> {
-    let text = documents(&render(&base()))?;
+    let text = documents(&always(&base()))?;
     let lines: Vec<&str> = text.lines().collect();
-    let (mut all, mut in_vain): (Vec<Edit>, _) = (Vec::new(), Vec::new());
+    let mut all: Vec<Edit> = Vec::new();
     for toggle in toggles() {
         let mut options = base();
         (toggle.set)(&mut options);
-        let other = documents(&render(&options))?;
+        let other = documents(&always(&options))?;
         let other: Vec<&str> = other.lines().collect();
         let changes = edits(&lines, &other, toggle.condition);
         if changes.is_empty() {
-            in_vain.push(toggle.condition);
+            bail!("the value of {:?} changes nothing: leave it out of the chart", toggle.condition);
         }
         all.extend(changes);
     }
-    Ok((substitute(&apply(&lines, all)?), in_vain))
+    Ok(substitute(&apply(&lines, all)?))
 }
 
 /// Budgets are there for several replicas alone. That of a Deployment whose number of replicas is no value always is.

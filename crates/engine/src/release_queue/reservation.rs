@@ -140,7 +140,8 @@ impl ReleaseQueue {
             *looks -= 1;
             let lack = self.lack(id);
             let is_given_up = self.reservations.get(&id).is_some_and(|turn| turn.lack == GIVEN_UP);
-            let turn = self.reservations.get(&id).filter(|turn| lack < turn.lack);
+            let goes_on = |turn: &&Reservation| lack < turn.lack && self.classes.contains_key(&id);
+            let turn = self.reservations.get(&id).filter(goes_on);
             if let Some((quotas, began_ms)) = turn.map(|turn| (Arc::clone(&turn.quotas), turn.began_ms)) {
                 self.go_on(id, quotas, began_ms, patience);
                 continue;

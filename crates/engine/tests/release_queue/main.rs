@@ -30,7 +30,7 @@ const ALL: usize = 20_000;
 /// None has waited long enough to have room kept.
 const PATIENT: Patience = Patience { now_ms: 0, limit_ms: 1 };
 /// All have.
-const IMPATIENT: Patience = since(u64::MAX);
+const IMPATIENT: Patience = since(1 << 60);
 
 /// Those that have waited since this moment or before.
 const fn since(now_ms: u64) -> Patience {

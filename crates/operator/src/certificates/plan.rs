@@ -11,6 +11,14 @@ use super::{BACKDATE, CaPair, CertOrder, ServingPair, is_path};
 /// for: it is to be there within a minute.
 const URGENT: SignedDuration = SignedDuration::from_secs(30);
 
+/// What somebody asks to be renewed is at least so old. Each authority is a write of every webhook configuration, and who asks
+/// again and again is not to use up what the operator may write in a minute.
+const LEAST_AGE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones have
+/// signed nothing that is served; and the bundle stands in each entry of the webhook configurations, which etcd bounds.
+const MOST_AUTHORITIES: usize = 16;
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertStep {
@@ -77,7 +85,7 @@ pub fn plan(
         return at_once(vec![CertStep::NamePath { path: served }]);
     };
     let is_urgent = ca.told.asks_for_renewal(validity, of_ca, CA);
-    let renew_ca = if is_urgent { now } else { renewal(validity, of_ca) };
+    let renew_ca = if is_urgent { after(validity, LEAST_AGE) } else { renewal(validity, of_ca) };
     if renew_ca <= now {
         // The next plan sees the new authority and knows when a serving certificate may follow.
         let keep = format!("{}{}", ca.certificate, ca.bundle);
@@ -126,7 +134,7 @@ fn next_of_serving(
     if serving.bundle != bundle || serving.told != told {
         return (CertStep::StoreServing { path_before: serving.path_before.clone() }, now);
     }
-    let mut renew = if is_urgent { now } else { renewal(validity, lasts.serving) };
+    let mut renew = if is_urgent { after(validity, LEAST_AGE) } else { renewal(validity, lasts.serving) };
     if !inspect::signed_by(&serving.certificate, &ca.certificate) {
         let settle = if is_urgent { lasts.settle.min(URGENT) } else { lasts.settle };
         renew = renew.max(after(ca_validity, settle)).min(latest(validity));
@@ -177,13 +185,16 @@ fn issue_again(path: Option<&str>, serving: Option<&ServingPair>) -> CertStep {
     CertStep::IssueServing { path_is_new: false, path_before: before.cloned() }
 }
 
-/// The authority's own certificate and every other that has not expired, and when the first of the others will.
+/// The authority's own certificate and the newest others that have not expired, and when the first of these will.
 fn wanted_bundle(now: Timestamp, ca: &CaPair) -> (String, Timestamp) {
     let own = inspect::normal(&ca.certificate).unwrap_or_default();
     let mut bundle = own.clone();
     let mut first_end = Timestamp::MAX;
     let mut seen = vec![own];
     for (authority, validity) in inspect::authorities(&ca.bundle) {
+        if seen.len() == MOST_AUTHORITIES {
+            break;
+        }
         if now < validity.not_after && !seen.contains(&authority) {
             bundle.push_str(&authority);
             first_end = first_end.min(validity.not_after);

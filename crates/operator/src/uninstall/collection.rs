@@ -15,8 +15,6 @@ pub enum Collection {
     Mirrors,
     /// The charges of cluster quotas, in the namespace of the installation.
     Charges,
-    /// An `AAQ` that the installation has made itself.
-    OwnAaqs,
     /// ApplicationAwareResourceQuotas.
     Quotas,
     /// ApplicationAwareClusterResourceQuotas.
@@ -27,15 +25,19 @@ pub enum Collection {
     Policies,
     /// Objects of application-aware-quota's lock.
     JobQueues,
+    /// `AAQ`s. They go with their CRD alone.
+    Aaqs,
 }
 
 impl Collection {
     /// What an installation has made.
-    pub const MADE: [Self; 5] =
-        [Self::ManagedQuotas, Self::ManagedClusterQuotas, Self::Mirrors, Self::Charges, Self::OwnAaqs];
+    pub const MADE: [Self; 4] =
+        [Self::ManagedQuotas, Self::ManagedClusterQuotas, Self::Mirrors, Self::Charges];
     /// What users have written.
     pub const OF_USERS: [Self; 5] =
         [Self::Quotas, Self::ClusterQuotas, Self::Grants, Self::Policies, Self::JobQueues];
+    /// What is told, and never deleted by itself.
+    pub const KEPT: [Self; 1] = [Self::Aaqs];
 
     /// The kind of the objects.
     #[must_use]
@@ -48,7 +50,6 @@ impl Collection {
             }
             Self::Mirrors => of_group("ApplicationAwareAppliedClusterResourceQuota"),
             Self::Charges => own("ClusterQuotaCharge"),
-            Self::OwnAaqs => of_group("AAQ"),
             Self::Quotas => of_group("ApplicationAwareResourceQuota"),
             Self::ClusterQuotas => of_group("ApplicationAwareClusterResourceQuota"),
             Self::Grants => Kind::new(
@@ -57,6 +58,7 @@ impl Collection {
             ),
             Self::Policies => own("HeadroomPolicy"),
             Self::JobQueues => of_group("AAQJobQueueConfig"),
+            Self::Aaqs => of_group("AAQ"),
         }
     }
 
@@ -67,7 +69,6 @@ impl Collection {
             Self::ManagedQuotas | Self::ManagedClusterQuotas | Self::Mirrors => {
                 format!("{}=true", names::MANAGED_LABEL)
             }
-            Self::OwnAaqs => format!("{}={}", super::PART_OF, names::APP),
             _ => String::new(),
         }
     }

@@ -9,7 +9,6 @@
 //! 4. What guards raised quotas goes after the last of them is put back.
 
 mod collection;
-mod hook;
 mod inventory;
 mod object;
 mod plan;
@@ -18,7 +17,6 @@ mod rights;
 mod tests;
 
 pub use collection::Collection;
-pub use hook::uninstall_hook_objects;
 pub use inventory::{Part, Stage, definitions, inventory};
 pub use object::{Kind, ObjectName};
 pub use plan::{Found, Seen, Step, Wait, Wish, plan};

@@ -17,6 +17,8 @@ pub struct Found {
     pub is_ours: bool,
     /// It is deleted already, and waits for finalizers.
     pub is_ending: bool,
+    /// It has an owner, or the label of another program.
+    pub is_of_others: bool,
     /// `spec.replicas` of a Deployment.
     pub replicas: u64,
 }
@@ -30,8 +32,10 @@ pub struct Seen {
     pub parts: Vec<(Part, Found)>,
     /// The CRDs that are there.
     pub definitions: Vec<(ObjectName, Found)>,
-    /// How many objects there are of each collection.
+    /// How many objects there are of each collection that are not deleted yet.
     pub collections: BTreeMap<Collection, usize>,
+    /// How many there are that are deleted, and wait for finalizers.
+    pub ending: BTreeMap<Collection, usize>,
     /// Pods of controller and webhook.
     pub processes: usize,
     /// Pods behind the gate.
@@ -101,7 +105,7 @@ impl Seen {
         all.find(|(part, _)| part.stage == Stage::Home).map(|(part, found)| (&part.object, found))
     }
 
-    /// How many objects there are of a collection.
+    /// How many objects there are of a collection that are not deleted yet.
     #[must_use]
     pub fn count(&self, collection: Collection) -> usize {
         self.collections.get(&collection).copied().unwrap_or(0)
@@ -152,7 +156,7 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
         steps.extend(clear(seen, &Collection::OF_USERS));
     }
     if wish.definitions {
-        let due = seen.definitions.iter().filter(|(_, found)| !found.is_ending);
+        let due = seen.definitions.iter().filter(|(_, found)| !found.is_ending && !found.is_of_others);
         steps.extend(due.map(|(object, found)| Step::Delete(object.clone(), found.uid.clone())));
     }
     steps

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::collection::Collection;
-use super::inventory::inventory;
 use super::object::{Kind, ObjectName};
-use super::plan::{Found, Seen, Step, Wait, Wish, plan};
+use super::plan::{Step, Wait};
 
 /// A right, as RBAC grants it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,30 +73,5 @@ fn of_step(step: &Step, namespace: &str) -> Vec<Right> {
         Step::Clear(collection) => ["list", "delete"]
             .map(|verb| Right::to(verb, &collection.kind()).within(*collection, namespace))
             .into(),
-    }
-}
-
-/// What an account has to be allowed that removes what no manifest contains, whatever there is of it: to look, and to do.
-pub(super) fn of_hook(namespace: &str) -> BTreeSet<Right> {
-    let wish = Wish { keep_objects: true, ..Wish::default() };
-    let mut all = rights(&plan(&everything(namespace), &wish), namespace);
-    all.extend(inventory(namespace).iter().map(|part| Right::on("get", &part.object)));
-    let collections = Collection::MADE.iter().chain(&Collection::OF_USERS);
-    all.extend(collections.map(|each| Right::to("list", &each.kind()).within(*each, namespace)));
-    all
-}
-
-/// An installation that has all that it may have.
-pub(super) fn everything(namespace: &str) -> Seen {
-    let found = |index: usize| Found { uid: index.to_string(), is_ours: true, is_ending: false, replicas: 1 };
-    let parts = inventory(namespace).into_iter().enumerate();
-    Seen {
-        namespace: namespace.to_owned(),
-        parts: parts.map(|(index, part)| (part, found(index))).collect(),
-        definitions: Vec::new(),
-        collections: Collection::MADE.into_iter().map(|each| (each, 1)).collect(),
-        processes: 1,
-        held: 1,
-        raised: 1,
     }
 }

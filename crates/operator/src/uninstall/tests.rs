@@ -1,11 +1,12 @@
 //! A cluster as data: each step changes it, and after each step what has to hold is looked at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::names;
 
-use super::rights::everything;
-use super::{Collection, Found, ObjectName, Seen, Stage, Step, Wait, Wish, definitions, plan, rights};
+use super::{
+    Collection, Found, ObjectName, Seen, Stage, Step, Wait, Wish, definitions, inventory, plan, rights,
+};
 
 const HOME: &str = "sluice-system";
 
@@ -20,12 +21,21 @@ fn wishes() -> [Wish; 3] {
 
 /// A cluster that is full of everything, also of what users have written.
 fn full() -> Seen {
-    let mut seen = everything(HOME);
-    seen.collections.extend(Collection::OF_USERS.map(|each| (each, 3)));
-    let found = Found { uid: "crd".to_owned(), ..Found::default() };
-    seen.definitions = definitions().into_iter().map(|object| (object, found.clone())).collect();
-    (seen.held, seen.processes) = (300, 4);
-    seen
+    let found =
+        |index: usize| Found { uid: index.to_string(), is_ours: true, replicas: 1, ..Found::default() };
+    let parts = inventory(HOME).into_iter().enumerate();
+    let crd = Found { uid: "crd".to_owned(), ..Found::default() };
+    let of_users = Collection::OF_USERS.into_iter().chain(Collection::KEPT).map(|each| (each, 3));
+    Seen {
+        namespace: HOME.to_owned(),
+        parts: parts.map(|(index, part)| (part, found(index))).collect(),
+        definitions: definitions().into_iter().map(|object| (object, crd.clone())).collect(),
+        collections: Collection::MADE.into_iter().map(|each| (each, 1)).chain(of_users).collect(),
+        ending: BTreeMap::new(),
+        processes: 4,
+        held: 300,
+        raised: 1,
+    }
 }
 
 fn without(kinds: &[&str]) -> Seen {
@@ -198,9 +208,11 @@ fn by_default_quotas_definitions_and_the_namespace_are_what_is_left() {
     let (home, _) = seen.home().unwrap();
     assert_eq!((home.name.as_str(), seen.parts.len()), (HOME, 1));
     assert_eq!(seen.definitions.len(), definitions().len());
-    assert_eq!(seen.collections.keys().copied().collect::<Vec<_>>(), Collection::OF_USERS);
+    let kept: Vec<_> = Collection::OF_USERS.into_iter().chain(Collection::KEPT).collect();
+    assert_eq!(seen.collections.keys().copied().collect::<Vec<_>>(), kept);
     finish(&mut seen, &Wish { quotas: true, definitions: true, ..Wish::default() });
-    assert_eq!((seen.parts.len(), seen.definitions.len(), seen.collections.len()), (1, 0, 0));
+    assert_eq!((seen.parts.len(), seen.definitions.len()), (1, 0));
+    assert_eq!(seen.collections.into_keys().collect::<Vec<_>>(), Collection::KEPT);
 }
 
 #[test]
@@ -245,6 +257,18 @@ fn an_object_that_waits_for_finalizers_is_not_deleted_again() {
         found.is_ending = true;
     }
     assert!(!plan(&seen, &Wish::default()).iter().any(|step| matches!(step, Step::Delete(..))));
+    seen.ending = std::mem::take(&mut seen.collections);
+    let all = Wish { quotas: true, ..Wish::default() };
+    assert!(!plan(&seen, &all).iter().any(|step| matches!(step, Step::Clear(_))));
+}
+
+#[test]
+fn a_definition_of_another_program_is_left() {
+    let mut seen = full();
+    seen.definitions[0].1.is_of_others = true;
+    let left = seen.definitions[0].0.clone();
+    finish(&mut seen, &Wish { quotas: true, definitions: true, ..Wish::default() });
+    assert_eq!(seen.definitions.iter().map(|(object, _)| object).collect::<Vec<_>>(), [&left]);
 }
 
 #[test]
@@ -262,7 +286,6 @@ fn rights_are_those_of_the_steps() {
             "resourcequotas",
             "clusterresourcequotas",
             "clusterquotacharges",
-            "aaqs",
             names::AACRQS,
         ];
         assert!(!is_any || some.iter().any(|each| resource.starts_with(each)), "{right:?}");

@@ -13,9 +13,10 @@ use sluice_runtime::clock::ServerClock;
 
 use super::observe::processes;
 use super::progress::Progress;
+use super::release::{Released, release};
 use super::report::{Action, Report};
 use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
-use super::{release, restore};
+use super::restore::{Restored, restore};
 
 /// How long API servers are given to follow a deletion: as long as the operator gives them.
 const FOLLOWED: Duration = Duration::from_secs(2);
@@ -30,6 +31,7 @@ pub(super) struct Removal {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
+    released: Released,
 }
 
 impl Removal {
@@ -38,11 +40,11 @@ impl Removal {
         as_quota_controller: (Client, Arc<ServerClock>),
         namespace: String,
     ) -> Self {
-        Self { client, as_quota_controller, namespace }
+        Self { client, as_quota_controller, namespace, released: Released::default() }
     }
 
-    /// Does the step and reports it.
-    pub(super) async fn carry_out(&self, step: &Step, report: &mut Report) -> anyhow::Result<()> {
+    /// Does the step and reports it, also what was done before an error.
+    pub(super) async fn carry_out(&mut self, step: &Step, report: &mut Report) -> anyhow::Result<()> {
         match step {
             Step::Stop(object) => {
                 if self.stop(object).await? {
@@ -56,14 +58,23 @@ impl Removal {
             }
             Step::Wait(Wait::Followed) => tokio::time::sleep(FOLLOWED).await,
             Step::Wait(Wait::Ended) => self.until_ended().await?,
-            Step::Release => report.released(&release::release(&self.client).await?),
+            Step::Release => {
+                let done = release(&self.client, &mut self.released).await;
+                report.released(&self.released);
+                done?;
+            }
             Step::Restore => {
                 let (impersonating, clock) = &self.as_quota_controller;
-                report.restored(&restore::restore(&self.client, impersonating, clock).await?);
+                let mut restored = Restored::default();
+                let done = restore(&self.client, impersonating, clock, &mut restored).await;
+                report.restored(&restored);
+                done?;
             }
             Step::Clear(collection) => {
-                let deleted = self.clear(*collection).await?;
+                let mut deleted = 0;
+                let done = self.clear(*collection, &mut deleted).await;
                 report.count(Action::Delete, &collection.kind().kind, deleted);
+                done?;
             }
         }
         Ok(())
@@ -85,7 +96,7 @@ impl Removal {
     async fn until_ended(&self) -> Result<(), RequestError> {
         let (begin, mut progress) = (Instant::now(), Progress::begin());
         loop {
-            let left = processes(&self.client, &self.namespace).await?;
+            let left = processes(&self.client, &self.namespace).await?.len();
             if left == 0 || begin.elapsed() > ENDED {
                 return Ok(());
             }
@@ -94,9 +105,9 @@ impl Removal {
         }
     }
 
-    /// How many objects were deleted.
-    async fn clear(&self, collection: Collection) -> Result<usize, RequestError> {
-        let (mut deleted, mut progress) = (0, Progress::begin());
+    /// Counts the objects that were deleted.
+    async fn clear(&self, collection: Collection, deleted: &mut usize) -> Result<(), RequestError> {
+        let mut progress = Progress::begin();
         let kind = collection.kind();
         for _ in 0..CLEARINGS {
             let objects = list(&self.client, collection, &self.namespace).await?;
@@ -114,11 +125,11 @@ impl Removal {
             });
             let mut answers = stream::iter(requests).buffer_unordered(CONCURRENT);
             while let Some(answer) = answers.next().await {
-                deleted += usize::from(answer?);
+                *deleted += usize::from(answer?);
                 progress.say(|| format!("deleted {deleted} {}", kind.qualified()));
             }
         }
-        Ok(deleted)
+        Ok(())
     }
 }
 

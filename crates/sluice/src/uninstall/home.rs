@@ -14,9 +14,17 @@ use super::requests::{PAGE, patiently};
 
 /// Kubernetes deletes a namespace with ended pods within seconds.
 const GONE: Duration = Duration::from_secs(60);
-/// What Kubernetes and OpenShift put into each namespace.
-const EVERYWHERE: [&str; 5] =
-    ["kube-root-ca.crt", "openshift-service-ca.crt", "default", "builder", "deployer"];
+/// What Kubernetes and OpenShift put into each namespace, beside RoleBindings `system:…`.
+const EVERYWHERE: [(&str, &str); 5] = [
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ConfigMap", "openshift-service-ca.crt"),
+    ("ServiceAccount", "default"),
+    ("ServiceAccount", "builder"),
+    ("ServiceAccount", "deployer"),
+];
+/// Kinds that controllers make of objects that are there too. What has an owner is judged by its owner.
+const OF_OWNERS: [&str; 6] =
+    ["Pod", "ReplicaSet", "EndpointSlice", "Endpoints", "Event", "ControllerRevision"];
 /// Not kept in a namespace: they end by themselves, or are measured.
 const PASSING: [&str; 2] = ["Event", "PodMetrics"];
 
@@ -27,12 +35,14 @@ pub(super) async fn remove(client: &Client, seen: &Seen, report: &mut Report) ->
         return Ok(());
     }
     delete(client, home, &found.uid).await?;
-    if until_gone(client, home, GONE).await? {
+    let gone = until_gone(client, home, GONE).await;
+    if matches!(gone, Ok(true)) {
         report.did(Action::Delete, home);
     } else {
         let remedy = format!("kubectl get namespace {} --output yaml says what it waits for", home.name);
         report.left(home, "it is being deleted", &remedy);
     }
+    gone?;
     Ok(())
 }
 
@@ -80,20 +90,26 @@ async fn foreign(client: &Client, home: &str) -> kube::Result<Vec<String>> {
             Err(kube::Error::Api(status)) if [404, 405].contains(&status.code) => continue,
             Err(error) => return Err(error),
         };
-        let more = list.items.iter().filter(|object| is_of_others(&object.metadata));
-        others.extend(more.map(|object| {
-            format!("{} {}", resource.kind, object.metadata.name.as_deref().unwrap_or_default())
-        }));
+        let kind = resource.kind.as_str();
+        let more = list.items.iter().filter(|object| is_of_others(kind, &object.metadata));
+        others.extend(
+            more.map(|object| format!("{kind} {}", object.metadata.name.as_deref().unwrap_or_default())),
+        );
+        // What is on further pages is not looked at.
+        if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
+            others.push(format!("more than {PAGE} {kind}"));
+        }
     }
     Ok(others)
 }
 
-fn is_of_others(object: &ObjectMeta) -> bool {
+fn is_of_others(kind: &str, object: &ObjectMeta) -> bool {
     let label = object.labels.as_ref().and_then(|labels| labels.get(PART_OF));
     let name = object.name.as_deref().unwrap_or_default();
-    // What has an owner is judged by its owner.
-    let is_owned = object.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
-    let is_everywhere = EVERYWHERE.contains(&name) || name.starts_with("system:");
+    let has_owner = object.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+    let is_owned = has_owner && OF_OWNERS.contains(&kind);
+    let is_everywhere =
+        EVERYWHERE.contains(&(kind, name)) || (kind == "RoleBinding" && name.starts_with("system:"));
     label.is_none_or(|label| label != names::APP) && !is_owned && !is_everywhere
 }
 
@@ -103,19 +119,25 @@ mod tests {
 
     use super::*;
 
-    fn of_others(metadata: Value) -> bool {
-        is_of_others(&serde_json::from_value(metadata).unwrap())
+    fn of_others(kind: &str, metadata: Value) -> bool {
+        is_of_others(kind, &serde_json::from_value(metadata).unwrap())
     }
 
     #[test]
     fn what_nobody_has_put_there_is_of_nobody() {
-        assert!(of_others(json!({ "name": "web" })));
-        assert!(of_others(json!({ "name": "web", "labels": { PART_OF: "shop" } })));
-        assert!(!of_others(json!({ "name": "sluice-controller", "labels": { PART_OF: "sluice" } })));
-        assert!(!of_others(json!({ "name": "default" })));
-        assert!(!of_others(json!({ "name": "kube-root-ca.crt" })));
-        assert!(!of_others(json!({ "name": "system:image-pullers" })));
+        assert!(of_others("Service", json!({ "name": "web" })));
+        assert!(of_others("Service", json!({ "name": "web", "labels": { PART_OF: "shop" } })));
+        assert!(!of_others("Service", json!({ "name": "x", "labels": { PART_OF: "sluice" } })));
+        for (kind, name) in EVERYWHERE {
+            assert!(!of_others(kind, json!({ "name": name })), "{kind} {name}");
+            assert!(of_others("Secret", json!({ "name": name })), "Secret {name}");
+        }
+        assert!(!of_others("RoleBinding", json!({ "name": "system:image-pullers" })));
+        assert!(of_others("Role", json!({ "name": "system:image-pullers" })));
+        assert!(of_others("ServiceAccount", json!({ "name": "kube-root-ca.crt" })));
         let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u" });
-        assert!(!of_others(json!({ "name": "web-1-x", "ownerReferences": [owner] })));
+        let owned = json!({ "name": "web-1-x", "ownerReferences": [owner] });
+        assert!(!of_others("Pod", owned.clone()));
+        assert!(of_others("PersistentVolumeClaim", owned.clone()) && of_others("Secret", owned));
     }
 }

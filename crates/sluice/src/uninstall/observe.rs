@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
@@ -14,6 +14,9 @@ use sluice_operator::uninstall::{
 
 use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
 use super::{release, restore};
+
+/// Label of the program that keeps an object.
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// The installation is in another namespace.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -37,11 +40,15 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
     // Who leaves what was applied leaves the CRDs, and needs no right to see them.
     let names = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
     let there = self::objects(client, names.clone()).await?;
+    let found = |object: &DynamicObject| found(object, namespace);
     let definitions =
         names.into_iter().zip(there).filter_map(|(name, object)| Some((name, found(&object?)))).collect();
-    let mut collections = BTreeMap::new();
-    for collection in Collection::MADE.into_iter().chain(Collection::OF_USERS) {
-        collections.insert(collection, list(client, collection, namespace).await?.len());
+    let (mut collections, mut ending) = (BTreeMap::new(), BTreeMap::new());
+    for collection in Collection::MADE.into_iter().chain(Collection::OF_USERS).chain(Collection::KEPT) {
+        let objects = list(client, collection, namespace).await?;
+        let deleted = objects.iter().filter(|object| object.metadata.deletion_timestamp.is_some()).count();
+        collections.insert(collection, objects.len() - deleted);
+        ending.insert(collection, deleted);
     }
     let parts = parts.into_iter().zip(objects).filter_map(|(part, object)| Some((part, found(&object?))));
     Ok(Seen {
@@ -49,7 +56,8 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
         parts: parts.collect(),
         definitions,
         collections,
-        processes: processes(client, namespace).await?,
+        ending,
+        processes: processes(client, namespace).await?.len(),
         held: release::held(client).await?.len(),
         raised: restore::marked(client).await?,
     })
@@ -68,25 +76,42 @@ async fn objects(
     stream::iter(asked).buffered(CONCURRENT).try_collect().await
 }
 
-/// How many pods of controller and webhook there are.
-pub(super) async fn processes(client: &Client, namespace: &str) -> Result<usize, RequestError> {
+/// The pods of controller and webhook that may run.
+pub(super) async fn processes(client: &Client, namespace: &str) -> Result<Vec<String>, RequestError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let which = ListParams::default().labels(&processes_selector());
+    let which = ListParams::default()
+        .labels(&processes_selector())
+        .fields("status.phase!=Failed,status.phase!=Succeeded");
     let pods = patiently(|| pods.list_metadata(&which)).await;
     let pods = pods.map_err(failed("list", format!("pods of namespace {namespace}"), "pods".to_owned()))?;
-    Ok(pods.items.len())
+    Ok(pods.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }
 
-fn found(object: &DynamicObject) -> Found {
+fn found(object: &DynamicObject, namespace: &str) -> Found {
     let metadata = &object.metadata;
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF));
     Found {
         uid: metadata.uid.clone().unwrap_or_default(),
-        is_ours: label.is_some_and(|label| label == names::APP),
+        is_ours: is_ours(metadata),
         is_ending: metadata.deletion_timestamp.is_some(),
+        is_of_others: is_of_others(metadata, namespace),
         // Absent, it is 1; of other kinds than Deployments it is not looked at.
         replicas: object.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1),
     }
+}
+
+fn is_ours(object: &ObjectMeta) -> bool {
+    let label = object.labels.as_ref().and_then(|labels| labels.get(PART_OF));
+    label.is_some_and(|label| label == names::APP)
+}
+
+/// Whether it has an owner, or a label of another program. Helm labels what it applies, also of this installation's chart.
+fn is_of_others(object: &ObjectMeta, namespace: &str) -> bool {
+    let label = |name: &str| object.labels.as_ref()?.get(name).map(String::as_str);
+    let release = object.annotations.as_ref().and_then(|all| all.get("meta.helm.sh/release-namespace"));
+    let is_of_helm = |by: &str| by == "Helm" && release.is_some_and(|release| release == namespace);
+    object.owner_references.as_ref().is_some_and(|owners| !owners.is_empty())
+        || label(PART_OF).is_some_and(|whole| whole != names::APP)
+        || label(MANAGED_BY).is_some_and(|by| by != names::APP && !is_of_helm(by))
 }
 
 /// Objects of the cluster have one name wherever the installation is, but say where that is.
@@ -94,7 +119,7 @@ fn is_here(namespace: &str, object: &DynamicObject) -> Result<(), Elsewhere> {
     let account = ["/subjects/0/namespace", "/spec/rules/0/subjects/0/serviceAccount/namespace"];
     let says = account.iter().find_map(|pointer| object.data.pointer(pointer)?.as_str());
     match says {
-        Some(is) if is != namespace && object.metadata.namespace.is_none() && found(object).is_ours => {
+        Some(is) if is != namespace && object.metadata.namespace.is_none() && is_ours(&object.metadata) => {
             let kind = object.types.as_ref().map_or("object", |types| types.kind.as_str());
             let name = object.metadata.name.as_deref().unwrap_or_default();
             let object = format!("{kind} {name}");
@@ -139,11 +164,29 @@ mod tests {
     #[test]
     fn what_has_no_label_is_not_ours() {
         let deployment = |labels: Value, spec: Value| {
-            found(&object(json!({ "metadata": { "uid": "u", "labels": labels }, "spec": spec })))
+            let whole = json!({ "metadata": { "uid": "u", "labels": labels }, "spec": spec });
+            found(&object(whole), "here")
         };
         let ours = deployment(json!({ PART_OF: "sluice" }), json!({ "replicas": 2 }));
-        assert_eq!(ours, Found { uid: "u".to_owned(), is_ours: true, is_ending: false, replicas: 2 });
+        let expected = Found { uid: "u".to_owned(), is_ours: true, replicas: 2, ..Found::default() };
+        assert_eq!(ours, expected);
         assert!(!deployment(json!({ PART_OF: "flow" }), json!({})).is_ours);
         assert!(!deployment(json!({}), json!({})).is_ours);
+    }
+
+    #[test]
+    fn an_owner_or_a_label_of_another_program_is_of_others() {
+        let of_others = |metadata: Value| is_of_others(&serde_json::from_value(metadata).unwrap(), "here");
+        let labelled = |name: &str, value: &str| of_others(json!({ "labels": { name: value } }));
+        assert!(!of_others(json!({})));
+        assert!(!labelled(PART_OF, "sluice") && !labelled(MANAGED_BY, "sluice"));
+        assert!(labelled(PART_OF, "hyperconverged-cluster") && labelled(MANAGED_BY, "aaq-operator"));
+        let helm = |at: &str| {
+            let annotations = json!({ "meta.helm.sh/release-namespace": at });
+            of_others(json!({ "labels": { MANAGED_BY: "Helm" }, "annotations": annotations }))
+        };
+        assert!(labelled(MANAGED_BY, "Helm") && helm("there") && !helm("here"));
+        let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u" });
+        assert!(of_others(json!({ "ownerReferences": [owner] })));
     }
 }

@@ -15,10 +15,13 @@ use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
 use super::progress::Progress;
-use super::requests::{CONCURRENT, DEADLINE, PAGE, RequestError, failed, patiently};
+use super::requests::{CONCURRENT, DEADLINE, RequestError, failed, patiently};
 
-/// So many lists in a row of which no pod can be released are enough; with the waits between them, half a minute.
-const IN_VAIN: u32 = 10;
+/// So often all pods are gone through. Nothing of Sluice gates by then, so what is held still is gated by its creator, or
+/// its release is refused.
+const PASSES: u32 = 10;
+/// Pods in one page of a list.
+const PAGE: u32 = 50;
 
 /// A pod that waits behind our gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,12 +61,26 @@ impl Held {
 /// What became of it.
 #[derive(Debug, Default)]
 pub(super) struct Released {
-    /// So many pods were released.
+    /// So many pods were released by the last call.
     pub(super) pods: usize,
-    /// So many could not be.
+    /// So many are held still.
     pub(super) left: usize,
-    /// Why the last of them could not.
+    /// Why the last one that was refused was.
     pub(super) why: Option<String>,
+    /// So often all pods were gone through, by all calls.
+    pub(super) passes: u32,
+    /// The last time, pods were released.
+    pub(super) is_fed: bool,
+}
+
+impl Released {
+    /// Why pods are held still.
+    pub(super) fn reasons(&self) -> String {
+        let is_fed = self.is_fed && self.passes >= PASSES;
+        let fed = is_fed.then(|| format!("somebody creates pods with the gate {} itself", names::GATE));
+        let all: Vec<_> = self.why.iter().cloned().chain(fed).collect();
+        if all.is_empty() { "they change all the time".to_owned() } else { all.join("; ") }
+    }
 }
 
 /// All pods behind our gate, in the order of their creation.
@@ -93,27 +110,33 @@ pub(super) async fn held(client: &Client) -> Result<Vec<Held>, RequestError> {
     }
 }
 
-/// Releases all pods, those included that come meanwhile. Nothing creates gates any more, so a list without any is the end.
-pub(super) async fn release(client: &Client) -> Result<Released, RequestError> {
-    let mut released = Released::default();
+/// Releases all pods, those included that come meanwhile. Nothing of Sluice creates gates any more, so a list without any is
+/// the end. Who creates pods with the gate itself does not keep this from its end: all calls together go through the pods
+/// [so often](PASSES). What was done stands in `released` also after an error.
+pub(super) async fn release(client: &Client, released: &mut Released) -> Result<(), RequestError> {
+    released.pods = 0;
     let mut progress = Progress::begin();
     let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5), process_seed());
     loop {
         let waiting = held(client).await?;
         released.left = waiting.len();
-        if waiting.is_empty() || backoff.failures() >= IN_VAIN {
-            return Ok(released);
+        if waiting.is_empty() || released.passes >= PASSES {
+            return Ok(());
         }
+        released.passes += 1;
+        released.why = None;
         let (total, before) = (released.pods + waiting.len(), released.pods);
         let mut answers = stream::iter(waiting).map(|pod| one(client, pod)).buffer_unordered(CONCURRENT);
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(()) => released.pods += 1,
-                Err(why) => released.why = why.or(released.why),
+                Err(why) => released.why = why.or_else(|| released.why.take()),
             }
             progress.say(|| format!("released {} of {total} pods", released.pods));
         }
-        if released.pods > before {
+        released.left = total - released.pods;
+        released.is_fed = released.pods > before;
+        if released.is_fed {
             backoff.reset();
         } else {
             tokio::time::sleep(backoff.failed()).await;
@@ -176,5 +199,16 @@ mod tests {
             { "op": "remove", "path": "/spec/schedulingGates/1" },
         ]);
         assert_eq!(held.patch(), expected);
+    }
+
+    #[test]
+    fn who_creates_gates_itself_is_told_beside_what_is_refused() {
+        let refused = || Some("pod a/b: refused".to_owned());
+        let of = |passes, is_fed, why| Released { pods: 1, left: 1, why, passes, is_fed }.reasons();
+        let fed = format!("somebody creates pods with the gate {} itself", names::GATE);
+        assert_eq!(of(PASSES, true, None), fed);
+        assert_eq!(of(PASSES, true, refused()), format!("pod a/b: refused; {fed}"));
+        assert_eq!(of(PASSES, false, refused()), "pod a/b: refused");
+        assert_eq!(of(1, true, None), "they change all the time");
     }
 }

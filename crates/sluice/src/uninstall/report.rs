@@ -120,8 +120,7 @@ impl Report {
         self.count(Action::Release, "Pod", released.pods);
         self.forget("Pod");
         if released.left > 0 {
-            let why = released.why.as_deref().unwrap_or("they change all the time");
-            let note = format!("they wait still: {why}: see to that, then run this again");
+            let note = format!("they wait still: {}: see to that, then run this again", released.reasons());
             self.row(Action::Leave, "Pod", released.left, Vec::new(), Some(note));
         }
     }
@@ -178,6 +177,26 @@ impl Report {
         }
     }
 
+    /// These pods of controller and webhook do not end. Their accounts have no rights any more.
+    pub(super) fn running(&mut self, pods: Vec<String>) {
+        for pod in pods {
+            let note = "its node does not answer: see to the node, or delete it, then run this again";
+            self.row(Action::Leave, "Pod", 1, vec![format!("pod {pod}")], Some(note.to_owned()));
+        }
+    }
+
+    /// The namespace was to go, and what comes before it has not.
+    pub(super) fn kept_home(&mut self, name: &str) {
+        let reason = "it goes after everything else, and something else is left";
+        self.left_namespace(name, reason, "see to that, then run this again");
+    }
+
+    /// Something was planned and is not done, whatever else is said of it.
+    pub(super) fn again(&mut self) {
+        let note = Some("not all that was planned is done: run this again".to_owned());
+        self.row(Action::Leave, "step", 1, Vec::new(), note);
+    }
+
     /// These steps are needed again each time.
     pub(super) fn unfinished(&mut self, steps: &[Step]) {
         let mut named: Vec<_> = steps.iter().filter_map(object_of).collect();
@@ -206,12 +225,33 @@ impl Report {
             let remedy = format!("kubectl get {} --output yaml names them", object.arguments());
             self.left(object, "it waits for its finalizers", &remedy);
         }
+        let of_users: &[Collection] = if wish.quotas { &Collection::OF_USERS } else { &[] };
+        for collection in Collection::MADE.iter().chain(of_users).filter(|_| !is_dry_run) {
+            let (kind, count) = (collection.kind(), seen.ending.get(collection).copied().unwrap_or(0));
+            if count > 0 {
+                let resource = kind.qualified();
+                let note = format!(
+                    "they wait for their finalizers: kubectl get {resource} --all-namespaces --output yaml names them"
+                );
+                self.row(Action::Leave, &kind.kind, count, Vec::new(), Some(note));
+            }
+        }
         if !wish.quotas {
             for collection in Collection::OF_USERS {
                 self.count(Action::Keep, &collection.kind().kind, seen.count(collection));
             }
         }
-        if !wish.definitions {
+        if wish.definitions {
+            for (object, _) in
+                seen.definitions.iter().filter(|(_, found)| found.is_of_others && !found.is_ending)
+            {
+                let remedy = format!("if nothing else needs it, kubectl delete {}", object.arguments());
+                self.left(object, "it has an owner, or a label of another program", &remedy);
+            }
+        } else {
+            for collection in Collection::KEPT {
+                self.count(Action::Keep, &collection.kind().kind, seen.count(collection));
+            }
             self.count(Action::Keep, "CustomResourceDefinition", seen.definitions.len());
         }
     }

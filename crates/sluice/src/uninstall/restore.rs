@@ -54,20 +54,21 @@ async fn quotas(client: &Client) -> Result<Vec<ResourceQuotaRecord>, RequestErro
     }
 }
 
-/// Puts back all of them.
+/// Puts back all of them. What was done stands in `restored` also after an error.
 pub(super) async fn restore(
     client: &Client,
     impersonating: &Client,
     clock: &Arc<ServerClock>,
-) -> Result<Restored, RequestError> {
+    restored: &mut Restored,
+) -> Result<(), RequestError> {
     let writer =
         StatusWriter::new(client.clone(), impersonating.clone(), Arc::clone(clock), ApiWrites::default());
     let (begin, mut progress) = (Instant::now(), Progress::begin());
-    let mut restored = Restored::default();
     let mut known = BTreeMap::new();
     loop {
+        let quotas = quotas(client).await?;
         restored.left.clear();
-        for quota in quotas(client).await? {
+        for quota in quotas {
             let native = quota.native();
             let since = *known.entry(quota.uid.clone()).or_insert_with(Instant::now);
             let raised_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -90,7 +91,7 @@ pub(super) async fn restore(
             }
         }
         if restored.left.is_empty() || begin.elapsed() > ENOUGH {
-            return Ok(restored);
+            return Ok(());
         }
         progress.say(|| format!("waiting until {} raised quotas may be put back", restored.left.len()));
         tokio::time::sleep(PAUSE).await;

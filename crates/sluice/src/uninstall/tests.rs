@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use clap::Parser;
-use sluice_operator::uninstall::{Collection, Found, Seen, Wish, inventory, plan};
+use sluice_operator::uninstall::{Collection, Found, Seen, Wish, definitions, inventory, plan};
 
 use super::UninstallArgs;
 use super::release::Released;
@@ -28,13 +28,19 @@ fn parse(line: &str) -> Result<UninstallArgs, clap::Error> {
 }
 
 fn full() -> Seen {
-    let found = |index: usize| Found { uid: index.to_string(), is_ours: true, is_ending: false, replicas: 1 };
+    let found =
+        |index: usize| Found { uid: index.to_string(), is_ours: true, replicas: 1, ..Found::default() };
     let parts = inventory("sluice-system").into_iter().enumerate();
     Seen {
         namespace: "sluice-system".to_owned(),
         parts: parts.map(|(index, part)| (part, found(index))).collect(),
         definitions: Vec::new(),
-        collections: BTreeMap::from([(Collection::Quotas, 12), (Collection::ManagedQuotas, 2)]),
+        collections: BTreeMap::from([
+            (Collection::Quotas, 12),
+            (Collection::ManagedQuotas, 2),
+            (Collection::Aaqs, 1),
+        ]),
+        ending: BTreeMap::new(),
         processes: 4,
         held: 300,
         raised: 1,
@@ -47,6 +53,7 @@ fn what_users_have_written_is_deleted_only_with_two_flags() {
     assert!(!parse("").unwrap().is_unsure());
     assert!(parse("--delete-quotas").unwrap().is_unsure());
     assert!(!parse("--delete-quotas --yes").unwrap().is_unsure());
+    assert!(!parse("--delete-quotas --dry-run").unwrap().is_unsure(), "it changes nothing");
     assert!(parse("--delete-crds --yes").is_err(), "they take the quotas along");
     assert!(parse("--keep-quotas --delete-quotas").is_err());
     let all = parse("--delete-quotas --delete-crds --yes --keep-objects").unwrap().wish();
@@ -69,12 +76,13 @@ fn a_dry_run_says_what_would_be_done() {
         "restore ResourceQuota 1",
         "delete ResourceQuota 2",
         "keep ApplicationAwareResourceQuota 12",
+        "keep AAQ 1",
     ] {
         assert!(lines.iter().any(|each| each == line), "{line}:\n{said}");
     }
     let last = lines.last().unwrap();
     assert!(last.starts_with("would release 300 pods, restore 1 quota, delete "), "{last}");
-    assert!(last.ends_with(", keep 12 objects, leave 0 objects; nothing was changed"), "{last}");
+    assert!(last.ends_with(", keep 13 objects, leave 0 objects; nothing was changed"), "{last}");
 }
 
 #[test]
@@ -85,9 +93,10 @@ fn what_is_left_is_told_with_a_remedy() {
     seen.parts[0].1.is_ours = false;
     let mut report = Report::new("sluice-system", false);
     let webhook = "pod a/b: refused by webhook x";
-    report.released(&Released { pods: 299, left: 2, why: Some(webhook.to_owned()) });
+    let released = |pods, left| Released { pods, left, why: Some(webhook.to_owned()), ..Released::default() };
+    report.released(&released(299, 2));
     // A later round gets further.
-    report.released(&Released { pods: 1, left: 1, why: Some(webhook.to_owned()) });
+    report.released(&released(1, 1));
     report.restored(&Restored { quotas: 1, left: vec![("shop/quota".to_owned(), "forbidden".to_owned())] });
     report.count(Action::Delete, "ResourceQuota", 2);
     report.left_namespace("sluice-system", "in it is an object of others: Pod web", "move it");
@@ -99,7 +108,7 @@ fn what_is_left_is_told_with_a_remedy() {
         "shop/quota: status.hard is above spec.hard still: forbidden",
         "it has not Sluice's label: if it is of Sluice, kubectl delete services sluice-",
         "in it is an object of others: Pod web: move it",
-        "released 300 pods, restored 1 quota, deleted 2 objects, kept 12 objects, left 4 objects\n",
+        "released 300 pods, restored 1 quota, deleted 2 objects, kept 13 objects, left 4 objects\n",
     ] {
         assert!(said.contains(part), "{part}:\n{said}");
     }
@@ -107,6 +116,31 @@ fn what_is_left_is_told_with_a_remedy() {
     assert_eq!(json["rows"][0], serde_json::json!({ "action": "release", "kind": "Pod", "count": 300 }));
     assert_eq!(json["namespace"], "sluice-system");
     assert_eq!(json["dryRun"], false);
+}
+
+#[test]
+fn what_does_not_end_and_what_is_of_others_is_told() {
+    let mut seen = Seen { namespace: "sluice-system".to_owned(), ..Seen::default() };
+    seen.ending = BTreeMap::from([(Collection::Mirrors, 2), (Collection::Quotas, 5)]);
+    let of_others = Found { is_of_others: true, ..Found::default() };
+    seen.definitions = definitions().into_iter().take(1).map(|object| (object, of_others.clone())).collect();
+    let mut report = Report::new("sluice-system", false);
+    report.running(vec!["sluice-controller-1".to_owned()]);
+    report.end(&seen, &Wish { quotas: false, definitions: true, ..Wish::default() });
+    report.kept_home("sluice-system");
+    let said = report.to_string();
+    for part in [
+        "pod sluice-controller-1: its node does not answer",
+        "2: they wait for their finalizers: kubectl get applicationawareappliedclusterresourcequotas.",
+        "it has an owner, or a label of another program",
+        "sluice-system: it goes after everything else",
+        "left 5 objects\n",
+    ] {
+        assert!(said.contains(part), "{part}:\n{said}");
+    }
+    let mut report = Report::new("sluice-system", false);
+    report.again();
+    assert!(report.is_anything_left());
 }
 
 #[test]

@@ -71,9 +71,6 @@ crds:
   enabled: true
 # Rights to write the status of quotas beside Rancher's webhook (Kubernetes 1.36).
 rancher: false
-# Before the release is deleted a Job runs `sluice uninstall --keep-objects`: it lets go what waits, and removes what the
-# operator has made. Without it what gates pods goes in no order, and pods may be refused.
-uninstallHook: true
 ";
 
 const HELPERS: &str = "\
@@ -109,7 +106,8 @@ Pods are gated in namespaces with the label application-aware-quota/enable-gatin
 
   kubectl label namespace NAME application-aware-quota/enable-gating=
 
-`helm uninstall` lets go what waits first. Quotas and their definitions stay.
+Before `helm uninstall` run `sluice uninstall --keep-objects --namespace {{ .Release.Namespace }}`: it lets go what waits.
+Quotas and their definitions stay.
 {{- if .Values.webhook.hostNetwork }}
 
 The webhook has the network of its nodes: the namespace has to permit that.

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_operator::{crds, install_objects, rancher_objects, uninstall_hook_objects};
+use sluice_operator::{crds, install_objects, rancher_objects};
 use sluice_packaging::{chart, read};
 
 use crate::values::Values;
@@ -25,9 +25,6 @@ fn expected(values: &Values) -> Vec<Value> {
     let mut objects = install_objects(&options);
     if values.rancher {
         objects.extend(rancher_objects(&options));
-    }
-    if values.uninstall_hook {
-        objects.extend(uninstall_hook_objects(&options));
     }
     if values.crds.enabled {
         objects.extend(crds().into_iter().map(|mut crd| {
@@ -86,6 +83,7 @@ fn a_wrong_value_is_refused() {
         ("resources: {controler: {memory: 1Gi}}", "controler"),
         ("exemptNamespaces: ['*-system']", "exemptNamespaces"),
         ("gating: both", "gating"),
+        ("uninstallHook: true", "uninstallHook"),
         ("platform: openshift\nwebhook: {hostNetwork: true}", "webhook.hostNetwork"),
         ("webhook: {hostNetwork: true, port: 10250}", "webhook.port: 10250 is the kubelet's"),
     ] {

@@ -27,7 +27,6 @@ pub struct Values {
     network_policy: NetworkPolicy,
     pub crds: Crds,
     pub rancher: bool,
-    pub uninstall_hook: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,7 +85,6 @@ impl Default for Values {
             network_policy: NetworkPolicy { api_server_ports: options.api_server_ports },
             crds: Crds { enabled: true },
             rancher: false,
-            uninstall_hook: true,
         }
     }
 }

@@ -13,7 +13,7 @@ use sluice_e2e::{Running, Setup, build};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::{pod, policy_path};
+use crate::gate_policies::world::{pod, policy_path, with_gates};
 use crate::team::Team;
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
@@ -194,12 +194,44 @@ async fn killed_again_and_again_the_command_refuses_nothing_and_ends_with_nothin
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(gates(&team.tries(&pod("probe")).await.body).is_empty());
     quotas_go_when_two_flags_say_so(&bed, &team, &quotas).await;
+    who_creates_gates_itself_does_not_keep_the_command_from_its_end(&bed, &team).await;
+}
+
+async fn who_creates_gates_itself_does_not_keep_the_command_from_its_end(bed: &Bed, team: &Team) {
+    let over = AtomicBool::new(false);
+    let creating = async {
+        let mut count = 0;
+        while !over.load(SeqCst) {
+            let gated = with_gates(pod(&format!("gated-{count}")), &[names::GATE]);
+            assert!(team.create(&gated).await.is_ok(), "{count}");
+            count += 1;
+        }
+    };
+    let removing = async {
+        let report = uninstall(bed, 3, &[]).await;
+        over.store(true, SeqCst);
+        report
+    };
+    let ((), report) = tokio::join!(creating, removing);
+    let left = rows(&report, "leave");
+    let is_told = |row: &&Value| {
+        row["kind"] == "Pod"
+            && row["note"].as_str().is_some_and(|note| note.contains("creates pods with the gate"))
+    };
+    assert!(left.iter().any(is_told), "{report:#}");
+    assert!(left.iter().any(|row| row["kind"] == "Namespace"), "{report:#}");
+    let report = uninstall(bed, 3, &[]).await;
+    assert!(rows(&report, "leave").iter().all(|row| row["kind"] == "Namespace"), "{report:#}");
 }
 
 async fn quotas_go_when_two_flags_say_so(bed: &Bed, team: &Team, quotas: &str) {
     let told = uninstall(bed, 2, &["--delete-quotas"]).await;
     assert_eq!(rows(&told, "delete")[0]["count"], 2, "{told:#}");
     assert_eq!(items(&get(&team.client, quotas).await.unwrap().body), 2, "only told");
+    // A plan needs no consent; the namespace would be left.
+    let planned = uninstall(bed, 3, &["--delete-quotas", "--dry-run"]).await;
+    assert_eq!(rows(&planned, "delete")[0]["count"], 2, "{planned:#}");
+    assert_eq!(items(&get(&team.client, quotas).await.unwrap().body), 2, "only planned");
     uninstall(bed, 3, &["--delete-quotas", "--yes"]).await;
     assert_eq!(items(&get(&team.client, quotas).await.unwrap().body), 0);
 }

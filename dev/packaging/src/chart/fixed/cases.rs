@@ -1,7 +1,7 @@
 //! Values that the chart is tested with: each has to render what the same options render.
 
 /// Names and contents.
-pub(crate) const CASES: [(&str, &str); 19] = [
+pub(crate) const CASES: [(&str, &str); 18] = [
     ("default", "{}\n"),
     (
         "mirror",
@@ -31,7 +31,6 @@ pub(crate) const CASES: [(&str, &str); 19] = [
     ("webhook-gates", "gating: webhook\n"),
     ("exempt", "exemptNamespaces: ['kube-*', infra]\nplatformAccounts: []\n"),
     ("managed-control-plane", "balancerProofs: 12\nnetworkPolicy: {apiServerPorts: [443]}\n"),
-    ("no-hook", "uninstallHook: false\n"),
     ("crds-apart", "crds: {enabled: false}\nrancher: true\n"),
     (
         "everything",

@@ -35,7 +35,6 @@ pub(super) fn schema() -> Value {
         })),
         "crds": object(json!({ "enabled": boolean() })),
         "rancher": boolean(),
-        "uninstallHook": boolean(),
         // Helm sets it for the parts of a chart.
         "global": { "type": "object" },
     }));
