@@ -41,8 +41,9 @@ SKIPPED_KUBEVIRT_1.3 := --skip a_machine_that_comes_from_elsewhere --skip the_ex
 soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes at each write, faults, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
 	@echo "soak 1/8: simulations of the gate and of its queue, 10,000 cases each ($$(date +%T))"
 	@PROPTEST_CASES=10000 $(XTASK) test --workspace --lib --test release_queue -- gate::tests:: always_right fairness:: deadlines::
-	@echo "soak 2/8: crashes at each write, API servers that stand still ($$(date +%T))"
+	@echo "soak 2/8: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
+	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both
 	@echo "soak 3/8: floods, delays, scenarios from the field ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
 	@echo "soak 4/8: the webhook alone gates ($$(date +%T))"

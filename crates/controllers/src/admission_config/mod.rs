@@ -15,6 +15,7 @@ mod compare;
 mod gated;
 mod observe;
 mod owner;
+mod ownership;
 mod plan;
 mod policies;
 mod rate_limit;

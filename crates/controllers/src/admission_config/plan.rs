@@ -9,7 +9,8 @@ use sluice_operator::{InstallOptions, default_namespace_selector, mutating, vali
 use super::aks;
 use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
-use super::owner::{self, Owner};
+use super::owner::Owner;
+use super::ownership;
 use super::policies::{self, Selectors};
 use super::step::{Step, patch};
 
@@ -56,7 +57,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
                 withheld.push(kind.name());
                 continue;
             };
-            owner::give(object, owner);
+            ownership::give(object, owner);
         }
         steps.push(step);
     }
@@ -67,7 +68,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
         format!("not created: {names}: {missing}, with which they have to go: apply the manifest or the chart again")
     });
     // Last: they need no version, and other patches do.
-    steps.extend(owner::plan(world));
+    steps.extend(ownership::plan(world));
     Plan { steps, withheld }
 }
 

@@ -13,7 +13,7 @@ const URGENT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What somebody asks to be renewed is at least so old. Each authority is a write of every webhook configuration, and who asks
 /// again and again is not to use up what the operator may write in a minute.
-const LEAST_AGE: SignedDuration = SignedDuration::from_secs(30);
+const LEAST_AGE: SignedDuration = SignedDuration::from_secs(15);
 
 /// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones have
 /// signed nothing that is served; and the bundle stands in each entry of the webhook configurations, which etcd bounds.

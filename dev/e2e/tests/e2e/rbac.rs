@@ -17,7 +17,7 @@ use crate::team::Team;
 use asked::{check, granted, set};
 use rights::{
     CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MANAGED_CLUSTER_QUOTAS, NOT_FOR_HEADROOM,
-    NOT_FOR_THE_CONTROLLER, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+    NOT_FOR_THE_CONTROLLER, NOT_FOR_THE_WEBHOOK, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -56,7 +56,7 @@ async fn the_webhook_has_exactly_these_rights() {
     assert_eq!(granted(bed, &identity, "").await, set(&everywhere));
     assert_eq!(granted(bed, &identity, OWN).await, set(&everywhere));
     check(&identity, READ_ELSEWHERE, true).await;
-    check(&identity, NOT_FOR_HEADROOM, false).await;
+    check(&identity, &[NOT_FOR_HEADROOM, NOT_FOR_THE_WEBHOOK].concat(), false).await;
     check(
         &identity,
         &[

@@ -162,7 +162,10 @@ mod tests {
             write(page, "");
         }
         assert_eq!(pages(root.path()).expect("pages").len(), super::PAGES.len() + 1);
-        let found = |page: &str, text: &str| faults(root.path(), &root.path().join(page), text);
+        let found = |page: &str, text: &str| {
+            write(page, text);
+            faults(root.path(), &root.path().join(page), text)
+        };
         for good in [
             "[gate](docs/gate.md), [heading](docs/gate.md#the-gate), [folder](crates/a)",
             "# Here\n[here](#here) and `crates/a/src/lib.rs`",

@@ -166,10 +166,10 @@ fn another_end_in_the_annotation_renews_within_a_minute() {
         world.serving.as_mut().unwrap().told.not_after = Some(end.to_owned());
         world.run(now);
         assert_ne!(world.serving().certificate, old.certificate, "{end:?}");
-        // One that is so new stays for half a minute, however often somebody asks.
+        // One that is so new stays for a while, however often somebody asks.
         let new = world.serving().certificate.clone();
         world.serving.as_mut().unwrap().told.not_after = Some(end.to_owned());
-        assert_eq!(world.run(now), now + SignedDuration::from_secs(30));
+        assert_eq!(world.run(now), now + SignedDuration::from_secs(15));
         assert_eq!(world.serving().certificate, new);
         now += SignedDuration::from_secs(30);
         world.run(now);

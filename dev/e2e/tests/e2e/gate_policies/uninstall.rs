@@ -177,7 +177,10 @@ async fn killed_again_and_again_the_command_refuses_nothing_and_ends_with_nothin
     let left = rows(&report, "leave");
     assert_eq!(left.len(), 1, "{report:#}");
     assert_eq!(left[0]["kind"], "Namespace", "{report:#}");
-    assert!(left[0]["note"].as_str().unwrap().contains("objects of others"), "{report:#}");
+    assert!(
+        left[0]["note"].as_str().unwrap().contains("object of others: ServiceAccount scraper"),
+        "{report:#}"
+    );
 
     let pods = get(&team.client, &team.path("pods")).await.unwrap();
     assert_eq!(items(&pods.body), WAITING + created);
