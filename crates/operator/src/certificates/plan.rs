@@ -11,12 +11,13 @@ use super::{BACKDATE, CaPair, CertOrder, ServingPair, is_path};
 /// for: it is to be there within a minute.
 const URGENT: SignedDuration = SignedDuration::from_secs(30);
 
-/// What somebody asks to be renewed is at least so old. Each authority is a write of every webhook configuration, and who asks
-/// again and again is not to use up what the operator may write in a minute.
+/// What somebody asks to be renewed is at least so old. Each authority is a write of every webhook configuration, and who
+/// asks again and again is not to use up what the operator may write in a minute.
 const LEAST_AGE: SignedDuration = SignedDuration::from_secs(15);
 
-/// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones have
-/// signed nothing that is served; and the bundle stands in each entry of the webhook configurations, which etcd bounds.
+/// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones
+/// have signed nothing that is served; and the bundle stands in each entry of the webhook configurations, which etcd
+/// bounds.
 const MOST_AUTHORITIES: usize = 16;
 
 /// One thing to do.
