@@ -57,7 +57,7 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     });
     rows(&format!("admission: one client, {count} requests each"), &columns, &table)?;
     let columns = [
-        ("what", "an annotation of a pod with"),
+        ("an annotation of a pod with", "what"),
         ("without p50 ms", "without_p50_ms"),
         ("with p50 ms", "with_p50_ms"),
         ("ratio", "ratio"),
