@@ -35,7 +35,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-pub(crate) fn account(options: &InstallOptions, name: &str) -> Value {
+fn account(options: &InstallOptions, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -58,11 +58,11 @@ fn metrics_reader() -> Value {
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
-pub(crate) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-pub(crate) fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
+fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{role_kind}Binding"),

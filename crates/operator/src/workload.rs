@@ -170,7 +170,7 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
 }
 
 /// The specification of a pod that runs under the account of this name.
-pub(crate) fn pod_of(options: &InstallOptions, name: &str, container: &Value) -> Value {
+fn pod_of(options: &InstallOptions, name: &str, container: &Value) -> Value {
     let mut spec = json!({
         "serviceAccountName": name,
         "automountServiceAccountToken": false,
@@ -209,12 +209,7 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
 }
 
 /// A container that serves nothing.
-pub(crate) fn container_of(
-    options: &InstallOptions,
-    name: &str,
-    arguments: &[String],
-    resources: &Amounts,
-) -> Value {
+fn container_of(options: &InstallOptions, name: &str, arguments: &[String], resources: &Amounts) -> Value {
     json!({
         "name": name,
         "image": options.image,

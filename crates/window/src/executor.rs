@@ -1,6 +1,7 @@
 //! Carries out the commands of one session.
 
 mod settle;
+mod shown;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::attempts::Attempt;
-use crate::observed::Observed;
 use crate::patches;
 use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
 use crate::requests::GrantNames;
@@ -22,6 +22,8 @@ use crate::restore::Restorer;
 use crate::status_writer::Written;
 use crate::target::Target;
 use crate::tools::{LOCK_SECONDS, Tools};
+use shown::is_shown;
+pub(crate) use shown::until_shown;
 
 /// [`LOCK_SECONDS`] as a time.
 const LOCK_TIME: Duration = Duration::from_secs(LOCK_SECONDS.unsigned_abs());
@@ -387,18 +389,6 @@ impl<'h> Executor<'h> {
     }
 }
 
-/// Waits until the watch shows that these raises are over, for as long as a raise may take to be seen. What rests is
-/// decided by what the watch shows, and the next session of the namespace has to know that this one was in vain.
-pub(crate) async fn until_shown(observed: &Observed, namespace: &str, ended: &[ResourceQuotaRecord]) {
-    let shown = |index: &Cluster| ended.iter().all(|ended| is_shown(index, namespace, ended)).then_some(());
-    let _ = observed.until(SETTLE_TIME, shown).await;
-}
-
-fn is_shown(index: &Cluster, namespace: &str, written: &ResourceQuotaRecord) -> bool {
-    let known = index.resource_quotas.record(namespace, &written.name);
-    known.is_none_or(|known| !known.version.is_older_than(written.version))
-}
-
 fn shown<'i>(index: &'i Cluster, namespace: &str, quota: &QuotaRef) -> Option<&'i Arc<ResourceQuotaRecord>> {
     index.resource_quotas.record(namespace, &quota.name).filter(|record| record.uid == quota.uid)
 }
@@ -409,43 +399,4 @@ fn failed(what: &str, error: &kube::Error) -> Done {
 
 fn unproven(why: String) -> Done {
     Done::Ended(Ending::Unproven(why.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
-
-    use serde_json::json;
-    use sluice_index::ResourceQuotaWire;
-    use sluice_runtime::watch::Event;
-
-    use super::*;
-
-    fn quota(version: &str) -> ResourceQuotaWire {
-        let metadata = json!({ "name": "rq", "namespace": "ns", "uid": "uid", "resourceVersion": version });
-        let status = json!({ "hard": { "pods": version } });
-        serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap()
-    }
-
-    async fn waits(observed: &Observed, version: &str) -> Duration {
-        let started = Instant::now();
-        until_shown(observed, "ns", &[ResourceQuotaRecord::read(&quota(version))]).await;
-        started.elapsed()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_place_is_left_when_the_watch_shows_the_end_or_is_late() {
-        let observed = Observed::new(Vec::new(), false);
-        observed.apply(&Event::Apply(quota("5")));
-        assert_eq!(waits(&observed, "5").await, Duration::ZERO);
-        assert_eq!(waits(&observed, "6").await, SETTLE_TIME, "the watch shows nothing");
-        let shown = async {
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            observed.apply(&Event::Apply(quota("6")));
-        };
-        let (waited, ()) = tokio::join!(waits(&observed, "6"), shown);
-        assert_eq!(waited, Duration::from_millis(30));
-        observed.apply(&Event::Delete(quota("7")));
-        assert_eq!(waits(&observed, "9").await, Duration::ZERO, "the quota is gone");
-    }
 }

@@ -11,8 +11,8 @@ use super::{BACKDATE, CaPair, CertOrder, ServingPair, is_path};
 /// for: it is to be there within a minute.
 const URGENT: SignedDuration = SignedDuration::from_secs(30);
 
-/// What somebody asks to be renewed is at least so old. Each authority is a write of every webhook configuration, and who
-/// asks again and again is not to use up what the operator may write in a minute.
+/// The least age of a certificate that an edited annotation or another `certConfig` renews. Each new authority is a write of
+/// every webhook configuration, and repeated edits must not use up the writes that the operator has in a minute.
 const LEAST_AGE: SignedDuration = SignedDuration::from_secs(15);
 
 /// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones
