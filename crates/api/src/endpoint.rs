@@ -209,12 +209,13 @@ impl WebhookEntry {
         ..VALIDATING
     };
 
-    /// Allows one `AAQ` only.
+    /// Allows one `AAQ` only. An `AAQ` may be what brings the webhook back, by another placement of its pods, or by being
+    /// there at all: without the webhook any may be written. The operator and the controller say of it what this would have.
     pub const AAQ: Self = Self {
         name: "aaq.cr.validator",
         rules: &[Rule { operations: WRITES, resources: &[names::AAQS], scope: "Cluster", ..NEW_PODS }],
-        // Labels and finalizers need no webhook that is alive.
         conditions: &[Condition::AsksForSomethingNew],
+        failure_policy: "Ignore",
         ..VALIDATING
     };
 

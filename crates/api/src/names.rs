@@ -27,7 +27,7 @@ pub const ARQ_LOCK: &str = "application-aware-resource-quota-lock";
 pub const ACRQ_LOCK: &str = "application-aware-cluster-resource-quota-lock";
 /// Resource name of [`crate::MTQ`].
 pub const MTQS: &str = "mtqs";
-/// Conventional name of the `AAQ` singleton.
+/// Conventional name of the `AAQ` singleton, and the name of the one that the operator makes.
 pub const AAQ_NAME: &str = "aaq";
 
 /// End of the name of a quota's managed ResourceQuota, after the name of the quota.
@@ -245,8 +245,15 @@ pub const REJECTED_CONDITION: &str = "migrationRejectedByResourceQuota";
 /// Annotation (value `true`) on a Namespace or a ResourceQuota that must not be raised.
 pub const OWN_OPT_OUT: &str = "quota.sluice.dev/skip-headroom";
 
-/// Finalizer that Sluice's operator puts on the `AAQ` it serves.
-pub const FINALIZER: &str = "quota.sluice.dev/installation";
+/// Finalizer of the `AAQ`, of application-aware-quota's name, so that either operator takes away what the other has left. It
+/// is put there only where the `AAQ` installs (`--installation=cr`).
+pub const FINALIZER: &str = "operator.aaq.kubevirt.io";
+/// Finalizer that managed-tenant-quota's operator puts on the `MTQ`. Nothing waits for it here: it is only taken away.
+pub const MTQ_FINALIZER: &str = "operator.mtq.kubevirt.io";
+/// Label of the `AAQ` that the operator has made, with the value [`MADE_BY_OPERATOR`].
+pub const MADE_BY_LABEL: &str = "quota.sluice.dev/made-by";
+/// Value of [`MADE_BY_LABEL`].
+pub const MADE_BY_OPERATOR: &str = "operator";
 
 /// Label key on objects that belong to an installation, and on managed quotas with the value `true` (upstream's key).
 pub const MANAGED_LABEL: &str = "aaq.kubevirt.io";

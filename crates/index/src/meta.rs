@@ -55,6 +55,21 @@ pub(crate) fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
     Ok(Meta::<IgnoredAny>::deserialize(deserializer)?.split().0)
 }
 
+/// The label that says who has made an `AAQ`.
+#[derive(Deserialize)]
+struct MakerLabel {
+    #[serde(rename = "quota.sluice.dev/made-by")]
+    maker: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that says who has made an `AAQ`.
+pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (label, ..)) = Meta::<MakerLabel>::deserialize(deserializer)?.split();
+    let maker = label.and_then(|label| label.maker);
+    let labels = maker.map(|name| BTreeMap::from([(names::MADE_BY_LABEL.to_owned(), name)]));
+    Ok(ObjectMeta { labels, ..meta })
+}
+
 /// The label that makes a pod the target of a migration.
 #[derive(Deserialize)]
 struct MigrationLabel {

@@ -39,10 +39,15 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
     assert_eq!(mutating[0]["webhooks"][0]["name"], "gater.cqo.kubevirt.io");
     for configuration in [mutating[0], validating[0]] {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
-            // Room for a migration is a service, and so is a warning; what is not let in without us fails closed.
+            // Room for a migration is a service, and so is a warning; an AAQ may be what brings the webhook back. What is
+            // not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
-            let others =
-                ["size.vm.quota.sluice.dev", "target.quota.sluice.dev", "growth.headroom.quota.sluice.dev"];
+            let others = [
+                "aaq.cr.validator",
+                "size.vm.quota.sluice.dev",
+                "target.quota.sluice.dev",
+                "growth.headroom.quota.sluice.dev",
+            ];
             let service = headroom || others.iter().any(|name| webhook["name"] == *name);
             assert_eq!(webhook["failurePolicy"], if service { "Ignore" } else { "Fail" });
             let growth = ["growth.quota.sluice.dev", "growth.vmi.quota.sluice.dev"];

@@ -73,7 +73,7 @@ impl ProfileWatch {
         }
         // In the middle of a list the one that counts may be missing.
         if self.is_complete {
-            let asked = self.aaqs.oldest().map_or(&Value::Null, |aaq| &aaq.tls_profile);
+            let asked = self.aaqs.holding().map_or(&Value::Null, |aaq| &aaq.tls_profile);
             self.keeper.take(asked);
         }
     }

@@ -20,12 +20,14 @@ impl AaqSightings {
     pub fn apply(&mut self, event: &Event<AaqWire>) -> AaqPresence {
         self.aaqs.apply(event);
         self.is_listed |= matches!(event, Event::InitDone);
-        match self.aaqs.oldest() {
+        match self.aaqs.holding() {
             _ if !self.is_listed => AaqPresence::Unknown,
             None => AaqPresence::Absent,
-            Some(aaq) => {
-                AaqPresence::Present { cluster_quotas: aaq.cluster_quotas, calculator: aaq.calculator }
-            }
+            Some(aaq) => AaqPresence::Present {
+                cluster_quotas: aaq.cluster_quotas,
+                calculator: aaq.calculator,
+                gives_way: aaq.gives_way,
+            },
         }
     }
 
@@ -66,7 +68,7 @@ mod tests {
         .map(|event| aaqs.apply(&event));
         let (unknown, absent) = (AaqPresence::Unknown, AaqPresence::Absent);
         let calculator = Calculator::DedicatedVirtualResources;
-        let present = AaqPresence::Present { cluster_quotas: false, calculator };
+        let present = AaqPresence::Present { cluster_quotas: false, calculator, gives_way: false };
         assert_eq!(seen, [unknown, unknown, unknown, absent, present, present, absent]);
         assert!(AaqSightings::default().targeting(&[].into()).is_none());
         let text = |aaqs: &AaqSightings| aaqs.targeting(&[].into()).unwrap().selector_text().to_owned();
@@ -93,7 +95,11 @@ mod tests {
             Event::Apply(aaq("old", "2026-01-01T00:00:00Z", true, "VmiPodUsage")),
         ];
         let seen = events.map(|event| aaqs.apply(&event));
-        let present = |cluster_quotas, calculator| AaqPresence::Present { cluster_quotas, calculator };
+        let present = |cluster_quotas, calculator| AaqPresence::Present {
+            cluster_quotas,
+            calculator,
+            gives_way: false,
+        };
         assert_eq!(seen[1], present(false, Calculator::VirtualResources));
         assert_eq!(seen[2], present(true, Calculator::VmiPodUsage));
     }

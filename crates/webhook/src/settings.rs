@@ -22,6 +22,8 @@ pub enum AaqPresence {
         cluster_quotas: bool,
         /// How virtual machines are counted.
         calculator: Calculator,
+        /// The one that holds is the operator's, which goes once there is another.
+        gives_way: bool,
     },
 }
 

@@ -14,8 +14,11 @@ fn aaq(spec: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "aaq"}, "spec": spec})
 }
 
-const PRESENT: AaqPresence =
-    AaqPresence::Present { cluster_quotas: false, calculator: Calculator::DedicatedVirtualResources };
+const PRESENT: AaqPresence = AaqPresence::Present {
+    cluster_quotas: false,
+    calculator: Calculator::DedicatedVirtualResources,
+    gives_way: false,
+};
 
 fn selecting(selector: Value) -> Value {
     aaq(json!({"namespaceSelector": selector}))
@@ -46,8 +49,15 @@ fn why_there_is_no_second_one() {
     ");
 }
 
+const OF_OPERATOR: AaqPresence = AaqPresence::Present {
+    cluster_quotas: false,
+    calculator: Calculator::DedicatedVirtualResources,
+    gives_way: true,
+};
+
 #[rstest]
 #[case(AaqPresence::Absent, true, 202)]
+#[case(OF_OPERATOR, true, 202)]
 #[case(PRESENT, false, 403)]
 #[case(AaqPresence::Unknown, false, 503)]
 fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] code: u16) {

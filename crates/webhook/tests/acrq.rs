@@ -12,8 +12,11 @@ use sluice_webhook::{AaqPresence, Settings, Verdict};
 
 const KIND: &str = "ApplicationAwareClusterResourceQuota";
 const VALID: &str = "ApplicationAwareClusterResourceQuota request is valid";
-const ALLOWED: AaqPresence =
-    AaqPresence::Present { cluster_quotas: true, calculator: Calculator::DedicatedVirtualResources };
+const ALLOWED: AaqPresence = AaqPresence::Present {
+    cluster_quotas: true,
+    calculator: Calculator::DedicatedVirtualResources,
+    gives_way: false,
+};
 
 fn acrq(quota: Value, selector: Value) -> Value {
     json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": KIND, "metadata": {"name": "q"},
@@ -172,7 +175,7 @@ fn a_name_too_long_for_a_managed_quota_is_refused_with_such_keys() {
 
 #[rstest]
 #[case::allowed(ALLOWED, false)]
-#[case::not_allowed(AaqPresence::Present { cluster_quotas: false, calculator: Calculator::VmiPodUsage }, true)]
+#[case::not_allowed(AaqPresence::Present { cluster_quotas: false, calculator: Calculator::VmiPodUsage, gives_way: false }, true)]
 #[case::no_aaq(AaqPresence::Absent, true)]
 #[case::not_known(AaqPresence::Unknown, false)]
 fn where_cluster_quotas_are_not_allowed_they_are_accepted_with_a_warning(

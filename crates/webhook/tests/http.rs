@@ -134,7 +134,14 @@ async fn what_the_app_learns_of_aaqs_changes_its_answers() {
     let review = serde_json::to_vec(&review("AAQ", "CREATE", "admin", &json!({}), &Value::Null)).unwrap();
     for (aaq, allowed) in [
         (AaqPresence::Absent, true),
-        (AaqPresence::Present { cluster_quotas: false, calculator: Calculator::default() }, false),
+        (
+            AaqPresence::Present {
+                cluster_quotas: false,
+                calculator: Calculator::default(),
+                gives_way: false,
+            },
+            false,
+        ),
         (AaqPresence::Absent, true),
     ] {
         app.set_aaq(aaq);

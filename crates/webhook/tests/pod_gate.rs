@@ -197,7 +197,7 @@ const KUBEVIRT: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 
 /// The webhook where KubeVirt runs and its VMs are counted so.
 fn counting(calculator: Calculator) -> Settings {
-    let aaq = AaqPresence::Present { cluster_quotas: false, calculator };
+    let aaq = AaqPresence::Present { cluster_quotas: false, calculator, gives_way: false };
     Settings { kubevirt_controller: Some(KUBEVIRT.to_owned()), aaq, ..common::settings() }
 }
 

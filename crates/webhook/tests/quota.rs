@@ -149,7 +149,8 @@ fn where_vms_run(aaq: AaqPresence, hard: &Value) -> String {
 
 #[test]
 fn which_keys_vms_take_is_said_by_the_calculator_of_the_aaq() {
-    let counted_by = |calculator| AaqPresence::Present { cluster_quotas: false, calculator };
+    let counted_by =
+        |calculator| AaqPresence::Present { cluster_quotas: false, calculator, gives_way: false };
     let hard = json!({ "limits.cpu": "8", "requests.cpu/vmi": "8", "requests.storage": "1Gi" });
     let said = [
         counted_by(Calculator::DedicatedVirtualResources),

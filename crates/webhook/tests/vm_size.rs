@@ -13,7 +13,7 @@ use sluice_webhook::{AaqPresence, Settings, Verdict};
 const KUBEVIRT: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
 
 fn counting(calculator: Calculator) -> Settings {
-    let aaq = AaqPresence::Present { cluster_quotas: false, calculator };
+    let aaq = AaqPresence::Present { cluster_quotas: false, calculator, gives_way: false };
     Settings { kubevirt_controller: Some(KUBEVIRT.to_owned()), aaq, ..settings() }
 }
 

@@ -265,9 +265,8 @@ impl Sources {
             counting.aaqs.apply(&event);
             if is_complete(&event) {
                 counting.calculator =
-                    Some(counting.aaqs.oldest().map(|aaq| aaq.calculator).unwrap_or_default());
-                // Should there be several, the oldest is the one that was allowed.
-                let selector = counting.aaqs.oldest().and_then(|aaq| aaq.selector.clone());
+                    Some(counting.aaqs.holding().map(|aaq| aaq.calculator).unwrap_or_default());
+                let selector = counting.aaqs.holding().and_then(|aaq| aaq.selector.clone());
                 self.change(|world| {
                     world.selector = Some(selector);
                     world.lets_in_targets_of = counting.lets_in_targets_of();

@@ -127,9 +127,9 @@ impl Gate {
             return;
         }
         self.change(Work::Watch, |state, now| {
-            let calculator = aaqs.oldest().map_or_else(Calculator::default, |aaq| aaq.calculator);
+            let calculator = aaqs.holding().map_or_else(Calculator::default, |aaq| aaq.calculator);
             state.count_machines_by(calculator, now);
-            state.allow_cluster_quotas(aaqs.oldest().is_some_and(|aaq| aaq.cluster_quotas), now);
+            state.allow_cluster_quotas(aaqs.holding().is_some_and(|aaq| aaq.cluster_quotas), now);
             let released = state.retarget(targeting(&aaqs, &self.exempt), now);
             report_released(state, &aaqs, released);
         });

@@ -27,7 +27,7 @@ pub(super) fn report_released(state: &mut State, aaqs: &Aaqs, released: usize) {
         pods = released,
         "namespaces are no longer targeted, their waiting pods go without a charge"
     );
-    if let Some(aaq) = aaqs.oldest() {
+    if let Some(aaq) = aaqs.holding() {
         let message = format!(
             "spec.namespaceSelector targets fewer namespaces than before: \
              {released} pods that waited there go without a charge"

@@ -48,7 +48,7 @@ impl KnownAaqs {
 
     /// How the one that counts says that virtual machines are counted.
     pub fn in_force(&self) -> Option<InForce> {
-        let aaq = self.aaqs.oldest()?;
+        let aaq = self.aaqs.holding()?;
         let unknown = self.unknown.get(&*aaq.name).into_iter().map(String::as_str);
         let said: Vec<&str> = unknown.chain([aaq.calculator.explanation()]).collect();
         Some(InForce { calculator: aaq.calculator, message: said.join("; ") })

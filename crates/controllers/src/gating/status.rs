@@ -101,7 +101,7 @@ mod tests {
     fn patch_of(aaq: &AAQ, findings: &Findings, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.oldest().unwrap().stated.as_ref().unwrap(), findings, (None, None), now)
+        patch(aaqs.holding().unwrap().stated.as_ref().unwrap(), findings, (None, None), now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -175,7 +175,7 @@ mod tests {
             let in_force = InForce { calculator, message: "words".to_owned() };
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
-            let stated = aaqs.oldest().unwrap().stated.clone().unwrap();
+            let stated = aaqs.holding().unwrap().stated.clone().unwrap();
             let Some(patch) =
                 patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), at(second))
             else {

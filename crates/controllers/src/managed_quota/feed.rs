@@ -50,7 +50,7 @@ impl ManagedQuotas {
         let are_allowed = {
             let aaqs = &mut observed.lock().aaqs;
             aaqs.apply(event);
-            aaqs.oldest().is_some_and(|aaq| aaq.cluster_quotas)
+            aaqs.holding().is_some_and(|aaq| aaq.cluster_quotas)
         };
         if !matches!(event, Event::Init | Event::InitApply(_)) {
             let changed = state.allow(are_allowed);

@@ -1,11 +1,13 @@
 //! The `AAQ`: which namespaces are targeted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use sluice_api::{AAQ, AaqStatus};
+use sluice_api::{AAQ, AaqStatus, holding, is_placeholder};
 use sluice_engine::vm::Calculator;
 
 use crate::stated::Stated;
@@ -15,8 +17,8 @@ use crate::store::{Affected, Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = AAQ)]
 pub struct AaqWire {
-    /// Name, uid, version and times; nothing else is filled.
-    #[serde(deserialize_with = "crate::meta::bare")]
+    /// Name, uid, version, times and the label that says who has made it; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::of_aaq")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
     #[serde(default)]
@@ -38,9 +40,21 @@ pub struct AaqSpecWire {
     /// What servers accept, as it is written: what cannot be read must not make the object unreadable. Null for the default.
     #[serde(default)]
     pub tls_security_profile: Value,
+    /// Names of the fields that do not matter here.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, IgnoredAny>,
 }
 
 impl AaqSpecWire {
+    /// Whether it has no field.
+    #[must_use]
+    pub fn asks_for_nothing(&self) -> bool {
+        self.namespace_selector.is_none()
+            && self.configuration.is_none()
+            && self.tls_security_profile.is_null()
+            && self.others.is_empty()
+    }
+
     /// Whether there are quotas that span namespaces.
     #[must_use]
     pub fn cluster_quotas(&self) -> bool {
@@ -103,6 +117,8 @@ pub struct Aaq {
     pub calculator: Calculator,
     /// `spec.tlsSecurityProfile`, for [`sluice_api::TlsOffer::of`].
     pub tls_profile: Value,
+    /// The operator has made it, and any other holds before it ([`sluice_api::is_placeholder`]).
+    pub gives_way: bool,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -110,18 +126,17 @@ pub struct Aaq {
 /// An `AAQ`.
 pub type AaqRecord = Record<Aaq>;
 
-/// All `AAQ`s; the webhook lets in only one.
+/// All `AAQ`s; the webhook lets in only one beside that of the operator.
 #[derive(Debug, Default)]
 pub struct Aaqs {
     store: Store<Aaq>,
 }
 
 impl Aaqs {
-    /// The oldest one, which is the one that counts; of equally old ones the first by name.
+    /// The one that holds ([`sluice_api::holding`]); of equals the first by name.
     #[must_use]
-    pub fn oldest(&self) -> Option<&Arc<AaqRecord>> {
-        // In the order of names, of which the first of equals is taken.
-        self.all().iter().min_by_key(|record| record.created)
+    pub fn holding(&self) -> Option<&Arc<AaqRecord>> {
+        holding(self.all(), |record| (record.gives_way, record.created))
     }
 
     /// All of them by name.
@@ -147,6 +162,11 @@ impl Indexed for Aaqs {
             cluster_quotas: wire.spec.cluster_quotas(),
             calculator: wire.spec.calculator(),
             tls_profile: wire.spec.tls_security_profile.clone(),
+            gives_way: is_placeholder(
+                wire.metadata.name.as_deref(),
+                wire.metadata.labels.as_ref(),
+                wire.spec.asks_for_nothing(),
+            ),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }
@@ -176,12 +196,37 @@ mod tests {
     #[test]
     fn the_oldest_aaq_counts() {
         let mut aaqs = Aaqs::default();
-        assert!(aaqs.oldest().is_none());
+        assert!(aaqs.holding().is_none());
         for (name, created) in [("a", "2026-01-02T00:00:00Z"), ("b", "2026-01-01T00:00:00Z")] {
             aaqs.upsert(&aaq(name, created, &json!(null)));
         }
-        let selector = aaqs.oldest().unwrap().selector.clone().unwrap();
+        let selector = aaqs.holding().unwrap().selector.clone().unwrap();
         assert_eq!(selector.match_labels.unwrap().get("team").map(String::as_str), Some("b"));
+    }
+
+    #[test]
+    fn that_of_the_operator_gives_way_as_long_as_it_asks_for_nothing() {
+        let read = |name: &str, created: &str, maker: &str, spec: &str| {
+            let labels = format!(r#"{{"a": "b", "quota.sluice.dev/made-by": "{maker}"}}"#);
+            let metadata =
+                format!(r#"{{"name": "{name}", "creationTimestamp": "{created}", "labels": {labels}}}"#);
+            serde_json::from_str::<AaqWire>(&format!(r#"{{"metadata": {metadata}, "spec": {spec}}}"#))
+                .unwrap()
+        };
+        for (maker, spec, holds) in [
+            ("operator", "{}", "young"),
+            ("somebody", "{}", "aaq"),
+            ("operator", r#"{"infra": {}}"#, "aaq"),
+            ("operator", r#"{"namespaceSelector": {}}"#, "aaq"),
+            ("operator", r#"{"configuration": {}}"#, "aaq"),
+            ("operator", r#"{"tlsSecurityProfile": {"type": "Old"}}"#, "aaq"),
+        ] {
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&read("aaq", "2026-01-01T00:00:00Z", maker, spec));
+            assert_eq!(&*aaqs.holding().unwrap().name, "aaq", "alone: {maker} {spec}");
+            aaqs.upsert(&read("young", "2026-01-02T00:00:00Z", "", "{}"));
+            assert_eq!(&*aaqs.holding().unwrap().name, holds, "{maker} {spec}");
+        }
     }
 
     #[test]
@@ -196,7 +241,7 @@ mod tests {
             let object = json!({ "metadata": { "name": "a" }, "spec": { "configuration": configuration } });
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(object).unwrap());
-            assert_eq!(aaqs.oldest().unwrap().cluster_quotas, there, "{configuration}");
+            assert_eq!(aaqs.holding().unwrap().cluster_quotas, there, "{configuration}");
         }
     }
 
@@ -221,7 +266,7 @@ mod tests {
             let mut aaqs = Aaqs::default();
             let object = json!({ "metadata": { "name": "a" }, "spec": spec });
             aaqs.upsert(&serde_json::from_value(object).unwrap());
-            assert_eq!(aaqs.oldest().unwrap().calculator, expected, "{spec}");
+            assert_eq!(aaqs.holding().unwrap().calculator, expected, "{spec}");
         }
     }
 
@@ -231,7 +276,7 @@ mod tests {
             let object = json!({ "metadata": { "name": "a" }, "spec": { "tlsSecurityProfile": profile } });
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(object).unwrap());
-            assert_eq!(aaqs.oldest().unwrap().tls_profile, profile);
+            assert_eq!(aaqs.holding().unwrap().tls_profile, profile);
         }
     }
 
@@ -240,7 +285,7 @@ mod tests {
         let stated = |status: serde_json::Value| {
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&aaq("a", "2026-01-01T00:00:00Z", &status));
-            aaqs.oldest().unwrap().stated.clone()
+            aaqs.holding().unwrap().stated.clone()
         };
         assert_eq!(stated(json!(null)).unwrap().status, AaqStatus::default());
         assert_eq!(stated(json!({ "phase": "Deployed" })).unwrap().status.phase.as_deref(), Some("Deployed"));

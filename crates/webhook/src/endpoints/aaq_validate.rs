@@ -1,4 +1,5 @@
-//! AAQ CREATE and UPDATE: there is one at most, and its selector is one that the API server takes.
+//! AAQ CREATE and UPDATE: there is one at most beside that of the operator, and its selector is one that the API server
+//! takes.
 //!
 //! Upstream refuses every creation and registers its webhook only while an AAQ exists, which is why there a deleted AAQ
 //! cannot be created again at once. Sluice's webhook is always registered and knows whether there is one. A selector that
@@ -33,7 +34,8 @@ pub fn aaq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
 
 fn single(settings: &Settings) -> Result<(), Verdict> {
     match settings.aaq {
-        AaqPresence::Absent => Ok(()),
+        // That of the operator is taken away by it once there is another.
+        AaqPresence::Absent | AaqPresence::Present { gives_way: true, .. } => Ok(()),
         AaqPresence::Present { .. } => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
         AaqPresence::Unknown => Err(Verdict::refuse(
             503,

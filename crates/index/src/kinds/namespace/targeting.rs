@@ -119,7 +119,7 @@ impl Targeting {
     #[must_use]
     pub fn by(aaqs: &Aaqs, exempt: &Arc<[NamespacePattern]>) -> (Self, Vec<FieldError>) {
         let by_default = || Selector::from(Expression::Exists(names::TARGET_LABEL.to_owned()));
-        let (selector, errors) = match aaqs.oldest().and_then(|aaq| aaq.selector.clone()) {
+        let (selector, errors) = match aaqs.holding().and_then(|aaq| aaq.selector.clone()) {
             None => (by_default(), Vec::new()),
             Some(selector) => match read_selector("spec.namespaceSelector", selector) {
                 Ok(selector) => (selector, Vec::new()),
