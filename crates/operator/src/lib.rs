@@ -31,8 +31,8 @@ mod workload;
 pub use admission_policies::admission_policies;
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use options::{
-    Gating, InstallOptions, NamespaceUse, Platform, PullPolicy, WebhookClient, default_exempt_namespaces,
-    default_namespace_selector,
+    Gating, InstallOptions, Installation, NamespaceUse, Platform, PullPolicy, WebhookClient,
+    default_exempt_namespaces, default_namespace_selector,
 };
 pub use platform_accounts::PlatformAccounts;
 pub use policy::AdmissionPolicy;

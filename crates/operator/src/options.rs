@@ -40,6 +40,26 @@ impl Display for Gating {
     }
 }
 
+/// What installs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Installation {
+    /// The operator: all of it is there as long as the operator is. Without an `AAQ` it makes one.
+    #[default]
+    Always,
+    /// The `AAQ`, as with application-aware-quota: what the operator has made is there as long as an `AAQ` is.
+    Cr,
+}
+
+/// As the flag `--installation` has it.
+impl Display for Installation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Always => "always",
+            Self::Cr => "cr",
+        })
+    }
+}
+
 /// What the cluster asks of pods beyond Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Platform {
@@ -93,6 +113,8 @@ pub struct InstallOptions {
     pub namespace: String,
     /// Whose that is.
     pub namespace_use: NamespaceUse,
+    /// What installs.
+    pub installation: Installation,
     /// What the cluster asks of pods.
     pub platform: Platform,
     /// Image of all Deployments.
@@ -150,6 +172,7 @@ impl Default for InstallOptions {
         Self {
             namespace: names::INSTALL_NAMESPACE.to_owned(),
             namespace_use: NamespaceUse::default(),
+            installation: Installation::default(),
             platform: Platform::default(),
             pull_policy: PullPolicy::default(),
             image_pull_secrets: Vec::new(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::object::{cluster_metadata, labels, metadata, set};
-use crate::options::InstallOptions;
+use crate::options::{InstallOptions, Installation};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -21,7 +21,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     for (name, cluster_rules, rules) in [
         (names::CONTROLLER, controller_cluster_rules(), controller_rules()),
         (names::WEBHOOK, webhook_cluster_rules(), webhook_rules()),
-        (names::OPERATOR, operator_cluster_rules(options), operator_rules()),
+        (names::OPERATOR, operator_cluster_rules(options), operator_rules(options)),
     ] {
         objects.push(account(options, name));
         objects.push(role("ClusterRole", cluster_metadata(name), cluster_rules));
@@ -158,11 +158,14 @@ fn controller_cluster_rules() -> Value {
 
 fn operator_cluster_rules(options: &InstallOptions) -> Value {
     let mut rules = vec![
-        // What is asked of the installation, and what is said of it.
-        rule(names::GROUP, &[names::AAQS], &READ),
+        // What is asked of the installation, and what is said of it. Finalizers are a part of the object.
+        rule(names::GROUP, &[names::AAQS], &["get", "list", "watch", "create", "patch"]),
         rule(names::GROUP, &[&format!("{}/status", names::AAQS)], &["patch"]),
-        rule(names::MTQ_GROUP, &[names::MTQS], &READ),
+        rule(names::MTQ_GROUP, &[names::MTQS], &["get", "list", "watch", "patch"]),
         rule(names::MTQ_GROUP, &[&format!("{}/status", names::MTQS)], &["patch"]),
+        // The one that it makes without another.
+        named(names::GROUP, names::AAQS, names::AAQ_NAME, &["delete"]),
+        rule(EVENTS, &["events"], &["create", "get", "patch"]),
         definitions(&[(names::MTQ_GROUP, names::MTQS)]),
         // A class that does not exist would keep pods from being made.
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
@@ -178,7 +181,40 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
     ];
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
+    if options.installation == Installation::Cr {
+        rules.extend(removal_cluster_rules());
+    }
     json!(rules)
+}
+
+/// To leave no pod behind a gate, no quota raised and no managed quota behind when the `AAQ` goes, whether the controller
+/// runs or not.
+fn removal_cluster_rules() -> Vec<Value> {
+    vec![
+        rule("", &["pods"], &["list", "patch"]),
+        rule("", &["resourcequotas"], &["delete"]),
+        rule("", &["resourcequotas/status"], &["patch"]),
+        rule(names::OPENSHIFT_QUOTA_GROUP, &[names::CLUSTER_RESOURCE_QUOTAS], &["list", "delete"]),
+        rule(names::GROUP, &[names::AACRQS], &["list", "delete"]),
+    ]
+}
+
+/// To remove the workloads of controller and webhook.
+fn removal_rules() -> Vec<Value> {
+    let both = json!([names::CONTROLLER, names::WEBHOOK]);
+    let made = [
+        ("apps", "deployments"),
+        ("networking.k8s.io", "networkpolicies"),
+        ("policy", "poddisruptionbudgets"),
+        ("", "services"),
+    ];
+    let workloads = made.map(|(group, resource)| {
+        let mut rule = rule(group, &[resource], &["get", "delete"]);
+        set(&mut rule, "resourceNames", both.clone());
+        rule
+    });
+    let charges = rule(names::OWN_GROUP, &[names::CLUSTER_QUOTA_CHARGES], &["list", "delete"]);
+    workloads.into_iter().chain([charges]).collect()
 }
 
 /// Our own admission objects are kept as they are shipped and put back when they are deleted.
@@ -233,7 +269,7 @@ fn controller_rules() -> Value {
     ])
 }
 
-fn operator_rules() -> Value {
+fn operator_rules(options: &InstallOptions) -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
@@ -242,7 +278,11 @@ fn operator_rules() -> Value {
     // Not its own: that is what the manifest says.
     let mut apply = rule("apps", &["deployments"], &["patch"]);
     set(&mut apply, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK]));
-    json!([create, keep, rule("", &["secrets"], &["create"]), secrets, read, apply])
+    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, read, apply];
+    if options.installation == Installation::Cr {
+        rules.extend(removal_rules());
+    }
+    json!(rules)
 }
 
 /// To elect one replica. `create` cannot be limited to a name: the API server authorises it before it knows the name.

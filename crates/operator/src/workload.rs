@@ -105,6 +105,12 @@ fn admission(options: &InstallOptions) -> Vec<String> {
     removers.chain(url).chain(platform(options)).collect()
 }
 
+/// What installs, where it is not the default.
+fn installation(options: &InstallOptions) -> Vec<String> {
+    let is_other = options.installation != InstallOptions::default().installation;
+    is_other.then(|| format!("--installation={}", options.installation)).into_iter().collect()
+}
+
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
     let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
@@ -135,7 +141,7 @@ fn webhook(options: &InstallOptions) -> Component {
 fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
-        arguments: [own("operator"), gating(options), admission(options)].concat(),
+        arguments: [own("operator"), gating(options), admission(options), installation(options)].concat(),
         ports: vec![],
         resources: options.resources.operator.clone(),
     }

@@ -1,6 +1,7 @@
 //! `sluice uninstall`: looks, plans ([`sluice_operator::uninstall`]), does, and looks again until nothing is left to do.
 
 mod apply;
+mod finalizers;
 mod home;
 mod observe;
 mod progress;
@@ -22,8 +23,11 @@ use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
 use crate::output::Output;
-use apply::Removal;
-use report::Report;
+pub(crate) use apply::Removal;
+pub(crate) use observe::observe_made;
+pub(crate) use progress::to_log;
+use progress::to_stderr;
+pub(crate) use report::Report;
 
 /// Exit code of clap for arguments that are wrong.
 const WRONG_ARGUMENTS: u8 = 2;
@@ -72,6 +76,7 @@ impl UninstallArgs {
     const fn wish(&self) -> Wish {
         Wish {
             keep_objects: self.keep_objects,
+            keep_operator: false,
             quotas: self.delete_quotas && !self.keep_quotas,
             definitions: self.delete_crds,
         }
@@ -160,7 +165,7 @@ async fn remove(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut steps = plan(&seen, wish);
-    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone());
+    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone(), to_stderr);
     for _ in 0..ROUNDS {
         if steps.is_empty() {
             break;
@@ -202,6 +207,6 @@ fn object_of(step: &Step) -> Option<String> {
     match step {
         Step::Stop(object) | Step::Delete(object, _) => Some(object.to_string()),
         Step::Clear(collection) => Some(collection.kind().kind),
-        Step::Wait(_) | Step::Release | Step::Restore => None,
+        Step::Wait(_) | Step::Release | Step::Restore | Step::Unfinalize => None,
     }
 }

@@ -28,6 +28,9 @@ pub enum Stage {
     Home,
 }
 
+/// Kinds of which the operator makes an object for controller or webhook.
+const MADE: [&str; 4] = ["Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"];
+
 /// An object of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -64,6 +67,20 @@ pub fn inventory(namespace: &str) -> Vec<Part> {
     let mut placed: Vec<_> = all.into_iter().map(|object| (place(&object, namespace), object)).collect();
     placed.sort();
     placed.into_iter().map(|((stage, _), object)| Part { stage, object }).collect()
+}
+
+/// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses or guards, and
+/// the workloads of controller and webhook. Their accounts, and what all processes share, are applied with the operator.
+#[must_use]
+pub fn is_made(part: &Part) -> bool {
+    match part.stage {
+        Stage::Refuses | Stage::Gates | Stage::Guards => true,
+        Stage::Operator | Stage::Rights | Stage::Home => false,
+        Stage::Objects => {
+            let (kind, name) = (part.object.kind.kind.as_str(), part.object.name.as_str());
+            MADE.contains(&kind) && [names::CONTROLLER, names::WEBHOOK].contains(&name)
+        }
+    }
 }
 
 /// The CRDs.

@@ -17,8 +17,8 @@ mod rights;
 mod tests;
 
 pub use collection::Collection;
-pub use inventory::{Part, Stage, definitions, inventory};
-pub use object::{Kind, ObjectName};
+pub use inventory::{Part, Stage, definitions, inventory, is_made};
+pub use object::{Kind, ObjectName, orders};
 pub use plan::{Found, Seen, Step, Wait, Wish, plan};
 pub use rights::{Right, rights};
 

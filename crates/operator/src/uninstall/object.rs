@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
+use sluice_api::names;
 
 /// A kind of objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +42,13 @@ impl Kind {
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.resource() } else { format!("{}.{}", self.resource(), self.group) }
     }
+}
+
+/// The kinds that ask something of an installation: `AAQ` and `MTQ`.
+#[must_use]
+pub fn orders() -> [Kind; 2] {
+    [(names::API_VERSION.to_owned(), "AAQ"), (format!("{}/{}", names::MTQ_GROUP, names::VERSION), "MTQ")]
+        .map(|(api_version, kind)| Kind::new(&api_version, kind))
 }
 
 /// An object.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_api::names;
 
 use super::collection::Collection;
-use super::inventory::{Part, Stage};
+use super::inventory::{Part, Stage, is_made};
 use super::object::ObjectName;
 
 /// An object that has a name of ours.
@@ -42,6 +42,8 @@ pub struct Seen {
     pub held: usize,
     /// ResourceQuotas with a mark.
     pub raised: usize,
+    /// `AAQ`s and `MTQ`s with a finalizer that the operator takes away.
+    pub finalized: usize,
 }
 
 /// What is to go.
@@ -49,6 +51,8 @@ pub struct Seen {
 pub struct Wish {
     /// Objects that were applied stay: whoever has applied them deletes them, as Helm does.
     pub keep_objects: bool,
+    /// The operator and what it needs itself stay: only what it [makes](super::is_made) goes.
+    pub keep_operator: bool,
     /// Quotas and grants of head-room go.
     pub quotas: bool,
     /// The CRDs go.
@@ -79,6 +83,8 @@ pub enum Step {
     Restore,
     /// Delete all objects of a collection.
     Clear(Collection),
+    /// Take the finalizers off `AAQ`s and `MTQ`s that only the operator would take away.
+    Unfinalize,
 }
 
 impl Seen {
@@ -121,7 +127,10 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
     }
     let ours = || seen.parts.iter().filter(|(_, found)| found.is_ours);
     let delete = |stage: Stage| -> Vec<Step> {
-        let goes = |part: &Part| part.stage == stage && (!wish.keep_objects || is_written_by_us(part));
+        let goes = |part: &Part| {
+            let is_meant = !wish.keep_objects || is_written_by_us(part);
+            part.stage == stage && is_meant && (!wish.keep_operator || is_made(part))
+        };
         let due = ours().filter(|(part, found)| goes(part) && !found.is_ending);
         due.map(|(part, found)| Step::Delete(part.object.clone(), found.uid.clone())).collect()
     };
@@ -136,7 +145,9 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
     let is_in_force = !refuses.is_empty() || !gates.is_empty();
     let may_run = !processes.is_empty() || seen.processes > 0 || !rights.is_empty();
     let mut steps = delete(Stage::Operator);
-    steps.extend(stop(&[names::OPERATOR]));
+    if !wish.keep_operator {
+        steps.extend(stop(&[names::OPERATOR]));
+    }
     let wait = |when: bool, wait: Wait| when.then_some(Step::Wait(wait));
     // Each wait is there as long as what comes after it is: a run that was killed before it has not waited.
     steps.extend(wait(is_in_force, Wait::Followed));
@@ -152,6 +163,7 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
     steps.extend(delete(Stage::Guards));
     steps.extend(clear(seen, &Collection::MADE));
     steps.extend(delete(Stage::Objects));
+    steps.extend((seen.finalized > 0 && !wish.keep_operator).then_some(Step::Unfinalize));
     if wish.quotas {
         steps.extend(clear(seen, &Collection::OF_USERS));
     }

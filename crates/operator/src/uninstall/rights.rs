@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::collection::Collection;
-use super::object::{Kind, ObjectName};
+use super::object::{Kind, ObjectName, orders};
 use super::plan::{Step, Wait};
 
 /// A right, as RBAC grants it.
@@ -73,5 +73,9 @@ fn of_step(step: &Step, namespace: &str) -> Vec<Right> {
         Step::Clear(collection) => ["list", "delete"]
             .map(|verb| Right::to(verb, &collection.kind()).within(*collection, namespace))
             .into(),
+        Step::Unfinalize => orders()
+            .into_iter()
+            .flat_map(|kind| ["list", "patch"].map(|verb| Right::to(verb, &kind)))
+            .collect(),
     }
 }

@@ -1,5 +1,7 @@
 //! A cluster as data: each step changes it, and after each step what has to hold is looked at.
 
+mod made;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::names;
@@ -35,6 +37,7 @@ fn full() -> Seen {
         processes: 4,
         held: 300,
         raised: 1,
+        finalized: 1,
     }
 }
 
@@ -93,6 +96,7 @@ fn apply(seen: &mut Seen, step: &Step) {
         Step::Release => seen.held = 0,
         Step::Restore => seen.raised = 0,
         Step::Clear(collection) => assert!(seen.collections.remove(collection).is_some(), "{collection:?}"),
+        Step::Unfinalize => seen.finalized = 0,
     }
 }
 
@@ -287,6 +291,8 @@ fn rights_are_those_of_the_steps() {
             "clusterresourcequotas",
             "clusterquotacharges",
             names::AACRQS,
+            names::AAQS,
+            names::MTQS,
         ];
         assert!(!is_any || some.iter().any(|each| resource.starts_with(each)), "{right:?}");
     }

@@ -11,8 +11,9 @@ use sluice_api::names;
 use sluice_operator::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
+use super::finalizers::unfinalize;
 use super::observe::processes;
-use super::progress::Progress;
+use super::progress::{Progress, Say, to_stderr};
 use super::release::{Released, release};
 use super::report::{Action, Report};
 use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
@@ -27,24 +28,26 @@ const PAUSE: Duration = Duration::from_millis(500);
 const CLEARINGS: usize = 3;
 
 /// What steps are carried out with.
-pub(super) struct Removal {
+pub(crate) struct Removal {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
+    say: Say,
     released: Released,
 }
 
 impl Removal {
-    pub(super) fn new(
+    pub(crate) fn new(
         client: Client,
         as_quota_controller: (Client, Arc<ServerClock>),
         namespace: String,
+        say: Say,
     ) -> Self {
-        Self { client, as_quota_controller, namespace, released: Released::default() }
+        Self { client, as_quota_controller, namespace, say, released: Released::default() }
     }
 
     /// Does the step and reports it, also what was done before an error.
-    pub(super) async fn carry_out(&mut self, step: &Step, report: &mut Report) -> anyhow::Result<()> {
+    pub(crate) async fn carry_out(&mut self, step: &Step, report: &mut Report) -> anyhow::Result<()> {
         match step {
             Step::Stop(object) => {
                 if self.stop(object).await? {
@@ -59,14 +62,14 @@ impl Removal {
             Step::Wait(Wait::Followed) => tokio::time::sleep(FOLLOWED).await,
             Step::Wait(Wait::Ended) => self.until_ended().await?,
             Step::Release => {
-                let done = release(&self.client, &mut self.released).await;
+                let done = release(&self.client, self.say, &mut self.released).await;
                 report.released(&self.released);
                 done?;
             }
             Step::Restore => {
                 let (impersonating, clock) = &self.as_quota_controller;
                 let mut restored = Restored::default();
-                let done = restore(&self.client, impersonating, clock, &mut restored).await;
+                let done = restore((&self.client, impersonating), clock, self.say, &mut restored).await;
                 report.restored(&restored);
                 done?;
             }
@@ -76,6 +79,7 @@ impl Removal {
                 report.count(Action::Delete, &collection.kind().kind, deleted);
                 done?;
             }
+            Step::Unfinalize => unfinalize(&self.client).await?,
         }
         Ok(())
     }
@@ -94,7 +98,7 @@ impl Removal {
     }
 
     async fn until_ended(&self) -> Result<(), RequestError> {
-        let (begin, mut progress) = (Instant::now(), Progress::begin());
+        let (begin, mut progress) = (Instant::now(), Progress::begin(self.say));
         loop {
             let left = processes(&self.client, &self.namespace).await?.len();
             if left == 0 || begin.elapsed() > ENDED {
@@ -107,7 +111,7 @@ impl Removal {
 
     /// Counts the objects that were deleted.
     async fn clear(&self, collection: Collection, deleted: &mut usize) -> Result<(), RequestError> {
-        let mut progress = Progress::begin();
+        let mut progress = Progress::begin(self.say);
         let kind = collection.kind();
         for _ in 0..CLEARINGS {
             let objects = list(&self.client, collection, &self.namespace).await?;
@@ -152,7 +156,7 @@ pub(super) async fn until_gone(
     object: &ObjectName,
     most: Duration,
 ) -> Result<bool, RequestError> {
-    let (begin, mut progress) = (Instant::now(), Progress::begin());
+    let (begin, mut progress) = (Instant::now(), Progress::begin(to_stderr));
     let api = api_of(client, object);
     loop {
         let found = patiently(|| api.get_opt(&object.name)).await;

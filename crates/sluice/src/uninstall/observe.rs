@@ -9,11 +9,12 @@ use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
 use sluice_operator::uninstall::{
-    Collection, Found, ObjectName, PART_OF, Seen, Wish, definitions, inventory, processes_selector,
+    Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, inventory, is_made,
+    processes_selector,
 };
 
 use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
-use super::{release, restore};
+use super::{finalizers, release, restore};
 
 /// Label of the program that keeps an object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -31,20 +32,36 @@ pub(super) struct Elsewhere {
 
 /// Looks at everything that an installation may have.
 pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> anyhow::Result<Seen> {
-    let (parts, names): (Vec<_>, Vec<_>) =
-        inventory(namespace).into_iter().map(|part| (part.clone(), part.object)).unzip();
+    // Who leaves what was applied leaves the CRDs, and needs no right to see them.
+    let definitions = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
+    let further = Collection::OF_USERS.into_iter().chain(Collection::KEPT);
+    let collections = Collection::MADE.into_iter().chain(further).collect();
+    let seen = look_at(client, namespace, (inventory(namespace), definitions, collections)).await?;
+    Ok(Seen { finalized: finalizers::finalized(client).await?.len(), ..seen })
+}
+
+/// Looks at what the operator makes by the word of an `AAQ`.
+pub(crate) async fn observe_made(client: &Client, namespace: &str) -> anyhow::Result<Seen> {
+    let parts = inventory(namespace).into_iter().filter(is_made).collect();
+    look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into())).await
+}
+
+async fn look_at(
+    client: &Client,
+    namespace: &str,
+    (parts, names_of_definitions, listed): (Vec<Part>, Vec<ObjectName>, Vec<Collection>),
+) -> anyhow::Result<Seen> {
+    let (parts, names): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.clone(), part.object)).unzip();
     let objects = objects(client, names).await?;
     for object in objects.iter().flatten() {
         is_here(namespace, object)?;
     }
-    // Who leaves what was applied leaves the CRDs, and needs no right to see them.
-    let names = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
-    let there = self::objects(client, names.clone()).await?;
+    let there = self::objects(client, names_of_definitions.clone()).await?;
     let found = |object: &DynamicObject| found(object, namespace);
-    let definitions =
-        names.into_iter().zip(there).filter_map(|(name, object)| Some((name, found(&object?)))).collect();
+    let definitions = names_of_definitions.into_iter().zip(there);
+    let definitions = definitions.filter_map(|(name, object)| Some((name, found(&object?)))).collect();
     let (mut collections, mut ending) = (BTreeMap::new(), BTreeMap::new());
-    for collection in Collection::MADE.into_iter().chain(Collection::OF_USERS).chain(Collection::KEPT) {
+    for collection in listed {
         let objects = list(client, collection, namespace).await?;
         let deleted = objects.iter().filter(|object| object.metadata.deletion_timestamp.is_some()).count();
         collections.insert(collection, objects.len() - deleted);
@@ -60,6 +77,7 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
         processes: processes(client, namespace).await?.len(),
         held: release::held(client).await?.len(),
         raised: restore::marked(client).await?,
+        finalized: 0,
     })
 }
 

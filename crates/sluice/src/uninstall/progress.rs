@@ -5,22 +5,36 @@ use std::time::{Duration, Instant};
 /// So long nothing is said, and so long between two lines.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Lines on standard error.
+/// Where lines go.
+pub(crate) type Say = fn(&str);
+
+/// To standard error, for people.
+pub(super) fn to_stderr(line: &str) {
+    eprintln!("{line}");
+}
+
+/// To the log of a process that has one.
+pub(crate) fn to_log(line: &str) {
+    tracing::info!(progress = line, "removing");
+}
+
+/// Lines, not too many of them.
 #[derive(Debug)]
 pub(super) struct Progress {
+    say: Say,
     last: Instant,
 }
 
 impl Progress {
-    pub(super) fn begin() -> Self {
-        Self { last: Instant::now() }
+    pub(super) fn begin(say: Say) -> Self {
+        Self { say, last: Instant::now() }
     }
 
     /// Says it unless something was said just now.
     pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
         if self.last.elapsed() >= QUIET {
             self.last = Instant::now();
-            eprintln!("{}", line());
+            (self.say)(&line());
         }
     }
 }

@@ -14,7 +14,7 @@ use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
-use super::progress::Progress;
+use super::progress::{Progress, Say};
 use super::requests::{CONCURRENT, DEADLINE, RequestError, failed, patiently};
 
 /// So often all pods are gone through. Nothing of Sluice gates by then, so what is held still is gated by its creator, or
@@ -113,9 +113,9 @@ pub(super) async fn held(client: &Client) -> Result<Vec<Held>, RequestError> {
 /// Releases all pods, those included that come meanwhile. Nothing of Sluice creates gates any more, so a list without any is
 /// the end. Who creates pods with the gate itself does not keep this from its end: all calls together go through the pods
 /// [so often](PASSES). What was done stands in `released` also after an error.
-pub(super) async fn release(client: &Client, released: &mut Released) -> Result<(), RequestError> {
+pub(super) async fn release(client: &Client, say: Say, released: &mut Released) -> Result<(), RequestError> {
     released.pods = 0;
-    let mut progress = Progress::begin();
+    let mut progress = Progress::begin(say);
     let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5), process_seed());
     loop {
         let waiting = held(client).await?;

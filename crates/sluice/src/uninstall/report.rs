@@ -73,7 +73,7 @@ struct Row {
 /// Everything that was done, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(crate) struct Report {
     namespace: String,
     /// Nothing was done: it says what would be.
     dry_run: bool,
@@ -81,7 +81,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(namespace: &str, dry_run: bool) -> Self {
+    pub(crate) fn new(namespace: &str, dry_run: bool) -> Self {
         Self { namespace: namespace.to_owned(), dry_run, rows: Vec::new() }
     }
 
@@ -156,7 +156,7 @@ impl Report {
         match step {
             Step::Stop(object) => self.did(Action::Stop, object),
             Step::Delete(object, _) => self.did(Action::Delete, object),
-            Step::Wait(_) => {}
+            Step::Wait(_) | Step::Unfinalize => {}
             Step::Release => self.count(Action::Release, "Pod", seen.held),
             Step::Restore => self.count(Action::Restore, "ResourceQuota", seen.raised),
             Step::Clear(collection) => {

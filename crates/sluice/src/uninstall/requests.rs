@@ -95,13 +95,26 @@ pub(super) async fn list(
     collection: Collection,
     namespace: &str,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, RequestError> {
-    let kind = collection.kind();
-    let api = api(client, &kind, collection.is_at_home().then_some(namespace));
-    let selector = collection.selector();
+    let home = collection.is_at_home().then_some(namespace);
+    let all = list_kind(client, &collection.kind(), home, &collection.selector()).await?;
+    let is_meant = |object: &PartialObjectMeta<DynamicObject>| {
+        object.metadata.name.as_ref().is_some_and(|name| name.ends_with(collection.suffix()))
+    };
+    Ok(all.into_iter().filter(is_meant).collect())
+}
+
+/// Metadata of all objects of a kind that have these labels, in a namespace or everywhere.
+pub(super) async fn list_kind(
+    client: &Client,
+    kind: &Kind,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, RequestError> {
+    let api = api(client, kind, namespace);
     let mut all = Vec::new();
     let mut next = None::<String>;
     loop {
-        let mut page = ListParams::default().labels(&selector).limit(PAGE);
+        let mut page = ListParams::default().labels(selector).limit(PAGE);
         page.continue_token = next;
         let list = match patiently(|| api.list_metadata(&page)).await {
             Ok(list) => list,
@@ -109,10 +122,7 @@ pub(super) async fn list(
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(all),
             Err(error) => return Err(failed("list", kind.qualified(), kind.qualified())(error)),
         };
-        let is_meant = |object: &PartialObjectMeta<DynamicObject>| {
-            object.metadata.name.as_ref().is_some_and(|name| name.ends_with(collection.suffix()))
-        };
-        all.extend(list.items.into_iter().filter(is_meant));
+        all.extend(list.items);
         next = list.metadata.continue_.filter(|token| !token.is_empty());
         if next.is_none() {
             return Ok(all);

@@ -15,7 +15,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_window::protocol::{Left, sweep};
 use sluice_window::{StatusWriter, Written, restore_patch};
 
-use super::progress::Progress;
+use super::progress::{Progress, Say};
 use super::requests::{PAGE, RequestError, failed, patiently};
 
 /// A mark ends within 16 s of its write. What is raised still after this is refused by something else.
@@ -56,14 +56,14 @@ async fn quotas(client: &Client) -> Result<Vec<ResourceQuotaRecord>, RequestErro
 
 /// Puts back all of them. What was done stands in `restored` also after an error.
 pub(super) async fn restore(
-    client: &Client,
-    impersonating: &Client,
+    (client, impersonating): (&Client, &Client),
     clock: &Arc<ServerClock>,
+    say: Say,
     restored: &mut Restored,
 ) -> Result<(), RequestError> {
     let writer =
         StatusWriter::new(client.clone(), impersonating.clone(), Arc::clone(clock), ApiWrites::default());
-    let (begin, mut progress) = (Instant::now(), Progress::begin());
+    let (begin, mut progress) = (Instant::now(), Progress::begin(say));
     let mut known = BTreeMap::new();
     loop {
         let quotas = quotas(client).await?;

@@ -44,6 +44,7 @@ fn full() -> Seen {
         processes: 4,
         held: 300,
         raised: 1,
+        finalized: 0,
     }
 }
 
@@ -57,7 +58,7 @@ fn what_users_have_written_is_deleted_only_with_two_flags() {
     assert!(parse("--delete-crds --yes").is_err(), "they take the quotas along");
     assert!(parse("--keep-quotas --delete-quotas").is_err());
     let all = parse("--delete-quotas --delete-crds --yes --keep-objects").unwrap().wish();
-    assert_eq!(all, Wish { keep_objects: true, quotas: true, definitions: true });
+    assert_eq!(all, Wish { keep_objects: true, quotas: true, definitions: true, ..Wish::default() });
 }
 
 #[test]
