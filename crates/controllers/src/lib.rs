@@ -12,4 +12,5 @@ pub mod headroom;
 pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;
+pub mod presence;
 mod status_write;

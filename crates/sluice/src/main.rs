@@ -2,6 +2,7 @@
 
 mod controller;
 mod crds;
+mod existence;
 mod gating;
 mod growth;
 mod headroom;

@@ -11,16 +11,19 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
+use sluice_controllers::installation::{self, InstallationSettings, Told, follow_asked};
+use sluice_controllers::presence::{Presence, Removal};
 use sluice_operator::{InstallOptions, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
-use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
+use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken, unique_identity};
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::existence::{InstallationArgs, Remover};
 use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
@@ -57,6 +60,8 @@ pub struct OperatorArgs {
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
+    #[command(flatten)]
+    installation: InstallationArgs,
     /// The version that the status of AAQ and MTQ says; that of this program if not given. For programs that wait for a
     /// version of application-aware-quota
     #[arg(long, env = "OPERATOR_VERSION", value_name = "VERSION")]
@@ -109,13 +114,28 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    let options = args.install_options(&version);
+    let installed = args.install_options(&version);
     let (withheld, why_withheld) = watch::channel(None);
-    let configuration =
-        admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
+    let (presence, is_present) = watch::channel(Presence::default());
+    let (removal, removed) = watch::channel(Removal::default());
+    let configuration = admission_config::run(
+        client.clone(),
+        secrets,
+        installed,
+        (is_present.clone(), withheld),
+        may_write(&token),
+        cancel.clone(),
+    );
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
-    let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref());
-    let keeping = installation::run(client, settings, why_withheld, may_write(&token), cancel.clone());
+    let remover = Remover::new(options, &args.namespace, removal).await?;
+    let removing = remover.run(is_present, may_write(&token), cancel.clone());
+    tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
+    let (events, writer) = recorder(client.clone(), names::OPERATOR, &unique_identity());
+    tasks.spawn("events", end_with(writer.run(cancel.clone())));
+    let wanted = args.installation.wanted();
+    let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref(), wanted);
+    let told = Told { withheld: why_withheld, removal: removed, presence, events };
+    let keeping = installation::run(client, settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));
@@ -129,6 +149,7 @@ impl OperatorArgs {
         InstallOptions {
             namespace: self.namespace.clone(),
             webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
+            installation: self.installation.wanted(),
             gating: self.gating.of(version),
             exempt_namespaces: self.gating.exempt().to_vec(),
             platform_accounts: self.platform.platform_accounts.clone(),

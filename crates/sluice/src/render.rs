@@ -17,6 +17,7 @@ use sluice_operator::{
     crds, default_aaq, install_objects, rancher_objects,
 };
 
+use crate::existence::InstallationArgs;
 use crate::gating::GatingArgs;
 use crate::platform::PlatformAccountsArgs;
 
@@ -75,6 +76,8 @@ pub struct RenderArgs {
     /// Trust an address behind which there are several API servers (a load balancer), and ask it so often for each raise
     #[arg(long, value_name = "N", default_value_t = 0)]
     balancer_proofs: u32,
+    #[command(flatten)]
+    installation: InstallationArgs,
     #[command(flatten)]
     gating: GatingArgs,
     #[command(flatten)]
@@ -208,6 +211,7 @@ impl RenderArgs {
             priority_class: Some(self.priority_class.clone()).filter(|class| !class.is_empty()),
             api_server_ports: self.api_server_port.clone(),
             balancer_proofs: self.balancer_proofs,
+            installation: self.installation.wanted(),
             gating: self.gating.wanted(),
             exempt_namespaces: self.gating.exempt().to_vec(),
             platform_accounts: self.accounts.platform_accounts.clone(),

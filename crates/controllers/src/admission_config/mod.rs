@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{LoopError, Secrets};
+use crate::presence::Presence;
 use observe::{Sources, World};
 use rate_limit::WriteRateLimit;
 
@@ -42,7 +43,8 @@ const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
-/// `withheld` gets why objects that are missing are not created, for people.
+/// `withheld` gets why objects that are missing are not created, for people. Nothing is made while it is not `presence` that
+/// says so: another loop removes what is there.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -50,7 +52,7 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     options: InstallOptions,
-    withheld: watch::Sender<Option<String>>,
+    (presence, withheld): (watch::Receiver<Presence>, watch::Sender<Option<String>>),
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
@@ -61,14 +63,14 @@ pub async fn run(
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
-        result = keep(&client, world, &options, &withheld, may_write) => result,
+        result = keep(&client, (world, presence), &options, &withheld, may_write) => result,
         () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
 
 async fn keep(
     client: &Client,
-    mut seen: watch::Receiver<World>,
+    (mut seen, mut presence): (watch::Receiver<World>, watch::Receiver<Presence>),
     options: &InstallOptions,
     withheld: &watch::Sender<Option<String>>,
     may_write: impl Fn() -> bool,
@@ -76,11 +78,16 @@ async fn keep(
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
     let mut limit = WriteRateLimit::default();
     loop {
-        let world = seen.borrow_and_update().clone();
+        let mut world = seen.borrow_and_update().clone();
+        world.installed &= presence.borrow_and_update().is_installed();
         let (mut failed, mut selected, mut again) = (false, false, None);
         let plan = plan::plan(&world, options);
         tell(withheld, plan.withheld);
         for step in plan.steps {
+            // What is planned anew comes soon.
+            if presence.has_changed().unwrap_or(true) {
+                break;
+            }
             // Another controller may insist on something different as quickly as we do.
             if let Some(due) = limit.held(step.kind(), Instant::now()) {
                 again = again.into_iter().chain([due]).min();
@@ -110,6 +117,7 @@ async fn keep(
         };
         let gone = tokio::select! {
             changed = seen.changed() => changed.is_err(),
+            changed = presence.changed() => changed.is_err(),
             () = timer => false,
         };
         if gone {

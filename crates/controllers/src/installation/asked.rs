@@ -21,8 +21,8 @@ impl Asked {
     /// `None` as long as something was not looked for.
     pub(super) fn by(world: &World) -> Option<Self> {
         world.aaqs.as_ref()?;
-        // Whether there is an `MTQ` is no matter beside an `AAQ`.
-        let order = match world.aaq() {
+        // Whether there is an `MTQ` is no matter beside an `AAQ` of a user.
+        let order = match world.users_aaq() {
             Some(aaq) => Some(aaq),
             None => world.mtqs.as_ref().map(|_| world.mtq())?,
         };

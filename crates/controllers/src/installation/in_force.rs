@@ -18,7 +18,7 @@ pub(super) fn of_aaq(world: &World, order: &Order) -> Said {
 /// Of the `MTQ` that holds.
 pub(super) fn of_mtq(world: &World, order: &Order) -> Said {
     let mut told = nowhere(&order.spec);
-    match world.aaq() {
+    match world.users_aaq() {
         Some(aaq) => {
             // Whatever it says.
             told.retain(|(field, _)| !field.starts_with(CERT_CONFIG));

@@ -6,13 +6,15 @@ use std::fmt::Debug;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sluice_api::names;
+use sluice_api::{holding, names};
+use sluice_operator::Installation;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::fields::Fields;
 use super::wire::{AaqWire, DeploymentWire, MtqWire, Order, Orders as _, PriorityClassWire};
+use crate::presence::{Presence, Removal};
 
 /// The Deployments that `AAQ` and `MTQ` are about.
 pub(super) const OPERANDS: [&str; 2] = [names::CONTROLLER, names::WEBHOOK];
@@ -30,6 +32,10 @@ pub(super) struct World {
     pub(super) deployments: BTreeMap<&'static str, Option<Operand>>,
     /// Why admission objects that are missing are not created.
     pub(super) withheld: Option<String>,
+    /// What installs.
+    pub(super) mode: Installation,
+    /// How far the removal is.
+    pub(super) removal: Removal,
 }
 
 /// A Deployment of the installation.
@@ -59,19 +65,37 @@ pub(super) struct Rollout {
 }
 
 impl World {
-    /// The `AAQ` that holds: the oldest, and of equally old ones the first by name.
+    /// The `AAQ` that holds ([`sluice_api::holding`]).
     pub(super) fn aaq(&self) -> Option<&Order> {
-        oldest(self.aaqs.as_ref())
+        first(self.aaqs.as_ref())
+    }
+
+    /// The `AAQ` that holds, unless it is the operator's own: then the `MTQ` is asked.
+    pub(super) fn users_aaq(&self) -> Option<&Order> {
+        self.aaq().filter(|order| !order.gives_way)
+    }
+
+    /// Whether what the operator makes is to be there.
+    pub(super) fn presence(&self) -> Presence {
+        let aaqs = match (self.mode, &self.aaqs) {
+            (Installation::Always, _) => return Presence::Installed,
+            (Installation::Cr, None) => return Presence::Unknown,
+            (Installation::Cr, Some(aaqs)) => aaqs,
+        };
+        if aaqs.values().any(|order| !order.is_deleted) {
+            return Presence::Installed;
+        }
+        self.aaq().map_or(Presence::Absent, |leaving| Presence::Leaving(leaving.uid.clone()))
     }
 
     /// As [`Self::aaq`], of the `MTQ`s.
     pub(super) fn mtq(&self) -> Option<&Order> {
-        oldest(self.mtqs.as_ref())
+        first(self.mtqs.as_ref())
     }
 }
 
-fn oldest(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
-    orders.into_iter().flat_map(BTreeMap::values).min_by_key(|order| order.created)
+fn first(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
+    holding(orders.into_iter().flat_map(BTreeMap::values), |order| (order.gives_way, order.created))
 }
 
 /// Reads a Deployment, whose container has its name.
@@ -113,8 +137,8 @@ impl Sources {
         Self { client, namespace: namespace.to_owned(), withheld, seen }
     }
 
-    /// Follows all of it until `cancel`.
-    pub(super) async fn follow(self, cancel: CancellationToken) {
+    /// Follows all of it, with how far the `removal` is, until `cancel`.
+    pub(super) async fn follow(self, removal: &watch::Receiver<Removal>, cancel: CancellationToken) {
         let [controller, webhook] = OPERANDS;
         tokio::join!(
             self.follow_orders(&cancel),
@@ -129,17 +153,18 @@ impl Sources {
             self.follow_deployment(controller, &cancel),
             self.follow_deployment(webhook, &cancel),
             self.follow_deployment(names::OPERATOR, &cancel),
-            cancel.run_until_cancelled(self.follow_withheld()),
+            cancel.run_until_cancelled(self.follow_told(&self.withheld, |world, why| world.withheld = why)),
+            cancel.run_until_cancelled(self.follow_told(removal, |world, removal| world.removal = removal)),
         );
     }
 
-    /// Until the loop that keeps admission objects ends.
-    async fn follow_withheld(&self) {
-        let mut told = self.withheld.clone();
+    /// What another loop tells, until that ends.
+    async fn follow_told<T: Clone>(&self, told: &watch::Receiver<T>, store: impl Fn(&mut World, T)) {
+        let mut told = told.clone();
         told.mark_changed();
         while told.changed().await.is_ok() {
-            let why = told.borrow_and_update().clone();
-            self.change(|world| world.withheld = why);
+            let now = told.borrow_and_update().clone();
+            self.change(|world| store(world, now));
         }
     }
 

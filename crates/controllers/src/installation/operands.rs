@@ -18,7 +18,7 @@ pub(super) fn plan(world: &World, version: &str) -> Vec<Write> {
     };
     // What the manifest says of its Deployments, it says of the operator's too.
     let Some(Some(shipped)) = world.deployments.get(names::OPERATOR) else { return Vec::new() };
-    let order = world.aaq().or_else(|| world.mtq());
+    let order = world.users_aaq().or_else(|| world.mtq());
     let asked = order.map(|order| asked(&order.spec, classes)).unwrap_or_default();
     let write = |name: &'static str| {
         let is = world.deployments.get(name)?.as_ref()?;

@@ -15,6 +15,7 @@ use super::observe::World;
 use super::state::{Gate, Operands};
 use super::wire::Order;
 use crate::aaq_conditions::{Said, merged};
+use crate::presence::{Presence, Removal};
 
 /// The writes that bring every status up to date; none as long as something is not known. `refused`: by Deployment, why it
 /// could not be written. `version`: what is said to run.
@@ -28,6 +29,7 @@ pub(super) fn plan(
         return Vec::new();
     };
     let Some(operands) = Operands::of(world, refused) else { return Vec::new() };
+    let presence = world.presence();
     let write = |target: Target, order: &Order, said: Told| {
         let is = order.status.as_ref()?;
         let wanted = said.on(is, version, now);
@@ -39,7 +41,10 @@ pub(super) fn plan(
     };
     let of_aaqs = aaqs.values().filter_map(|order| {
         let told = match world.aaq().filter(|holds| holds.name != order.name) {
+            // It is about to go, and nobody has to do anything about it.
+            Some(_) if order.gives_way => return None,
             Some(holds) => unwanted(order, "AAQ", &holds.name),
+            None if presence.is_to_go() => leaving(&world.removal, &presence),
             None => {
                 let told = told(order, &operands, &gate(order), version);
                 told.and(in_force::of_aaq(world, order))
@@ -50,6 +55,7 @@ pub(super) fn plan(
     let of_mtqs = mtqs.values().filter_map(|order| {
         let told = match world.mtq().filter(|holds| holds.name != order.name) {
             Some(holds) => unwanted(order, "MTQ", &holds.name),
+            None if presence.is_to_go() => not_installed(order),
             // Who gates pods is no matter of migrations.
             None => {
                 let told = told(order, &operands, &Gate::Holds(String::new()), version);
@@ -105,6 +111,43 @@ fn unwanted(order: &Order, kind: &str, holds: &str) -> Told {
             said(names::PROGRESSING, "False"),
             said(names::DEGRADED, "True"),
         ],
+    }
+}
+
+/// Of an `AAQ` that is being deleted, and with which all that it has installed goes.
+fn leaving(removal: &Removal, presence: &Presence) -> Told {
+    let is_done = removal.is_done(presence);
+    let (phase, progressing, reason) = if is_done {
+        (AaqPhase::Deleted, "False", "DeleteCompleted")
+    } else {
+        (AaqPhase::Deleting, "True", "DeleteStarted")
+    };
+    let left = removal.left.clone().filter(|_| removal.of == *presence);
+    let message = match left {
+        _ if is_done => "all that was installed is removed".to_owned(),
+        Some(left) => format!("what was installed is being removed: {left}"),
+        None => "what was installed is being removed".to_owned(),
+    };
+    let said = |kind, status| Said::new(kind, status, reason, message.clone());
+    Told {
+        phase,
+        is_all_new: false,
+        conditions: vec![
+            said(names::AVAILABLE, "False"),
+            said(names::PROGRESSING, progressing),
+            said(names::DEGRADED, "False"),
+        ],
+    }
+}
+
+/// Of an `MTQ` where no `AAQ` installs.
+fn not_installed(order: &Order) -> Told {
+    let message = "nothing is installed, for the AAQ installs here (--installation=cr): create one";
+    let said = |kind| Said::new(kind, "False", "NotInstalled", message);
+    Told {
+        phase: if order.is_deleted { AaqPhase::Deleting } else { AaqPhase::Deploying },
+        is_all_new: false,
+        conditions: vec![said(names::AVAILABLE), said(names::PROGRESSING), said(names::DEGRADED)],
     }
 }
 

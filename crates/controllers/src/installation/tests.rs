@@ -2,6 +2,7 @@
 
 mod asked;
 mod deployments;
+mod existence;
 mod statuses;
 
 use std::collections::BTreeMap;
@@ -56,13 +57,13 @@ fn world() -> World {
         mtqs: Some(BTreeMap::new()),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
         deployments: deployments.map(|name| (name, Some(shipped(name)))).collect(),
-        withheld: None,
+        ..World::default()
     }
 }
 
 fn metadata(name: &str, second: u32) -> Value {
     json!({
-        "name": name, "resourceVersion": format!("rv-{name}"),
+        "name": name, "uid": format!("uid-{name}"), "resourceVersion": format!("rv-{name}"),
         "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
     })
 }

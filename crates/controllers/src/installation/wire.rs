@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use sluice_api::{AAQ, AaqStatus, MTQ};
+use serde_json::{Map, Value, json};
+use sluice_api::{AAQ, AaqStatus, MTQ, is_placeholder};
 
 /// A Deployment.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
@@ -58,6 +58,9 @@ pub(super) struct Spec {
     pub(super) priority_class: Option<String>,
     pub(super) tls_security_profile: Value,
     pub(super) workload: Value,
+    /// What matters to others, such as the selector.
+    #[serde(flatten)]
+    pub(super) others: Map<String, Value>,
 }
 
 impl Spec {
@@ -77,12 +80,18 @@ impl Spec {
 pub(super) struct Order {
     /// Its name.
     pub(super) name: String,
+    /// Its uid.
+    pub(super) uid: String,
     /// The precondition of a write.
     pub(super) resource_version: String,
     /// Seconds since 1970.
     pub(super) created: i64,
     /// It is being deleted.
     pub(super) is_deleted: bool,
+    /// Those that it waits for then.
+    pub(super) finalizers: Vec<String>,
+    /// An `AAQ` of the operator, before which any other holds.
+    pub(super) gives_way: bool,
     /// What is asked for.
     pub(super) spec: Spec,
     /// `None` if it cannot be read: then nothing is said.
@@ -97,7 +106,10 @@ pub(super) trait Orders {
 
 impl Orders for AaqWire {
     fn order(self) -> Order {
-        order(self.metadata, self.spec, self.status)
+        let Self { metadata, spec, status } = self;
+        let asks_for_nothing = spec == Spec::default();
+        let gives_way = is_placeholder(metadata.name.as_deref(), metadata.labels.as_ref(), asks_for_nothing);
+        Order { gives_way, ..order(metadata, spec, status) }
     }
 }
 
@@ -110,9 +122,12 @@ impl Orders for MtqWire {
 fn order(metadata: ObjectMeta, spec: Spec, status: Value) -> Order {
     Order {
         name: metadata.name.unwrap_or_default(),
+        uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
         is_deleted: metadata.deletion_timestamp.is_some(),
+        finalizers: metadata.finalizers.unwrap_or_default(),
+        gives_way: false,
         spec,
         status: if status.is_null() {
             Some(AaqStatus::default())

@@ -1,0 +1,76 @@
+//! Something to do about an `AAQ` or `MTQ` itself, not about its status.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::json;
+use sluice_api::{AAQ, AaqSpec, MTQ, names};
+use sluice_runtime::client::with_deadline;
+
+use super::apply::Target;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Make the `AAQ` that asks for nothing.
+    Make,
+    /// Delete that of the operator, if it is as it was seen.
+    TakeBack {
+        /// Its uid.
+        uid: String,
+        /// Its version.
+        resource_version: String,
+    },
+    /// Give an object these finalizers, if it is as it was seen.
+    Finalizers {
+        /// The object; no Deployment.
+        target: Target,
+        /// Its version.
+        resource_version: String,
+        /// All that it is to have.
+        finalizers: Vec<String>,
+    },
+}
+
+/// Does it.
+///
+/// # Errors
+/// When there is no answer in 10 s, or it is a refusal.
+pub(super) async fn send(client: &Client, act: &Act) -> kube::Result<()> {
+    let aaqs: Api<AAQ> = Api::all(client.clone());
+    let manager = || Some(names::OPERATOR.to_owned());
+    match act {
+        Act::Make => {
+            let mut aaq = AAQ::new(names::AAQ_NAME, AaqSpec::default());
+            let label = (names::MADE_BY_LABEL.to_owned(), names::MADE_BY_OPERATOR.to_owned());
+            aaq.metadata.labels = Some([label].into());
+            let params = PostParams { field_manager: manager(), ..PostParams::default() };
+            with_deadline(DEADLINE, aaqs.create(&params, &aaq)).await.map(drop)
+        }
+        Act::TakeBack { uid, resource_version } => {
+            let as_seen =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version.clone()) };
+            let params = DeleteParams { preconditions: Some(as_seen), ..DeleteParams::default() };
+            with_deadline(DEADLINE, aaqs.delete(names::AAQ_NAME, &params)).await.map(drop)
+        }
+        Act::Finalizers { target, resource_version, finalizers } => {
+            let metadata = json!({ "resourceVersion": resource_version, "finalizers": finalizers });
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
+            let params = PatchParams { field_manager: manager(), ..PatchParams::default() };
+            match target {
+                Target::Aaq(name) => {
+                    with_deadline(DEADLINE, aaqs.patch_metadata(name, &params, &patch)).await.map(drop)
+                }
+                Target::Mtq(name) => {
+                    let mtqs: Api<MTQ> = Api::all(client.clone());
+                    with_deadline(DEADLINE, mtqs.patch_metadata(name, &params, &patch)).await.map(drop)
+                }
+                // It has none of ours.
+                Target::Deployment(_) => Ok(()),
+            }
+        }
+    }
+}
