@@ -14,9 +14,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_api::{AAQ, AaqConfiguration, AaqSpec, ApplicationAwareClusterResourceQuota};
+use serde_json::json;
+use sluice_api::ApplicationAwareClusterResourceQuota;
+use sluice_e2e::objects::apply_aaq;
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
 use tokio::sync::Semaphore;
@@ -219,12 +221,8 @@ async fn leftovers(bed: &Bed) -> Vec<String> {
 }
 
 async fn allow_cluster_quotas(bed: &Bed) {
-    let configuration = AaqConfiguration {
-        allow_application_aware_cluster_resource_quota: Some(true),
-        ..AaqConfiguration::default()
-    };
-    let aaq = AAQ::new("aaq", AaqSpec { configuration: Some(configuration), ..AaqSpec::default() });
-    Api::all(bed.admin().unwrap()).create(&PostParams::default(), &aaq).await.unwrap();
+    let spec = json!({ "configuration": { "allowApplicationAwareClusterResourceQuota": true } });
+    apply_aaq(&bed.admin().unwrap(), spec).await.unwrap();
 }
 
 /// Without nodes nothing runs: as on a real cluster, only releases can be relied on, and a pod ends by deletion.

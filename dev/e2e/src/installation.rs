@@ -9,7 +9,10 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{Gating, InstallOptions, WebhookClient, admission_objects, crds, install_objects};
+use sluice_operator::{
+    Gating, InstallOptions, Installation as InstalledBy, WebhookClient, admission_objects, crds,
+    install_objects,
+};
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Identity, Program, wait};
 
@@ -27,6 +30,8 @@ pub struct Setup {
     /// Leave the webhook configurations and the policies about pods out: pods are created with the gate by the test
     /// of the controller.
     pub without_webhook: bool,
+    /// What installs.
+    pub installed_by: InstalledBy,
     /// No admission policy gates pods; also for all suites with `SLUICE_GATING=webhook` in the environment, and on an older
     /// Kubernetes.
     pub webhook_alone: bool,
@@ -65,6 +70,7 @@ impl<'b> Installation<'b> {
         let options = InstallOptions {
             webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{webhook_port}")),
             gating: setup.gating(),
+            installation: setup.installed_by,
             ..InstallOptions::default()
         };
         let shipped = [crds(), install_objects(&options)].concat();
@@ -102,6 +108,7 @@ impl<'b> Installation<'b> {
         args.extend(["--webhook-san".into(), "127.0.0.1".into()]);
         args.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         args.extend(self.gating_args());
+        args.push(format!("--installation={}", self.setup.installed_by).into());
         args.extend(self.metrics(&admin, false)?);
         let program = self.bed.program(&self.name("operator"), build::sluice()?, args, log_settings())?;
         ready(&admin, &program).await?;

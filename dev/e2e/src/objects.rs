@@ -1,10 +1,10 @@
 //! Objects the suites create.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{AAQ, ApplicationAwareResourceQuota, names};
 
 /// The label that makes a namespace targeted by default.
 pub const TARGETED: &[(&str, &str)] = &[(names::TARGET_LABEL, "true")];
@@ -60,6 +60,18 @@ where
         + serde::de::DeserializeOwned,
 {
     Api::<K>::namespaced(client.clone(), namespace).create(&PostParams::default(), object).await
+}
+
+/// The `AAQ` with this specification, whether there is one of its name or not: the operator makes one without fields.
+///
+/// # Errors
+/// What the API server says. The webhook may know still of another one that is gone already.
+pub async fn apply_aaq(client: &Client, spec: Value) -> kube::Result<AAQ> {
+    let aaq = json!({
+        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME }, "spec": spec,
+    });
+    let aaqs = Api::<AAQ>::all(client.clone());
+    aaqs.patch(names::AAQ_NAME, &PatchParams::apply("test").force(), &Patch::Apply(aaq)).await
 }
 
 /// Whether our gate holds the pod.

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use sluice_api::{AAQ, names};
+use sluice_api::names;
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::objects::{self, is_held};
@@ -28,15 +28,11 @@ pub async fn running(bed: &Bed) -> anyhow::Result<Running<'_>> {
     let controller_args = vec!["--applied-cluster-quotas=all".to_owned()];
     let running = Running::on(bed, Setup { controller_args, ..Setup::default() }).await?;
     let client = bed.admin()?;
-    let aaq: AAQ = objects::from_json(json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-        "spec": {
-            "namespaceSelector": {},
-            "configuration": { "allowApplicationAwareClusterResourceQuota": true },
-        },
-    }));
-    let aaqs = Api::<AAQ>::all(client.clone());
-    aaqs.create(&PostParams::default(), &aaq).await.context("creating the AAQ")?;
+    let spec = json!({
+        "namespaceSelector": {},
+        "configuration": { "allowApplicationAwareClusterResourceQuota": true },
+    });
+    objects::apply_aaq(&client, spec).await.context("applying the AAQ")?;
     let pods = Api::<Pod>::namespaced(client, "default");
     let (probe, dry) = (objects::pod("probe", &[]), PostParams { dry_run: true, ..PostParams::default() });
     let gated = || async { pods.create(&dry, &probe).await.ok().filter(is_held) };

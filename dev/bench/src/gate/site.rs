@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
+use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
 use sluice_e2e::{Controller, Installation, Setup, objects};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -93,11 +93,8 @@ impl Site {
 
     /// From now on cluster quotas have an effect.
     pub async fn allow_cluster_quotas(&self) -> anyhow::Result<()> {
-        let aaq: AAQ = objects::from_json(json!({
-            "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-            "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
-        }));
-        Api::all(self.admin.clone()).create(&PostParams::default(), &aaq).await?;
+        let spec = json!({ "configuration": { "allowApplicationAwareClusterResourceQuota": true } });
+        objects::apply_aaq(&self.admin, spec).await?;
         Ok(())
     }
 

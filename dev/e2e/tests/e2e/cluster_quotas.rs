@@ -6,10 +6,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::{
-    AAQ, ApplicationAwareAppliedClusterResourceQuota as Mirror, ApplicationAwareClusterResourceQuota as Acrq,
+    ApplicationAwareAppliedClusterResourceQuota as Mirror, ApplicationAwareClusterResourceQuota as Acrq,
     ClusterQuotaCharge, ClusterQuotaStatus, names,
 };
-use sluice_e2e::objects::{self, TARGETED, from_json};
+use sluice_e2e::objects::{self, TARGETED, apply_aaq, from_json};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 use tokio::sync::OnceCell;
@@ -33,13 +33,10 @@ async fn allowing() -> &'static Running<'static> {
     SHARED.get_or_init(start).await
 }
 
-/// Creates the AAQ that allows cluster quotas.
+/// Applies the AAQ that allows cluster quotas.
 pub async fn allow(bed: &Bed) {
-    let aaq: AAQ = from_json(json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-        "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
-    }));
-    Api::<AAQ>::all(bed.admin().unwrap()).create(&PostParams::default(), &aaq).await.unwrap();
+    let spec = json!({ "configuration": { "allowApplicationAwareClusterResourceQuota": true } });
+    apply_aaq(&bed.admin().unwrap(), spec).await.unwrap();
 }
 
 /// A cluster quota and the namespaces of its owner.

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditEventExt as _;
-use sluice_e2e::call::{MERGE, Response, call, get, post};
+use sluice_e2e::call::{APPLY, MERGE, Response, call, get};
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
 use sluice_operator::{InstallOptions, render};
@@ -31,7 +31,10 @@ const MTQS: &str = "/apis/mtq.kubevirt.io/v1alpha1/mtqs";
 async fn created(client: &Client, path: &str, kind: &str, name: &str) {
     let version = path.trim_start_matches("/apis/").rsplit_once('/').unwrap().0;
     let object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": {} });
-    let tries = || async { post(client, path, &object).await.ok().filter(Response::is_ok) };
+    // The operator makes one of this name, too.
+    let one = format!("{path}/{name}?fieldManager=test&force=true");
+    let tries =
+        || async { call(client, Method::PATCH, &one, APPLY, &object).await.ok().filter(Response::is_ok) };
     wait::eventually(SOON, tries, &format!("{kind} {name} to be created")).await.unwrap();
 }
 
@@ -55,7 +58,12 @@ async fn until_pods(bed: &Bed, name: &str, deadline: Duration, what: &str, is: i
 }
 
 /// Waits until the status has this phase and this condition.
-async fn until_told(client: &Client, path: &str, phase: &str, (kind, status, reason): (&str, &str, &str)) {
+pub async fn until_told(
+    client: &Client,
+    path: &str,
+    phase: &str,
+    (kind, status, reason): (&str, &str, &str),
+) {
     let told = || async {
         let object = get(client, path).await.ok()?.body;
         let conditions = object["status"]["conditions"].as_array()?.clone();
@@ -67,12 +75,12 @@ async fn until_told(client: &Client, path: &str, phase: &str, (kind, status, rea
     wait::eventually(SOON, told, &what).await.unwrap();
 }
 
-async fn until_condition(bed: &Bed, object: &str, condition: &str) {
+pub async fn until_condition(bed: &Bed, object: &str, condition: &str) {
     kubectl(bed, &["wait", object, &format!("--for=condition={condition}"), "--timeout=120s"]).await;
 }
 
 /// Sluice, with the shipped Deployments.
-async fn installed(bed: &Bed) -> Running<'_> {
+pub async fn installed(bed: &Bed) -> Running<'_> {
     bed.add_nodes(2, &[("cpu", "8"), ("memory", "16Gi")]).await.unwrap();
     let running = Running::on(bed, Setup::default()).await.unwrap();
     let objects = render(&InstallOptions::default());
@@ -200,9 +208,11 @@ async fn the_status_is_true_of_deployments_that_fail_and_of_an_mtq() {
         until_told(&client, path, "Deployed", ("Available", "True", "DeployCompleted")).await;
     }
     patch(&client, &mtq, &json!({ "spec": { "imagePullPolicy": "Always" } })).await;
-    until_told(&client, &mtq, "Deployed", ("FieldsNotInForce", "True", "NotInForce")).await;
+    until_told(&client, &mtq, "Deployed", ("FieldsNotInForce", "False", "AllInForce")).await;
+    // From now on it is the user's, and the fields of the MTQ hold no more.
     patch(&client, &aaq, &json!({ "spec": { "priorityClass": "missing" } })).await;
     until_told(&client, &aaq, "Deployed", ("FieldsNotInForce", "True", "NotInForce")).await;
+    until_told(&client, &mtq, "Deployed", ("FieldsNotInForce", "True", "NotInForce")).await;
     created(&client, MTQS, "MTQ", "second").await;
     until_told(&client, &format!("{MTQS}/second"), "Error", (names::DEGRADED, "True", "ConfigError")).await;
 }

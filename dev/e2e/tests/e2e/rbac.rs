@@ -142,9 +142,17 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         format!("watch apps:deployments {OWN} sluice-operator"),
         format!("patch apps:deployments {OWN} sluice-controller"),
         format!("patch apps:deployments {OWN} sluice-webhook"),
+        // Its own, which it takes back.
+        "delete aaq.kubevirt.io:aaqs - aaq".to_owned(),
     ];
     check(&identity, &granted.each_ref().map(String::as_str), true).await;
     let refused = [
+        "delete aaq.kubevirt.io:aaqs - aaq-kubevirt-hyperconverged".to_owned(),
+        "delete mtq.kubevirt.io:mtqs - mtq".to_owned(),
+        // Rights where the AAQ installs (--installation=cr).
+        "list :pods".to_owned(),
+        "delete :resourcequotas default q".to_owned(),
+        format!("delete apps:deployments {OWN} sluice-webhook"),
         format!("patch apps:deployments {OWN} sluice-operator"),
         format!("update apps:deployments {OWN} sluice-webhook"),
         format!("create apps:deployments {OWN}"),

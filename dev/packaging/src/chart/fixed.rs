@@ -55,6 +55,8 @@ webhook:
   # The webhook's pods have the network of their nodes, where API servers reach no pods. The namespace has to permit that
   # (label pod-security.kubernetes.io/enforce: privileged).
   hostNetwork: false
+# always, or cr: there is nothing but the operator until there is an AAQ, and what it has made goes with the AAQ.
+installation: always
 # policy, or webhook: the webhook alone gates pods, as it does before Kubernetes 1.36.
 gating: policy
 # Namespaces whose pods are never gated, in place of the default that `sluice operator --help` shows.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Toleration;
-use sluice_operator::{Amounts, Gating, InstallOptions, NamespaceUse, Platform, Resources};
+use sluice_operator::{Amounts, Gating, InstallOptions, Installation, NamespaceUse, Platform, Resources};
 
 /// Marks: texts and numbers that occur nowhere else.
 pub(super) mod mark {
@@ -58,7 +58,7 @@ pub(super) fn base() -> InstallOptions {
 }
 
 /// In the order of the arguments of a container: several may be inserted at one place.
-pub(super) fn toggles() -> [Toggle; 10] {
+pub(super) fn toggles() -> [Toggle; 11] {
     [
         Toggle {
             condition: "eq .Values.gating \"webhook\"",
@@ -74,6 +74,10 @@ pub(super) fn toggles() -> [Toggle; 10] {
                 let (namespace, name) = mark::ACCOUNTS;
                 options.platform_accounts = format!("{namespace}:{name}").parse().unwrap_or_default();
             },
+        },
+        Toggle {
+            condition: "eq .Values.installation \"cr\"",
+            set: |options| options.installation = Installation::Cr,
         },
         Toggle {
             condition: "gt (int .Values.balancerProofs) 0",

@@ -8,7 +8,7 @@ use crate::context::shared;
 const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs?dryRun=All";
 
 fn aaq(spec: Value) -> Value {
-    json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "aaq"}, "spec": spec})
+    json!({"apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": {"name": "dry-run"}, "spec": spec})
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use sluice_e2e::call::post;
+use sluice_e2e::objects::apply_aaq;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -103,14 +103,9 @@ async fn rotations_of_both_fail_no_review() {
     let from = Instant::now();
 
     let shortest = json!({ "duration": "5m", "renewBefore": "3m" });
-    let aaq = json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-        "spec": { "certConfig": { "ca": shortest, "server": shortest } },
-    });
-    let create = || async {
-        post(&client, "/apis/aaq.kubevirt.io/v1alpha1/aaqs", &aaq).await.ok().filter(|it| it.is_ok())
-    };
-    wait::eventually(SOON, create, "the AAQ to be created").await.unwrap();
+    let spec = json!({ "certConfig": { "ca": shortest, "server": shortest } });
+    let applied = || async { apply_aaq(&client, spec.clone()).await.ok() };
+    wait::eventually(SOON, applied, "the AAQ to be applied").await.unwrap();
     for name in [names::CA_SECRET, names::SERVING_SECRET] {
         let secret = until(&client, name, "the lifetime that the AAQ asks for", |secret| {
             annotation(secret, names::CERT_CONFIG) == SHORTEST

@@ -5,8 +5,8 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{JSON_PATCH, Response, call, get, post};
-use sluice_e2e::objects::TARGETED;
+use sluice_e2e::call::{JSON_PATCH, Response, call, get};
+use sluice_e2e::objects::{TARGETED, apply_aaq};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
@@ -94,11 +94,8 @@ async fn every_form_of_a_selector_gates_the_namespaces_that_it_selects_and_no_ot
     for (letter, labels) in NAMESPACES {
         teams.push((letter, Team::with(&bed, &format!("form-{letter}"), labels).await));
     }
-    let aaq = json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME }, "spec": {},
-    });
-    let created = || async { post(&client, AAQS, &aaq).await.ok().filter(Response::is_ok) };
-    wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
+    let applied = || async { apply_aaq(&client, json!({})).await.ok() };
+    wait::eventually(SOON, applied, "the AAQ to be applied").await.unwrap();
     until_gated(&teams, "d", &json!("an AAQ without a selector")).await;
     let is_said = || async {
         let aaq = get(&client, &format!("{AAQS}/{}", names::AAQ_NAME)).await.ok()?.body;

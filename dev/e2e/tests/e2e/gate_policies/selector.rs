@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{JSON, JSON_PATCH, call};
+use sluice_e2e::call::{JSON_PATCH, MERGE, call};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
@@ -50,17 +50,17 @@ async fn policies_follow_labels_and_the_selector_of_the_aaq() {
     labelled.label(json!({ names::TARGET_LABEL: "" })).await;
     until(&labelled, true).await;
 
-    let path = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
+    let one = "/apis/aaq.kubevirt.io/v1alpha1/aaqs/aaq".to_owned();
     let selecting = |selector: Value| {
         json!({
             "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": "aaq" },
             "spec": { "namespaceSelector": selector },
         })
     };
-    write_aaq(&world, Method::POST, path, JSON, &selecting(json!({ "matchLabels": { "team": "" } }))).await;
+    // The operator has made one already.
+    write_aaq(&world, Method::PATCH, &one, MERGE, &selecting(json!({ "matchLabels": { "team": "" } }))).await;
     until(&other, true).await;
     until(&labelled, false).await;
-    let one = format!("{path}/aaq");
     let select = |selector: Value| {
         let patch = json!([{ "op": "replace", "path": "/spec/namespaceSelector", "value": selector }]);
         let (world, one) = (&world, &one);

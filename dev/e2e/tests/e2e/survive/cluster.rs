@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
-use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota as Acrq, names};
-use sluice_e2e::objects::{TARGETED, from_json, is_held};
+use sluice_api::{ApplicationAwareClusterResourceQuota as Acrq, names};
+use sluice_e2e::objects::{TARGETED, apply_aaq, from_json, is_held};
 use sluice_testbed::{Bed, wait};
 
 use super::world::{Overseer, delete_released, installed, kill, stop};
@@ -22,11 +22,8 @@ const FIT: usize = 100;
 
 async fn owner(bed: &Bed) -> Vec<Team> {
     let client = bed.admin().unwrap();
-    let aaq: AAQ = from_json(json!({
-        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
-        "spec": { "configuration": { "allowApplicationAwareClusterResourceQuota": true } },
-    }));
-    Api::<AAQ>::all(client.clone()).create(&PostParams::default(), &aaq).await.unwrap();
+    let spec = json!({ "configuration": { "allowApplicationAwareClusterResourceQuota": true } });
+    apply_aaq(&client, spec).await.unwrap();
     let quota: Acrq = from_json(json!({
         "apiVersion": names::API_VERSION, "kind": "ApplicationAwareClusterResourceQuota",
         "metadata": { "name": "fifty" },

@@ -29,6 +29,7 @@ pub(crate) const CASES: [(&str, &str); 18] = [
     ("own-priority", "priorityClassName: platform\n"),
     ("shared-namespace", "sharedNamespace: true\n"),
     ("webhook-gates", "gating: webhook\n"),
+    ("aaq-installs", "installation: cr\n"),
     ("exempt", "exemptNamespaces: ['kube-*', infra]\nplatformAccounts: []\n"),
     ("managed-control-plane", "balancerProofs: 12\nnetworkPolicy: {apiServerPorts: [443]}\n"),
     ("crds-apart", "crds: {enabled: false}\nrancher: true\n"),
@@ -37,7 +38,7 @@ pub(crate) const CASES: [(&str, &str); 18] = [
         "image: {repository: a/b, tag: c, pullPolicy: Never}\nimagePullSecrets: [{name: one}, {name: two}]\n\
          platform: openshift\nreplicas: 5\nresources: {operator: {memory: 128Mi}}\nnodeSelector: {a: b}\n\
          tolerations: [{operator: Exists}]\npriorityClassName: system-node-critical\nwebhook: {port: 1024}\n\
-         gating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\n\
+         installation: cr\ngating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\n\
          networkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\n",
     ),
 ];

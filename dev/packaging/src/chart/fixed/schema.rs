@@ -19,6 +19,7 @@ pub(super) fn schema() -> Value {
         "priorityClassName": { "type": "string" },
         "sharedNamespace": boolean(),
         "webhook": object(json!({ "port": port(), "hostNetwork": boolean() })),
+        "installation": { "enum": ["always", "cr"] },
         "gating": { "enum": ["policy", "webhook"] },
         "exemptNamespaces": {
             "type": ["array", "null"],
