@@ -3,6 +3,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`client`] | a `kube::Client` with our connection settings, deadlines for single calls, server version |
+//! | [`api_servers`] | each API server of the cluster by its own address |
 //! | [`clock`] | the API server's clock |
 //! | [`request`] | requests whose answers are needed as they came |
 //! | [`retry`], [`backoff`] | what a failed write means, how long to wait before the next |
@@ -20,6 +21,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 pub mod access;
+pub mod api_servers;
 pub mod backoff;
 pub mod client;
 pub mod clock;

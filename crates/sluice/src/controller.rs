@@ -23,6 +23,7 @@ use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
+use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::{EventType, Recorder, Report, recorder};
@@ -32,7 +33,7 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile};
 use sluice_webhook::WebhookMetrics;
-use sluice_window::{Observed, Servers};
+use sluice_window::Observed;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

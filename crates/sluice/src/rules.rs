@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use sluice_engine::ChargeRules;
+use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::ServerVersion;
-use sluice_window::Servers;
 use tokio::sync::watch::Sender;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -12,13 +12,13 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
+use sluice_runtime::api_servers::{Peer, Servers};
 use sluice_runtime::backoff::Backoff;
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::request::{Reply, objects, send};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::requests::DEADLINE;
-use crate::servers::{Peer, Servers};
 
 /// The first pause between two probes, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

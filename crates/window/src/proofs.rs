@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
+use sluice_runtime::api_servers::{Peer, Servers};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::probes::{Probes, Proof};
-use crate::servers::{Peer, Servers};
 
 /// After this long an API server is asked anew although nothing has happened.
 const FRESH: Duration = Duration::from_secs(60);

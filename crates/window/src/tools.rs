@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_engine::headroom::Account;
 use sluice_index::{LauncherRecord, ResourceQuotaRecord};
+use sluice_runtime::api_servers::Servers;
 
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
@@ -11,7 +12,6 @@ use crate::probes::Probes;
 use crate::proofs::Proofs;
 use crate::protocol::Snapshot;
 use crate::requests::Requests;
-use crate::servers::Servers;
 use crate::status_writer::StatusWriter;
 
 /// Above this many quotas a namespace's are listed.

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use sluice_operator::Gating;
+use sluice_runtime::api_servers::Servers;
 use sluice_runtime::backoff::{Backoff, process_seed};
-use sluice_window::Servers;
 use tokio::sync::watch as signal;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

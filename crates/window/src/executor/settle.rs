@@ -3,11 +3,11 @@
 use std::pin::pin;
 
 use futures::future::{Either, select};
+use sluice_runtime::api_servers::Peer;
 use tokio::time::timeout;
 
 use super::{Executor, SETTLE_TIME, unproven};
 use crate::protocol::{Done, Ending, WindowSession};
-use crate::servers::Peer;
 
 impl Executor<'_> {
     /// Waits until every API server knows of the raises of this session.

@@ -1,6 +1,6 @@
 //! The API servers of the cluster, each by its own address.
 //!
-//! A mark that one API server knows says nothing of another one, so each is asked.
+//! What one API server knows and enforces says nothing of another one, so each is asked.
 
 use std::sync::Arc;
 
@@ -8,8 +8,13 @@ use arc_swap::ArcSwap;
 use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use sluice_runtime::client::{ClientError, ClientOptions, Server, connect};
 use tokio::sync::watch as signal;
+
+mod discovery;
+
+pub use discovery::{follow_identities, follow_servers};
+
+use crate::client::{ClientError, ClientOptions, Server, connect};
 
 /// One API server.
 #[derive(Clone)]
@@ -151,7 +156,7 @@ mod tests {
     fn servers() -> Servers {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let options = ClientOptions::default();
-        let client = sluice_runtime::client::client_from(config, &options).unwrap();
+        let client = crate::client::client_from(config, &options).unwrap();
         Servers::new(client, options)
     }
 

@@ -7,12 +7,12 @@ use futures::future::join;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::{Api, Client, ResourceExt as _};
-use sluice_runtime::client::Server;
-use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
-use crate::servers::Servers;
+use super::Servers;
+use crate::client::Server;
+use crate::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 
 /// The name that every API server's certificate is for.
 const TLS_NAME: &str = "kubernetes.default.svc";
