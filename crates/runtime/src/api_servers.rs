@@ -18,16 +18,16 @@ use crate::client::{ClientError, ClientOptions, Server, connect};
 
 /// One API server.
 #[derive(Clone)]
-pub struct Peer {
+pub struct ApiServer {
     /// Its address, for people.
     pub name: Arc<str>,
     /// Asks this one and no other.
     pub client: Client,
 }
 
-impl std::fmt::Debug for Peer {
+impl std::fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Peer").field(&self.name).finish()
+        f.debug_tuple("ApiServer").field(&self.name).finish()
     }
 }
 
@@ -38,8 +38,8 @@ const LEASE_TIME: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug)]
 pub struct Servers {
     options: ClientOptions,
-    any: Peer,
-    known: ArcSwap<(Vec<Server>, Vec<Peer>)>,
+    any: ApiServer,
+    known: ArcSwap<(Vec<Server>, Vec<ApiServer>)>,
     /// When the Leases were renewed with which API servers announce themselves.
     renewed: ArcSwap<Vec<Timestamp>>,
     /// Each address is asked so often; more than once where it is that of a balancer.
@@ -51,7 +51,7 @@ impl Servers {
     /// Starts with the address that `client` was made for. `options` are those of `client`.
     #[must_use]
     pub fn new(client: Client, options: ClientOptions) -> Self {
-        let any = Peer { name: "the configured address".into(), client };
+        let any = ApiServer { name: "the configured address".into(), client };
         Self {
             options,
             any,
@@ -108,7 +108,7 @@ impl Servers {
 
     /// The servers to ask: every API server, or the one that answers at the configured address while there is only one.
     #[must_use]
-    pub fn each(&self) -> Vec<Peer> {
+    pub fn each(&self) -> Vec<ApiServer> {
         let known = self.known.load();
         if known.1.len() > 1 { known.1.clone() } else { vec![self.any.clone()] }
     }
@@ -122,25 +122,25 @@ impl Servers {
         if known.0 == servers {
             return Ok(());
         }
-        let peers = servers.iter().map(|server| {
+        let connected = servers.iter().map(|server| {
             let old = known.0.iter().position(|other| other == server).and_then(|at| known.1.get(at));
             let old = old.cloned();
             async move {
                 match old {
-                    Some(peer) => Ok(peer),
+                    Some(server) => Ok(server),
                     None => self.connect(server).await,
                 }
             }
         });
-        let peers = try_join_all(peers).await?;
-        self.known.store(Arc::new((servers, peers)));
+        let connected = try_join_all(connected).await?;
+        self.known.store(Arc::new((servers, connected)));
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
         Ok(())
     }
 
-    async fn connect(&self, server: &Server) -> Result<Peer, ClientError> {
+    async fn connect(&self, server: &Server) -> Result<ApiServer, ClientError> {
         let options = ClientOptions { server: Some(server.clone()), ..self.options.clone() };
-        Ok(Peer { name: server.url.to_string().into(), client: connect(&options).await? })
+        Ok(ApiServer { name: server.url.to_string().into(), client: connect(&options).await? })
     }
 }
 

@@ -41,8 +41,9 @@ pub(crate) async fn follow_versions(
 
 /// The version of the oldest API server, if all of them tell theirs.
 async fn oldest(servers: &Servers) -> Option<ServerVersion> {
-    let peers = servers.each();
-    let versions = try_join_all(peers.iter().map(|peer| ServerVersion::fetch(&peer.client))).await.ok()?;
+    let servers = servers.each();
+    let versions =
+        try_join_all(servers.iter().map(|server| ServerVersion::fetch(&server.client))).await.ok()?;
     // 0 stands for a text that is no number.
     versions.into_iter().min().filter(|version| version.minor > 0)
 }

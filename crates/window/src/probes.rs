@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_api::{HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_runtime::api_servers::{Peer, Servers};
+use sluice_runtime::api_servers::{ApiServer, Servers};
 use sluice_runtime::backoff::Backoff;
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::request::{Reply, objects, send};
@@ -71,20 +71,20 @@ impl Probes {
         mark: i64,
         plain: bool,
         time: Duration,
-    ) -> Result<(), (Peer, Arc<str>)> {
-        let (end, peers) = (Instant::now() + time, self.servers.each());
+    ) -> Result<(), (ApiServer, Arc<str>)> {
+        let (end, servers) = (Instant::now() + time, self.servers.each());
         let limited = format!("limited: {MARK}={mark}");
         let limited = &limited;
-        let asked = peers.into_iter().map(|peer| async move {
+        let asked = servers.into_iter().map(|server| async move {
             for _ in 0..self.servers.proofs() {
                 let said = async {
                     if plain {
-                        return self.until_denied(&peer, namespace, NO_MARK, limited, end).await;
+                        return self.until_denied(&server, namespace, NO_MARK, limited, end).await;
                     }
-                    self.until_denied(&peer, namespace, mark, names::PROBE_DENIED, end).await?;
-                    self.until_denied(&peer, namespace, NO_MARK, "", end).await
+                    self.until_denied(&server, namespace, mark, names::PROBE_DENIED, end).await?;
+                    self.until_denied(&server, namespace, NO_MARK, "", end).await
                 };
-                said.await.map_err(|said| (peer.clone(), said))?;
+                said.await.map_err(|said| (server.clone(), said))?;
             }
             Ok(())
         });
@@ -94,7 +94,7 @@ impl Probes {
     /// An empty `text` is content with any answer of quota admission.
     async fn until_denied(
         &self,
-        peer: &Peer,
+        server: &ApiServer,
         namespace: &str,
         mark: i64,
         text: &str,
@@ -104,7 +104,7 @@ impl Probes {
         let mut backoff = Backoff::exact(PAUSE.0, PAUSE.1);
         loop {
             let time = end.saturating_duration_since(Instant::now()).min(DEADLINE);
-            let said = match self.try_create(&peer.client, namespace, &body, time).await {
+            let said = match self.try_create(&server.client, namespace, &body, time).await {
                 Ok(reply) if is_denial(&reply, text) || (text.is_empty() && reply.is_success()) => {
                     return Ok(());
                 }
@@ -129,8 +129,8 @@ impl Probes {
 
     /// Asks one API server whether both policies are in force, with the quota that is installed for this. Each of its two
     /// answers may take `patience`.
-    pub async fn prove(&self, peer: &Peer, patience: Duration) -> Proof {
-        match self.try_prove(peer, patience).await {
+    pub async fn prove(&self, server: &ApiServer, patience: Duration) -> Proof {
+        match self.try_prove(server, patience).await {
             Ok(()) => Proof::Given,
             Err(proof) => proof,
         }
@@ -138,25 +138,25 @@ impl Probes {
 
     /// The API servers that answer in `time` whether both policies are in force, by name.
     pub async fn prompt(&self, time: Duration) -> BTreeSet<Arc<str>> {
-        let peers = self.servers.each();
-        let asked = peers.iter().map(async |peer| {
-            let proof = timeout(time, self.prove(peer, time)).await;
-            (proof == Ok(Proof::Given)).then(|| Arc::clone(&peer.name))
+        let servers = self.servers.each();
+        let asked = servers.iter().map(async |server| {
+            let proof = timeout(time, self.prove(server, time)).await;
+            (proof == Ok(Proof::Given)).then(|| Arc::clone(&server.name))
         });
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    async fn try_prove(&self, peer: &Peer, patience: Duration) -> Result<(), Proof> {
+    async fn try_prove(&self, server: &ApiServer, patience: Duration) -> Result<(), Proof> {
         let namespace = &*self.namespace;
         let body = probe(0).map_err(Proof::Missing)?;
-        let reply = self.try_create(&peer.client, namespace, &body, patience).await;
+        let reply = self.try_create(&server.client, namespace, &body, patience).await;
         expect(names::LOCK_POLICY, reply, names::PROBE_DENIED)?;
         let mark = json!({ MARK: FAR_AWAY.to_string() });
         let patch = Patch::Merge(json!({ "status": { "hard": mark, "used": mark } }));
         let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
         let quotas = objects::<ResourceQuota>(Some(namespace));
         let request = quotas.patch_subresource("status", names::PROOF_QUOTA, &dry_run, &patch);
-        let reply = send(&peer.client, request, patience).await;
+        let reply = send(&server.client, request, patience).await;
         expect(names::CHARGE_POLICY, reply, names::CHARGE_DENIED)
     }
 

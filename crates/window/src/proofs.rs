@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use sluice_runtime::api_servers::{Peer, Servers};
+use sluice_runtime::api_servers::{ApiServer, Servers};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -79,27 +79,28 @@ impl Proofs {
     #[must_use]
     pub fn missing(&self) -> Option<Arc<str>> {
         let known = self.known.lock();
-        self.servers.each().iter().find_map(|peer| match known.get(&peer.name) {
-            Some(known) => Some(format!("API server {}: {}", peer.name, known.missing.as_ref()?).into()),
-            None => Some(format!("API server {} was not asked yet", peer.name).into()),
+        self.servers.each().iter().find_map(|server| match known.get(&server.name) {
+            Some(known) => Some(format!("API server {}: {}", server.name, known.missing.as_ref()?).into()),
+            None => Some(format!("API server {} was not asked yet", server.name).into()),
         })
     }
 
     /// How many API servers there are, and how many of them enforce the policies.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        let (known, peers) = (self.known.lock(), self.servers.each());
-        let is_proven = |peer: &&Peer| known.get(&peer.name).is_some_and(|known| known.missing.is_none());
-        let proven = peers.iter().filter(is_proven).count();
-        (peers.len(), proven)
+        let (known, servers) = (self.known.lock(), self.servers.each());
+        let is_proven =
+            |server: &&ApiServer| known.get(&server.name).is_some_and(|known| known.missing.is_none());
+        let proven = servers.iter().filter(is_proven).count();
+        (servers.len(), proven)
     }
 
     /// An API server did not know of a raise in time, and did not answer a proof in time either: nothing is raised until it
     /// does. KubeVirt's controller creates one target after the other in the whole cluster,
     /// so no second one may wait for such a server.
-    pub fn doubt(&self, peer: &Peer, why: &str) {
+    pub fn doubt(&self, server: &ApiServer, why: &str) {
         let doubted = Known { missing: Some(why.into()), unanswered: 0, doubted: true };
-        self.known.lock().insert(Arc::clone(&peer.name), doubted);
+        self.known.lock().insert(Arc::clone(&server.name), doubted);
         self.doubted.notify_one();
     }
 
@@ -144,21 +145,21 @@ impl Proofs {
 
     /// Returns whether an API server is back.
     async fn ask(&self, probes: &Probes) -> bool {
-        let peers = self.servers.each();
-        let patience = |peer: &Peer| {
-            let doubted = self.known.lock().get(&peer.name).is_some_and(|known| known.doubted);
+        let servers = self.servers.each();
+        let patience = |server: &ApiServer| {
+            let doubted = self.known.lock().get(&server.name).is_some_and(|known| known.doubted);
             if doubted { PROMPT } else { PATIENCE }
         };
-        let proofs = peers.iter().map(|peer| probes.prove(peer, patience(peer)));
+        let proofs = servers.iter().map(|server| probes.prove(server, patience(server)));
         let answers = join_all(proofs).await;
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
         let mut is_back = false;
-        for (peer, answer) in peers.into_iter().zip(answers) {
-            let old = before.get(&peer.name);
+        for (server, answer) in servers.into_iter().zip(answers) {
+            let old = before.get(&server.name);
             let now = Known::after(old, answer);
             is_back |= now.is_back(old);
-            known.insert(peer.name, now);
+            known.insert(server.name, now);
         }
         is_back
     }

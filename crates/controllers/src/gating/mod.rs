@@ -100,8 +100,8 @@ impl GatingWatch {
     }
 
     async fn ask(&self) {
-        let peers = self.servers.each();
-        let answers = join_all(peers.iter().map(|peer| probe::ask(&peer.client))).await;
-        self.known.send_replace(peers.into_iter().map(|peer| peer.name).zip(answers).collect());
+        let servers = self.servers.each();
+        let answers = join_all(servers.iter().map(|server| probe::ask(&server.client))).await;
+        self.known.send_replace(servers.into_iter().map(|server| server.name).zip(answers).collect());
     }
 }

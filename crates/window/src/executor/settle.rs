@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures::future::{Either, select};
-use sluice_runtime::api_servers::Peer;
+use sluice_runtime::api_servers::ApiServer;
 use tokio::time::timeout;
 
 use super::{Executor, SETTLE_TIME, unproven};
@@ -22,12 +22,12 @@ impl Executor<'_> {
             Ok(known) => known.map_err(|unknown| (unknown, true)),
             Err(_) => self.settle_slowly(know).await,
         };
-        if let Err(((peer, why), is_prompt)) = known {
-            let said = format!("API server {} does not know of the raise: {why}", peer.name);
+        if let Err(((server, why), is_prompt)) = known {
+            let said = format!("API server {} does not know of the raise: {why}", server.name);
             if is_prompt {
                 return Done::Ended(Ending::Unsettled(said.into()));
             }
-            tools.proofs.doubt(&peer, &why);
+            tools.proofs.doubt(&server, &why);
             return unproven(said);
         }
         if let Some(at) = self.raised_at {
@@ -41,8 +41,8 @@ impl Executor<'_> {
     /// An error tells whether the API server answered it in time.
     async fn settle_slowly<E>(
         &self,
-        know: impl Future<Output = Result<(), (Peer, E)>> + Unpin,
-    ) -> Result<(), ((Peer, E), bool)> {
+        know: impl Future<Output = Result<(), (ApiServer, E)>> + Unpin,
+    ) -> Result<(), ((ApiServer, E), bool)> {
         let mut prompt = pin!(self.tools.probes.prompt(SETTLE_TIME / 2));
         let (known, prompt) = match select(know, &mut prompt).await {
             Either::Left((Ok(()), _)) => return Ok(()),
