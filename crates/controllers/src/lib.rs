@@ -12,4 +12,3 @@ pub mod headroom;
 pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;
-mod status_write;

@@ -15,6 +15,7 @@
 //! | [`listen`] | sockets for all addresses of a host |
 //! | [`health`] | `/healthz`, `/readyz` |
 //! | [`scrape`], [`access`] | `/metrics`: a snapshot, for accounts that the API server allows to see it |
+//! | [`status_write`] | a merge patch of a status, counted |
 //! | [`metrics`] | API writes by kind and code |
 //! | [`shutdown`], [`panics`] | signals, supervised tasks, what a panic ends |
 
@@ -38,5 +39,6 @@ pub mod retry;
 pub mod scrape;
 pub mod serve;
 pub mod shutdown;
+pub mod status_write;
 pub mod tls;
 pub mod watch;

@@ -18,6 +18,7 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request;
 use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::status_write::patch_status;
 use sluice_window::{Dirty, Headroom};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,6 @@ use super::blocked_migrations::Summaries;
 use super::leftovers::Leftovers;
 use super::metrics::LoopMetrics;
 use super::status_patches::{Covered, policy_patch, vmmrq_patch};
-use crate::status_write::patch_status;
 
 /// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
 /// compete with the raises and restores that it tells of.

@@ -1,4 +1,4 @@
-//! A write of the status of one of our own objects.
+//! A write of the status of an object.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use serde_json::Value;
-use sluice_runtime::metrics::ApiWrites;
-use sluice_runtime::request::send;
+
+use crate::metrics::ApiWrites;
+use crate::request::send;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -15,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When there is no answer in 5 s, or it is a refusal.
-pub(crate) async fn patch_status(
+pub async fn patch_status(
     client: &Client,
     writes: &ApiWrites,
     (plural, objects, name): (&'static str, &Request, &str),
