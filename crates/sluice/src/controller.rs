@@ -21,6 +21,7 @@ use sluice_controllers::headroom::{
 };
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
+use sluice_headroom::Observed;
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::api_servers::Servers;
@@ -33,7 +34,6 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile};
 use sluice_webhook::WebhookMetrics;
-use sluice_window::Observed;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

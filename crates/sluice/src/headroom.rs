@@ -8,12 +8,12 @@ use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
+use sluice_headroom::{Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, StatusWriter};
 use sluice_runtime::api_servers::{Servers, follow_identities, follow_servers};
 use sluice_runtime::client::{ClientOptions, Server, connect};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::Tasks;
-use sluice_window::{Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, StatusWriter};
 use tokio_util::sync::CancellationToken;
 
 /// Flags about head-room.

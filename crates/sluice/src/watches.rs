@@ -17,6 +17,7 @@ use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
+use sluice_headroom::Observed;
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
     KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
@@ -25,7 +26,6 @@ use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use sluice_webhook::{AaqSightings, App};
-use sluice_window::Observed;
 use tokio_util::sync::CancellationToken;
 
 use crate::tls_profile::ProfileWatch;

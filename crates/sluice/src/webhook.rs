@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
+use sluice_headroom::{Headroom, Observed, Outcome};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::{Admin, Checks};
@@ -31,7 +32,6 @@ use sluice_webhook::endpoints::target::TargetEndpoint;
 use sluice_webhook::{
     App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions, router,
 };
-use sluice_window::{Headroom, Observed, Outcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -7,8 +7,8 @@ use sluice_engine::{Amount, Uid};
 use sluice_runtime::events::{EventType, Report};
 
 use sluice_engine::headroom::{Raise, Refusal, lasting, sentence};
-use sluice_window::protocol::QuotaRef;
-use sluice_window::{Ending, MigrationRef, Outcome};
+use sluice_headroom::protocol::QuotaRef;
+use sluice_headroom::{Ending, MigrationRef, Outcome};
 
 /// The reason that managed-tenant-quota's users look for.
 const LEGACY_REASON: &str = "NotEnoughResourceToRelease";

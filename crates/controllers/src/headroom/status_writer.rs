@@ -11,6 +11,7 @@ use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
+use sluice_headroom::{Dirty, Headroom};
 use sluice_index::{Cluster, Key, Mode, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::events::Report;
@@ -19,7 +20,6 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request;
 use sluice_runtime::retry::{Failure, classify};
 use sluice_runtime::status_write::patch_status;
-use sluice_window::{Dirty, Headroom};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
+use sluice_headroom::protocol::{Left, QuotaRef, sweep};
+use sluice_headroom::{Headroom, Written};
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::{Leadership, WriteToken};
-use sluice_window::protocol::{Left, QuotaRef, sweep};
-use sluice_window::{Headroom, Written};
 use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 

@@ -13,15 +13,15 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("sluice-runtime", &[]),
     ("sluice-index", &["sluice-api", "sluice-engine"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
-    ("sluice-window", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
+    ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
     ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-runtime"]),
-    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-window", "sluice-index", "sluice-runtime"]),
+    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-runtime"]),
     (
         "sluice-controllers",
         &[
             "sluice-api",
             "sluice-engine",
-            "sluice-window",
+            "sluice-headroom",
             "sluice-index",
             "sluice-runtime",
             "sluice-operator",
@@ -33,7 +33,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
-            "sluice-window",
+            "sluice-headroom",
             "sluice-index",
             "sluice-runtime",
             "sluice-operator",

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
+use sluice_headroom::MigrationRef;
+use sluice_headroom::protocol::QuotaRef;
 use sluice_runtime::backoff::{Backoff, Retry};
 use sluice_runtime::events::Report;
-use sluice_window::MigrationRef;
-use sluice_window::protocol::QuotaRef;
 
 use super::Summary;
 use crate::headroom::events;

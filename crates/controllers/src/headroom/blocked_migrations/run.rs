@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_headroom::protocol::QuotaRef;
+use sluice_headroom::{Headroom, MigrationRef, Observed, Written};
 use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::{Leadership, WriteToken};
-use sluice_window::protocol::QuotaRef;
-use sluice_window::{Headroom, MigrationRef, Observed, Written};
 use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

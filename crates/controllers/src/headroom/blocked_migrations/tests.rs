@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
 use sluice_engine::{Format, Quantity, Uid};
-use sluice_window::MigrationRef;
+use sluice_headroom::MigrationRef;
 
 use super::namespace::{Blocked, Facts, Look, Namespace};
 

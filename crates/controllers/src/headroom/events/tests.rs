@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_engine::headroom::{Need, RaisedKey, Shortage};
 use sluice_engine::{Charge, Quantity, ScopeFacts, Uid};
-use sluice_window::Target;
+use sluice_headroom::Target;
 
 use super::*;
 

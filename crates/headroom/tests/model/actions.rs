@@ -1,6 +1,6 @@
 //! What can happen next, and what comes of it.
 
-use sluice_window::protocol::{Command, Done, Ending};
+use sluice_headroom::protocol::{Command, Done, Ending};
 
 use crate::rules::Rules;
 use crate::world::{Fate, Flight, Run, Stage, World};

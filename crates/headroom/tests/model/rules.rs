@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sluice_window::protocol::Rests;
+use sluice_headroom::protocol::Rests;
 
 use crate::ends::EndWell;
 use crate::world::{Budget, Fate, Flight, Process, Quota, Stage, Target, Thief, World};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
-use sluice_window::protocol::{QuotaRef, Rests, WindowSession};
+use sluice_headroom::protocol::{QuotaRef, Rests, WindowSession};
 
 /// Seconds of a step of the clock.
 pub const TICK: i64 = 7;

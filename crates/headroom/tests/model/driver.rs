@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Budget, Grant, NativeQuota};
-use sluice_window::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
+use sluice_headroom::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
 
 use crate::actions::let_go;
 use crate::rules::{Rules, Without};

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::RwLock;
 use sluice_engine::headroom::{Plan, plan};
-use sluice_window::protocol::{Command, Rests};
+use sluice_headroom::protocol::{Command, Rests};
 
 use crate::rules::Rules;
 use crate::world::{Quota, Stage, World, natives, need};

@@ -1,7 +1,7 @@
 //! What API servers and kube-controller-manager do with quotas and pods.
 
 use sluice_engine::headroom::restore;
-use sluice_window::protocol::{Left, sweep};
+use sluice_headroom::protocol::{Left, sweep};
 
 use crate::rules::{Rules, Without};
 use crate::world::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_window::protocol::Rests;
+use sluice_headroom::protocol::Rests;
 
 use crate::actions::let_go;
 use crate::rules::{Rules, Without};
