@@ -8,7 +8,6 @@ pub mod cluster_quota_status;
 mod conditions;
 pub mod gate;
 pub mod gating;
-pub mod headroom;
 pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;

@@ -2,11 +2,14 @@
 //!
 //! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what a session asks for; [`Observed`] is what a process
 //! knows of the cluster; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
+//! [`loops`] run in the controller that leads: they restore what was left, and wake migrations that are blocked.
 
 mod attempts;
+mod events;
 mod executor;
 mod headroom;
 mod lanes;
+pub mod loops;
 mod metrics;
 mod observed;
 mod patches;
@@ -20,6 +23,7 @@ mod target;
 mod told;
 mod tools;
 
+pub use events::granted;
 pub use headroom::{Headroom, Parts};
 pub use metrics::HeadroomMetrics;
 pub use observed::{Dirty, Observed};

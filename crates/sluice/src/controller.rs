@@ -16,12 +16,10 @@ use sluice_controllers::gate::{
     AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
-use sluice_controllers::headroom::{
-    BlockedCollector, BlockedMigrations, HeadroomStatusWriter, LoopMetrics, Sweep,
-};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
 use sluice_headroom::Observed;
+use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, HeadroomStatusWriter, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::api_servers::Servers;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use sluice_engine::headroom::{Raise, Refusal, lasting, sentence};
 use sluice_engine::{Amount, Uid};
 use sluice_runtime::events::{EventType, Report};
 
-use sluice_engine::headroom::{Raise, Refusal, lasting, sentence};
-use sluice_headroom::protocol::QuotaRef;
-use sluice_headroom::{Ending, MigrationRef, Outcome};
+use crate::protocol::{Ending, QuotaRef};
+use crate::target::{MigrationRef, Outcome};
 
 /// The reason that managed-tenant-quota's users look for.
 const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
@@ -33,7 +33,7 @@ const LEFT: &str = "MigrationTargetLeft";
 const ACTION: &str = "MakeRoom";
 
 /// Nothing is raised, because it is not proven that the admission policies are in force.
-pub(super) fn not_proven(blocked: &MigrationRef, why: &str) -> Vec<Report> {
+pub(crate) fn not_proven(blocked: &MigrationRef, why: &str) -> Vec<Report> {
     about(
         blocked,
         NOT_PROVEN,
@@ -58,13 +58,13 @@ fn legacy(blocked: &MigrationRef, sentence: &str) -> Report {
 }
 
 /// Head-room cannot help a blocked migration.
-pub(super) fn refused(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
+pub(crate) fn refused(blocked: &MigrationRef, sentence: &str) -> Vec<Report> {
     let note = format!("no head-room for migration {} of vm {}: {sentence}", blocked.name, blocked.machine);
     about(blocked, NO_HEADROOM, &note)
 }
 
 /// A target is still there although its migration is over.
-pub(super) fn left(namespace: &str, pod: &str, uid: &Uid) -> Report {
+pub(crate) fn left(namespace: &str, pod: &str, uid: &Uid) -> Report {
     let note = format!(
         "pod {pod} was the target of a migration that is over, and does not run its virtual machine: it takes room in the \
          quotas of the namespace, and nothing is raised there while it is above them; delete it"
@@ -74,7 +74,7 @@ pub(super) fn left(namespace: &str, pod: &str, uid: &Uid) -> Report {
 }
 
 /// Writing the status of a quota is refused; `blocked` wait for it.
-pub(super) fn forbidden<'m>(
+pub(crate) fn forbidden<'m>(
     namespace: &str,
     quota: &QuotaRef,
     blocked: impl Iterator<Item = &'m MigrationRef>,

@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use sluice_headroom::protocol::{Left, QuotaRef, sweep};
-use sluice_headroom::{Headroom, Written};
 use sluice_index::Key;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::lease::{Leadership, WriteToken};
@@ -18,6 +16,9 @@ use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::LoopMetrics;
+use crate::headroom::Headroom;
+use crate::protocol::{Left, QuotaRef, sweep};
+use crate::status_writer::Written;
 
 /// The first wait after a failed write, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

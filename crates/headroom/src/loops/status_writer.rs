@@ -11,7 +11,6 @@ use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_headroom::{Dirty, Headroom};
 use sluice_index::{Cluster, Key, Mode, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::events::Report;
@@ -27,6 +26,8 @@ use super::blocked_migrations::Summaries;
 use super::leftovers::Leftovers;
 use super::metrics::LoopMetrics;
 use super::status_patches::{Covered, policy_patch, vmmrq_patch};
+use crate::headroom::Headroom;
+use crate::observed::Dirty;
 
 /// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
 /// compete with the raises and restores that it tells of.

@@ -11,8 +11,8 @@ use sluice_index::Cluster;
 use sluice_runtime::events::Report;
 use tokio::time::Instant;
 
-use super::events;
 use super::metrics::LoopMetrics;
+use crate::events;
 
 /// KubeVirt's controller deletes the target of a migration that has failed;
 /// a launcher without a guest ends by itself within five minutes.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sluice_engine::headroom::{Amounts, Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
 use sluice_engine::{Format, Quantity, Uid};
-use sluice_headroom::MigrationRef;
 
 use super::namespace::{Blocked, Facts, Look, Namespace};
+use crate::target::MigrationRef;
 
 fn units(units: i64) -> Quantity {
     Quantity::from_units(units, Format::DecimalSi)

@@ -7,7 +7,6 @@
 //! ```
 
 pub mod blocked_migrations;
-mod events;
 mod leftovers;
 mod metrics;
 mod status_patches;
@@ -15,7 +14,6 @@ mod status_writer;
 mod sweep;
 
 pub use blocked_migrations::BlockedMigrations;
-pub use events::granted;
 pub use metrics::{BlockedCollector, LoopMetrics};
 pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use super::*;
+use crate::target::Target;
 use sluice_engine::headroom::{Need, RaisedKey, Shortage};
 use sluice_engine::{Charge, Quantity, ScopeFacts, Uid};
-use sluice_headroom::Target;
-
-use super::*;
 
 /// One line each: type, reason, what it is about, what else, and the note.
 fn lines(reports: &[Report]) -> String {

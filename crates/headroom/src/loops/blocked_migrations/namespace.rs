@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use sluice_engine::Uid;
 use sluice_engine::headroom::{Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
-use sluice_headroom::MigrationRef;
-use sluice_headroom::protocol::QuotaRef;
 use sluice_runtime::backoff::{Backoff, Retry};
 use sluice_runtime::events::Report;
 
 use super::Summary;
-use crate::headroom::events;
+use crate::events;
+use crate::protocol::QuotaRef;
+use crate::target::MigrationRef;
 
 /// How long KubeVirt's controller gets to notice a change by itself. It does not see what is granted.
 const NUDGE_AFTER_MS: u64 = 1_000;

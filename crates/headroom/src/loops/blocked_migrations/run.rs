@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_headroom::protocol::QuotaRef;
-use sluice_headroom::{Headroom, MigrationRef, Observed, Written};
 use sluice_index::{Cluster, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
@@ -17,9 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::namespace::{Blocked, Facts, Namespace};
 use super::{Summaries, Summary};
-use crate::headroom::events;
-use crate::headroom::metrics::LoopMetrics;
-use crate::headroom::status_writer::HeadroomStatusWriter;
+use crate::events;
+use crate::headroom::Headroom;
+use crate::loops::metrics::LoopMetrics;
+use crate::loops::status_writer::HeadroomStatusWriter;
+use crate::observed::Observed;
+use crate::protocol::QuotaRef;
+use crate::status_writer::Written;
+use crate::target::MigrationRef;
 
 /// The loop as a running thing; clones share it.
 #[derive(Clone)]
