@@ -19,7 +19,7 @@ use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
 use sluice_headroom::Observed;
-use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, HeadroomStatusWriter, LoopMetrics, Sweep};
+use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
 use sluice_runtime::api_servers::Servers;
@@ -200,7 +200,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel)?;
 
-    let statuses = HeadroomStatusWriter::default();
+    let statuses = GrantStatus::default();
     let recorder = events.clone();
     let write_event = move |event: GateEvent| {
         let recorder = recorder.clone();

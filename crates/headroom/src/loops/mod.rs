@@ -3,17 +3,16 @@
 //! ```text
 //!  watches ──▶ Observed ─┬─▶ sweep                restores quotas whose lock is over
 //!                        ├─▶ blocked_migrations   wakes KubeVirt's controller, tells what is missing
-//!                        └─▶ status_writer        conditions of what grants head-room; targets that are left
+//!                        └─▶ grant_status         conditions of what grants head-room; targets that are left
 //! ```
 
 pub mod blocked_migrations;
+mod grant_status;
 mod leftovers;
 mod metrics;
-mod status_patches;
-mod status_writer;
 mod sweep;
 
 pub use blocked_migrations::BlockedMigrations;
+pub use grant_status::GrantStatus;
 pub use metrics::{BlockedCollector, LoopMetrics};
-pub use status_writer::HeadroomStatusWriter;
 pub use sweep::Sweep;

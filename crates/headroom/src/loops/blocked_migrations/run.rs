@@ -17,8 +17,8 @@ use super::namespace::{Blocked, Facts, Namespace};
 use super::{Summaries, Summary};
 use crate::events;
 use crate::headroom::Headroom;
+use crate::loops::grant_status::GrantStatus;
 use crate::loops::metrics::LoopMetrics;
-use crate::loops::status_writer::HeadroomStatusWriter;
 use crate::observed::Observed;
 use crate::protocol::QuotaRef;
 use crate::status_writer::Written;
@@ -61,7 +61,7 @@ impl BlockedMigrations {
     pub async fn run(
         self,
         (token, mut leadership): (WriteToken, latest::Receiver<Leadership>),
-        statuses: HeadroomStatusWriter,
+        statuses: GrantStatus,
         cancel: CancellationToken,
     ) {
         let work = async {
@@ -78,7 +78,7 @@ impl BlockedMigrations {
     async fn act(
         &self,
         token: &WriteToken,
-        statuses: &HeadroomStatusWriter,
+        statuses: &GrantStatus,
         leadership: &mut latest::Receiver<Leadership>,
     ) {
         let mut tasks = JoinSet::new();
@@ -128,7 +128,7 @@ impl BlockedMigrations {
         namespace: Arc<str>,
         changed: Arc<Notify>,
         token: WriteToken,
-        statuses: HeadroomStatusWriter,
+        statuses: GrantStatus,
     ) -> Arc<str> {
         let mut state = Namespace::new(process_seed());
         loop {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_api::HeadroomPolicyStatus;
 use sluice_index::{Stated, VmmrqStated};
 
-use super::blocked_migrations::Summary;
+use crate::loops::blocked_migrations::Summary;
 
 /// Whether it is in force.
 pub const READY: &str = "Ready";

@@ -25,9 +25,12 @@ use tokio_util::sync::CancellationToken;
 use super::blocked_migrations::Summaries;
 use super::leftovers::Leftovers;
 use super::metrics::LoopMetrics;
-use super::status_patches::{Covered, policy_patch, vmmrq_patch};
 use crate::headroom::Headroom;
 use crate::observed::Dirty;
+
+mod patches;
+
+use patches::{Covered, policy_patch, vmmrq_patch};
 
 /// Changes are collected for so long before they are written: what migrations use comes and goes, and a display must not
 /// compete with the raises and restores that it tells of.
@@ -35,13 +38,13 @@ const COLLECT_TIME: Duration = Duration::from_secs(1);
 
 /// Takes notes of what changed; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct HeadroomStatusWriter {
+pub struct GrantStatus {
     pending: Arc<Mutex<Dirty>>,
     news: Arc<Notify>,
     freed: Arc<Notify>,
 }
 
-impl HeadroomStatusWriter {
+impl GrantStatus {
     /// Something that is reported may have changed in these namespaces.
     pub(super) fn changed(&self, namespaces: impl IntoIterator<Item = Arc<str>>) {
         let mut pending = self.pending.lock();
