@@ -128,7 +128,7 @@ impl<'h> Executor<'h> {
         };
         self.records = records.iter().map(|record| (Arc::clone(&record.name), Arc::clone(record))).collect();
         // While this was read the watch may have shown that a raise of another session was in vain.
-        if session.raised().is_empty() && self.tools.observed.is_resting(namespace) {
+        if session.raised().is_empty() && self.tools.locks.is_resting(namespace) {
             return Done::Ended(Ending::Resting);
         }
         let is_above = records.iter().any(|record| !record.native().overdraft().is_empty());
@@ -162,7 +162,7 @@ impl<'h> Executor<'h> {
         };
         let found = self.tools.observed.until(left, free).await;
         match found {
-            Some(()) if self.tools.observed.is_resting(namespace) => Done::Ended(Ending::Resting),
+            Some(()) if self.tools.locks.is_resting(namespace) => Done::Ended(Ending::Resting),
             Some(()) => Done::Free,
             None => Done::Ended(Ending::Busy),
         }

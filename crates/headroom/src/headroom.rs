@@ -18,6 +18,7 @@ use crate::executor::{Executor, OTHERS_TIME, until_shown};
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
+use crate::observed_locks::ObservedLocks;
 use crate::patches;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
@@ -32,8 +33,8 @@ use crate::tools::Tools;
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
 pub struct Parts {
-    /// What is known of the cluster.
-    pub observed: Arc<Observed>,
+    /// What is known of the cluster, and of the locks in it.
+    pub locks: ObservedLocks,
     /// Reads.
     pub requests: Requests,
     /// Writes.
@@ -67,10 +68,11 @@ impl Headroom {
     /// `told` hears of each session that raised something, was refused to, or lacks something.
     #[must_use]
     pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
-        let Parts { observed, requests, writer, servers, metrics, namespace } = parts;
+        let Parts { locks, requests, writer, servers, metrics, namespace } = parts;
         let clock = Arc::clone(&requests.clock);
         let tools = Tools {
-            observed,
+            observed: Arc::clone(locks.observed()),
+            locks,
             requests,
             writer,
             probes: Probes::new(Arc::clone(&servers), clock, &namespace),
@@ -94,6 +96,12 @@ impl Headroom {
     #[must_use]
     pub const fn observed(&self) -> &Arc<Observed> {
         &self.tools.observed
+    }
+
+    /// What is remembered of the locks of namespaces.
+    #[must_use]
+    pub const fn locks(&self) -> &ObservedLocks {
+        &self.tools.locks
     }
 
     /// Reads of the API server.
@@ -145,7 +153,7 @@ impl Headroom {
             self.report(Outcome { target, ending, raises: Vec::new(), raised_for: Duration::ZERO });
             return word;
         }
-        if self.tools.observed.is_resting(target.namespace()) {
+        if self.tools.locks.is_resting(target.namespace()) {
             self.attempts.end(&target, &attempt);
             return self.leave("resting");
         }
@@ -169,7 +177,7 @@ impl Headroom {
         let mut session = WindowSession::new(target.need.clone());
         let mut executor = Executor::new(&self.tools, &target, others_until, admit, Arc::clone(&attempt));
         let ending = match lane {
-            Ok(_) if self.tools.observed.is_resting(&namespace) => Ending::Resting,
+            Ok(_) if self.tools.locks.is_resting(&namespace) => Ending::Resting,
             Ok(_) => loop {
                 match session.command() {
                     Command::Stop(ending) => break ending,
@@ -199,8 +207,8 @@ impl Headroom {
         let Outcome { target, ending, raises, raised_for } = &outcome;
         self.tools.metrics.ended(ending.word());
         match ending {
-            Ending::Forbidden(_) => self.tools.observed.refused(target.namespace()),
-            Ending::Taken => self.tools.observed.taken(target.namespace()),
+            Ending::Forbidden(_) => self.tools.locks.refused(target.namespace()),
+            Ending::Taken => self.tools.locks.taken(target.namespace()),
             _ => {}
         }
         let was_written = !raises.is_empty() || matches!(ending, Ending::Forbidden(_));

@@ -1,20 +1,16 @@
 //! What a process knows of the cluster, as the events of its watches tell.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
-use sluice_engine::Uid;
-use sluice_engine::headroom::{NativeQuota, consumed};
 use sluice_index::{Affected, Cluster, Kind, VmiWire, VmimWire, Watched as _};
 use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
 
-use crate::protocol::Rests;
 use crate::requests::{BudgetWires, GrantNames};
 
 /// What changed since it was last asked for.
@@ -27,14 +23,21 @@ pub struct Dirty {
 }
 
 /// The index, the health of the watches that feed it, and a signal for every change.
-#[derive(Debug)]
 pub struct Observed {
     index: RwLock<Cluster>,
     changes: signal::Sender<u64>,
     dirty: Option<Mutex<Dirty>>,
     watches: Vec<WatchHealth>,
-    rests: Mutex<Rests>,
-    epoch: Instant,
+    first: Witness,
+}
+
+/// Sees each change before anybody else does.
+type Witness = Box<dyn Fn(&Cluster, &[Affected]) + Send + Sync>;
+
+impl std::fmt::Debug for Observed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed").field("watches", &self.watches).finish_non_exhaustive()
+    }
 }
 
 impl Observed {
@@ -42,13 +45,22 @@ impl Observed {
     /// the caller is going to ask for what changed.
     #[must_use]
     pub fn new(watches: Vec<WatchHealth>, remember_dirty: bool) -> Arc<Self> {
+        Self::shown_first_to(|_, _| (), watches, remember_dirty)
+    }
+
+    /// As [`Self::new`]. `first` is shown each change before anybody else can see it; events and readers wait meanwhile.
+    #[must_use]
+    pub fn shown_first_to(
+        first: impl Fn(&Cluster, &[Affected]) + Send + Sync + 'static,
+        watches: Vec<WatchHealth>,
+        remember_dirty: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             index: RwLock::default(),
             changes: signal::Sender::new(0),
             dirty: remember_dirty.then(Mutex::default),
             watches,
-            rests: Mutex::default(),
-            epoch: Instant::now(),
+            first: Box::new(first),
         })
     }
 
@@ -130,44 +142,6 @@ impl Observed {
         migrations.iter().for_each(|migration| _ = index.vmims.upsert_answered(migration));
     }
 
-    /// Whether nothing is to be raised in the namespace now, because raising did not help or it was locked too much.
-    #[must_use]
-    pub fn is_resting(&self, namespace: &str) -> bool {
-        !self.rests_for(namespace).is_zero()
-    }
-
-    /// For how long nothing is to be raised in the namespace.
-    #[must_use]
-    pub fn rests_for(&self, namespace: &str) -> Duration {
-        // The index is never waited for under this lock: events take them in the other order.
-        if self.rests.lock().is_empty() {
-            return Duration::ZERO;
-        }
-        let situation = self.situation(namespace);
-        Duration::from_millis(self.rests.lock().left(namespace, situation, self.now_ms()))
-    }
-
-    /// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
-    #[must_use]
-    pub fn situation(&self, namespace: &str) -> u64 {
-        self.read(|index| situation(index, namespace))
-    }
-
-    /// Nothing could be raised in the namespace: writing is refused.
-    pub fn refused(&self, namespace: &Arc<str>) {
-        self.rests.lock().refused(namespace, self.now_ms());
-    }
-
-    /// A pod that room was not made for has taken it.
-    pub fn taken(&self, namespace: &Arc<str>) {
-        let situation = self.situation(namespace);
-        self.rests.lock().taken(namespace, situation, self.now_ms());
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     /// Applies an event of the watch of this kind. Events of one kind have to come in their order.
     pub fn apply<K: Kind>(&self, event: &Event<K>) {
         let concerns = |wire: &K| K::records(&self.index.read()).concerns(wire);
@@ -183,28 +157,10 @@ impl Observed {
             return;
         }
         let affected: Vec<_> = changed.iter().map(K::Records::affects).collect();
-        // Who sees that a lock is over is to see the rest that follows from it.
-        self.note_locks(&index, &affected);
+        (self.first)(&index, &affected);
         drop(index);
         self.remember(affected);
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    /// Takes note of locks that begin and end.
-    fn note_locks(&self, index: &Cluster, affected: &[Affected]) {
-        for each in affected {
-            let Affected::Namespace(namespace) = each else { continue };
-            let raised = index
-                .resource_quotas
-                .raised_in(namespace)
-                .filter_map(|key| index.quota(namespace, &key.name));
-            let marked: Vec<_> = raised.filter(|quota| quota.mark().is_some()).collect();
-            let usage = (!marked.is_empty()).then(|| marked.iter().map(usage).collect());
-            let mut rests = self.rests.lock();
-            if usage.is_some() || rests.knows(namespace) {
-                rests.see(namespace, usage, situation(index, namespace), self.now_ms());
-            }
-        }
     }
 
     fn remember(&self, affected: Vec<Affected>) {
@@ -217,27 +173,6 @@ impl Observed {
             }
         }
     }
-}
-
-/// How much of the keys that a target takes is used: of those that are raised,
-/// or of a quota without any of those that pods consume.
-fn usage(quota: &NativeQuota) -> (Uid, i128) {
-    let is_raised = quota.is_raised();
-    let is_raised_key = |key: &str| quota.status_hard.get(key) > quota.spec_hard.get(key);
-    let used = quota.used.iter().filter(|(key, _)| consumed(key) && (!is_raised || is_raised_key(key)));
-    (quota.uid.clone(), used.fold(0, |sum, (_, amount)| sum.saturating_add(amount.nanos())))
-}
-
-/// Stands for what decides, in the hands of administrators, whether raising helps in a namespace.
-fn situation(index: &Cluster, namespace: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for quota in index.resource_quotas.records_in(namespace) {
-        quota.raw().spec_hard.hash(&mut hasher);
-    }
-    for grant in index.stated_budget(namespace).grants {
-        (grant.source(), grant.terms()).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 #[cfg(test)]

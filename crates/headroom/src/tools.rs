@@ -8,6 +8,7 @@ use sluice_runtime::api_servers::Servers;
 
 use crate::metrics::HeadroomMetrics;
 use crate::observed::Observed;
+use crate::observed_locks::ObservedLocks;
 use crate::probes::Probes;
 use crate::proofs::Proofs;
 use crate::protocol::Snapshot;
@@ -22,6 +23,7 @@ pub(crate) const LOCK_SECONDS: i64 = 10;
 /// What all sessions share.
 pub(crate) struct Tools {
     pub(crate) observed: Arc<Observed>,
+    pub(crate) locks: ObservedLocks,
     pub(crate) requests: Requests,
     pub(crate) writer: StatusWriter,
     pub(crate) probes: Probes,

@@ -18,7 +18,7 @@ use sluice_controllers::gate::{
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
-use sluice_headroom::Observed;
+use sluice_headroom::ObservedLocks;
 use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
@@ -159,7 +159,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new();
-    let observed = Observed::new(watches.headroom(), true);
+    let locks = ObservedLocks::new(watches.headroom(), true);
+    let observed = Arc::clone(locks.observed());
     let headroom_client = connect(&options("head-room")).await?;
     let setup = Setup {
         tasks: &mut tasks,
@@ -167,7 +168,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         options: options("head-room"),
         namespace: args.namespace.clone(),
         writes: writes.clone(),
-        observed: Arc::clone(&observed),
+        locks,
         stopped: stopped.clone(),
     };
     // Targets are let in by the webhook alone, so there is nothing to tell of.

@@ -1,4 +1,4 @@
-//! What processes remember of locks, as `observed.rs` keeps it, and when one ends.
+//! What processes remember of locks, as `observed_locks.rs` keeps it, and when one ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

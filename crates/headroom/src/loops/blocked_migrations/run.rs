@@ -199,7 +199,7 @@ impl BlockedMigrations {
 
     fn facts(&self, namespace: &str) -> Facts {
         let unproven = self.headroom.proofs().borrow().clone();
-        let rests_for = self.observed().rests_for(namespace);
+        let rests_for = self.headroom.locks().rests_for(namespace);
         self.observed().read(|index| Facts {
             quotas: index.quotas_in(namespace),
             budget: index.budget(namespace, self.headroom.server_now_ms().div_euclid(1000)),
