@@ -17,7 +17,6 @@ use tokio::time::{Instant, timeout};
 use crate::attempts::Attempt;
 use crate::patches;
 use crate::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession, is_over};
-use crate::requests::GrantNames;
 use crate::restore::Restorer;
 use crate::status_writer::Written;
 use crate::target::Target;
@@ -112,7 +111,8 @@ impl<'h> Executor<'h> {
         if let Some(why) = self.tools.unproven() {
             return Done::Ended(Ending::Unproven(why));
         }
-        match requests.grants(namespace, self.grant_names()).await {
+        let grants = self.tools.observed.read(|index| index.grant_names(namespace));
+        match requests.grants(namespace, grants).await {
             Ok(grants) => self.tools.observed.learn(namespace, &grants),
             Err(error) => return failed("reading what is granted", &error),
         }
@@ -141,11 +141,6 @@ impl<'h> Executor<'h> {
             _ => None,
         };
         Done::Seen(self.tools.snapshot(namespace, &records, pods.as_deref()))
-    }
-
-    fn grant_names(&self) -> GrantNames {
-        let (vmmrqs, policies) = self.tools.observed.read(|index| index.grant_names(self.target.namespace()));
-        GrantNames { vmmrqs, policies }
     }
 
     /// The mark of another session: until the watch shows that none is left. It may have been in vain.

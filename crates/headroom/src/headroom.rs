@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_engine::headroom::{self as engine, NUDGE_KEY, sentence};
 use sluice_engine::{Amount, Charge, Resource, Uid};
-use sluice_index::{LauncherRecord, VmiRecord};
+use sluice_index::{LauncherRecord, Observed, VmiRecord};
 use sluice_runtime::api_servers::Servers;
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
@@ -17,7 +17,6 @@ use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, OTHERS_TIME, until_shown};
 use crate::lanes::Lanes;
 use crate::metrics::HeadroomMetrics;
-use crate::observed::Observed;
 use crate::observed_locks::ObservedLocks;
 use crate::patches;
 use crate::probes::Probes;

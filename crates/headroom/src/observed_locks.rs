@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_engine::headroom::{NativeQuota, consumed};
-use sluice_index::{Affected, Cluster};
+use sluice_index::{Affected, Cluster, Observed};
 use sluice_runtime::watch::WatchHealth;
 
-use crate::observed::Observed;
 use crate::protocol::Rests;
 
 /// The cluster as a process observes it, and what is remembered of the locks in it; clones share both.

@@ -12,8 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota};
 use sluice_index::{
-    HeadroomPolicyWire, LauncherRecord, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimRecord,
-    VmimWire, VmmrqWire,
+    BudgetWires, GrantNames, LauncherRecord, PodWire, ResourceQuotaWire, VmiWire, VmimRecord, VmimWire,
 };
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::request::{Built, Reply, objects, send};
@@ -25,28 +24,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 pub struct Requests {
     client: Client,
     pub(crate) clock: Arc<ServerClock>,
-}
-
-/// What a budget is made of.
-#[derive(Clone, Debug)]
-pub struct BudgetWires {
-    /// What was known before it was read: of these, what is not found is gone.
-    pub asked: GrantNames,
-    /// The namespace's own grants.
-    pub vmmrqs: Vec<VmmrqWire>,
-    /// Policies.
-    pub policies: Vec<HeadroomPolicyWire>,
-    /// The namespace, by whose labels policies select.
-    pub namespace: Option<NamespaceWire>,
-}
-
-/// Names of objects that grant something.
-#[derive(Clone, Debug, Default)]
-pub struct GrantNames {
-    /// `VirtualMachineMigrationResourceQuota`s of the namespace.
-    pub vmmrqs: Vec<Arc<str>>,
-    /// `HeadroomPolicy`s.
-    pub policies: Vec<Arc<str>>,
 }
 
 #[derive(Deserialize)]

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use sluice_engine::headroom::Account;
-use sluice_index::{LauncherRecord, ResourceQuotaRecord};
+use sluice_index::{LauncherRecord, Observed, ResourceQuotaRecord};
 use sluice_runtime::api_servers::Servers;
 
 use crate::metrics::HeadroomMetrics;
-use crate::observed::Observed;
 use crate::observed_locks::ObservedLocks;
 use crate::probes::Probes;
 use crate::proofs::Proofs;

@@ -17,10 +17,10 @@ use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
-use sluice_headroom::Observed;
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
-    KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    KubeVirtWire, LimitRangeWire, NamespaceWire, Observed, PodWire, ResourceQuotaWire, VmiWire, VmimWire,
+    VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;

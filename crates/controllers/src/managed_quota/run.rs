@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use parking_lot::Mutex;
-use sluice_headroom::Observed;
-use sluice_index::{Aaqs, ClusterResourceQuotas, Key};
+use sluice_index::{Aaqs, ClusterResourceQuotas, Key, Observed};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_runtime::metrics::ApiWrites;

@@ -1,9 +1,8 @@
 //! What was written and what the watch shows of it.
 
-use sluice_index::{Cluster, ResourceQuotaRecord};
+use sluice_index::{Cluster, Observed, ResourceQuotaRecord};
 
 use super::SETTLE_TIME;
-use crate::observed::Observed;
 
 /// Waits until the watch shows that these raises are over, for as long as a raise may take to be seen. What rests is
 /// decided by what the watch shows, and the next session of the namespace has to know that this one was in vain.

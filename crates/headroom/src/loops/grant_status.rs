@@ -11,7 +11,7 @@ use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_api::{HeadroomPolicy, VirtualMachineMigrationResourceQuota, names};
-use sluice_index::{Cluster, Key, Mode, Policy, Sums, amounts_of, sum_of};
+use sluice_index::{Cluster, Dirty, Key, Mode, Policy, Sums, amounts_of, sum_of};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::WriteToken;
@@ -26,7 +26,6 @@ use super::blocked_migrations::Summaries;
 use super::leftovers::Leftovers;
 use super::metrics::LoopMetrics;
 use crate::headroom::Headroom;
-use crate::observed::Dirty;
 
 mod patches;
 

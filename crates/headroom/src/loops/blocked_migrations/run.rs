@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_index::{Cluster, VmimRecord};
+use sluice_index::{Cluster, Observed, VmimRecord};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::{Leadership, WriteToken};
@@ -19,7 +19,6 @@ use crate::events;
 use crate::headroom::Headroom;
 use crate::loops::grant_status::GrantStatus;
 use crate::loops::metrics::LoopMetrics;
-use crate::observed::Observed;
 use crate::protocol::QuotaRef;
 use crate::status_writer::Written;
 use crate::target::MigrationRef;

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
-use sluice_index::{Affected, Cluster, Kind, VmiWire, VmimWire, Watched as _};
 use sluice_runtime::watch::{Event, WatchHealth};
 use tokio::sync::watch as signal;
 use tokio::time::timeout;
 
-use crate::requests::{BudgetWires, GrantNames};
+use crate::cluster::{Cluster, Kind};
+use crate::grants::{BudgetWires, GrantNames};
+use crate::kinds::vmi::VmiWire;
+use crate::kinds::vmim::VmimWire;
+use crate::store::{Affected, Watched as _};
 
 /// What changed since it was last asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,9 +183,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
     use serde_json::{Value, json};
-    use sluice_index::{HeadroomPolicyWire, LimitRangeWire, PodWire, VmmrqWire};
 
     use super::*;
+    use crate::kinds::headroom_policy::HeadroomPolicyWire;
+    use crate::kinds::limit_range::LimitRangeWire;
+    use crate::kinds::pod::PodWire;
+    use crate::kinds::vmmrq::VmmrqWire;
 
     fn object<W: serde::de::DeserializeOwned>(version: &str, labels: &Value) -> W {
         let metadata = json!({"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": version, "labels": labels});
@@ -225,7 +231,7 @@ mod tests {
         }
         let (vmmrqs, policies) = (vec![vmmrq("kept")], Vec::new());
         observed.learn("shop", &BudgetWires { asked, vmmrqs, policies, namespace: None });
-        assert_eq!(observed.read(|index| index.grant_names("shop").0), ["kept".into(), "new".into()]);
+        assert_eq!(observed.read(|index| index.grant_names("shop").vmmrqs), ["kept".into(), "new".into()]);
     }
 
     #[test]
