@@ -1,22 +1,16 @@
 //! Whether the admission policies are in force at every API server, found by effect and remembered.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
-use parking_lot::Mutex;
-use sluice_runtime::api_servers::{ApiServer, Servers};
-use sluice_runtime::backoff::{Backoff, process_seed};
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use sluice_runtime::api_servers::{ApiServer, ByServer, Pace, PerServer, Round, Servers};
 use tokio_util::sync::CancellationToken;
 
 use crate::probes::{Probes, Proof};
 
-/// After this long an API server is asked anew although nothing has happened.
-const FRESH: Duration = Duration::from_secs(60);
-const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// How often API servers are asked although nothing has happened.
+const PACE: Pace =
+    Pace { settled: Duration::from_secs(60), retry: (Duration::from_millis(200), Duration::from_secs(10)) };
 
 /// How long an API server that has much to do may take for an answer that no target waits for, and one that did not know of
 /// a raise in time.
@@ -61,25 +55,23 @@ impl Known {
 
 /// What is known of the policies.
 #[derive(Debug)]
-pub struct Proofs {
-    servers: Arc<Servers>,
-    /// By the name of the API server.
-    known: Mutex<BTreeMap<Arc<str>, Known>>,
-    doubted: Notify,
-}
+pub struct Proofs(PerServer<Known>);
 
 impl Proofs {
     /// Nothing is proven yet.
     #[must_use]
     pub fn new(servers: Arc<Servers>) -> Self {
-        Self { servers, known: Mutex::default(), doubted: Notify::new() }
+        Self(PerServer::new(servers, PACE))
     }
 
     /// Why nothing is to be raised; `None` if both policies were in force at every API server when it was last asked.
     #[must_use]
     pub fn missing(&self) -> Option<Arc<str>> {
-        let known = self.known.lock();
-        self.servers.each().iter().find_map(|server| match known.get(&server.name) {
+        self.missing_in(&self.0.known())
+    }
+
+    fn missing_in(&self, known: &ByServer<Known>) -> Option<Arc<str>> {
+        self.0.each().iter().find_map(|server| match known.get(&server.name) {
             Some(known) => Some(format!("API server {}: {}", server.name, known.missing.as_ref()?).into()),
             None => Some(format!("API server {} was not asked yet", server.name).into()),
         })
@@ -88,7 +80,7 @@ impl Proofs {
     /// How many API servers there are, and how many of them enforce the policies.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        let (known, servers) = (self.known.lock(), self.servers.each());
+        let (known, servers) = (self.0.known(), self.0.each());
         let is_proven =
             |server: &&ApiServer| known.get(&server.name).is_some_and(|known| known.missing.is_none());
         let proven = servers.iter().filter(is_proven).count();
@@ -99,69 +91,41 @@ impl Proofs {
     /// does. KubeVirt's controller creates one target after the other in the whole cluster,
     /// so no second one may wait for such a server.
     pub fn doubt(&self, server: &ApiServer, why: &str) {
-        let doubted = Known { missing: Some(why.into()), unanswered: 0, doubted: true };
-        self.known.lock().insert(Arc::clone(&server.name), doubted);
-        self.doubted.notify_one();
+        self.0.doubt(server, Known { missing: Some(why.into()), unanswered: 0, doubted: true });
     }
 
     /// Asks every API server: at the start, when they change or one is doubted, and now and then.
     /// `asked` is called after each time.
     pub async fn keep(&self, probes: &Probes, asked: impl Fn(), cancel: CancellationToken) {
-        let mut changes = self.servers.changes();
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1, process_seed());
-        let work = async {
-            loop {
-                changes.mark_unchanged();
-                let before = self.missing();
-                let is_back = self.ask(probes).await;
-                asked();
-                let missing = self.missing();
-                if missing != before {
-                    match &missing {
-                        Some(why) => {
-                            tracing::warn!(%why, "no quota is raised: admission policies are not in force");
-                        }
-                        None => tracing::info!("admission policies are in force at every API server"),
-                    }
-                }
-                let is_settled =
-                    self.known.lock().values().all(|known| known.missing.is_none() && known.unanswered == 0);
-                if is_settled || is_back {
-                    backoff.reset();
-                }
-                let pause = if is_settled { FRESH } else { backoff.failed() };
-                tokio::select! {
-                    () = sleep(pause) => {}
-                    () = self.doubted.notified() => {}
-                    changed = changes.changed() => match changed {
-                        Ok(()) => backoff.reset(),
-                        Err(_) => return,
-                    },
-                }
+        let ask = |server: ApiServer| {
+            let doubted = self.0.known().get(&server.name).is_some_and(|known| known.doubted);
+            let patience = if doubted { PROMPT } else { PATIENCE };
+            async move { probes.prove(&server, patience).await }
+        };
+        let taken = |before: &ByServer<Known>| {
+            asked();
+            let known = self.0.known();
+            self.log(before, &known);
+            if known.values().all(|known| known.missing.is_none() && known.unanswered == 0) {
+                Round::Settled
+            } else if known.iter().any(|(name, known)| known.is_back(before.get(name))) {
+                Round::Better
+            } else {
+                Round::Unsettled
             }
         };
-        cancel.run_until_cancelled(work).await;
+        self.0.keep(ask, Known::after, taken, cancel).await;
     }
 
-    /// Returns whether an API server is back.
-    async fn ask(&self, probes: &Probes) -> bool {
-        let servers = self.servers.each();
-        let patience = |server: &ApiServer| {
-            let doubted = self.known.lock().get(&server.name).is_some_and(|known| known.doubted);
-            if doubted { PROMPT } else { PATIENCE }
-        };
-        let proofs = servers.iter().map(|server| probes.prove(server, patience(server)));
-        let answers = join_all(proofs).await;
-        let mut known = self.known.lock();
-        let before = std::mem::take(&mut *known);
-        let mut is_back = false;
-        for (server, answer) in servers.into_iter().zip(answers) {
-            let old = before.get(&server.name);
-            let now = Known::after(old, answer);
-            is_back |= now.is_back(old);
-            known.insert(server.name, now);
+    fn log(&self, before: &ByServer<Known>, known: &ByServer<Known>) {
+        let missing = self.missing_in(known);
+        if missing == self.missing_in(before) {
+            return;
         }
-        is_back
+        match missing {
+            Some(why) => tracing::warn!(%why, "no quota is raised: admission policies are not in force"),
+            None => tracing::info!("admission policies are in force at every API server"),
+        }
     }
 }
 

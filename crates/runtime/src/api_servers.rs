@@ -11,8 +11,10 @@ use kube::Client;
 use tokio::sync::watch as signal;
 
 mod discovery;
+mod per_server;
 
 pub use discovery::{follow_identities, follow_servers};
+pub use per_server::{ByServer, Pace, PerServer, Round};
 
 use crate::client::{ClientError, ClientOptions, Server, connect};
 
