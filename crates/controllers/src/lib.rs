@@ -4,7 +4,6 @@
 mod aaq_conditions;
 pub mod admission_config;
 pub mod certificates;
-pub mod cluster_quota_status;
 mod conditions;
 pub mod gate;
 pub mod gating;

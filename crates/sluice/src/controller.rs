@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource;
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
-use sluice_controllers::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
+use sluice_controllers::gate::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
 use sluice_controllers::gate::{
     AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
+use sluice_controllers::gate::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
