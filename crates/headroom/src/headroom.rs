@@ -31,7 +31,7 @@ use crate::tools::Tools;
 
 /// What a [`Headroom`] works with.
 #[derive(Debug)]
-pub struct Parts {
+pub struct HeadroomSetup {
     /// What is known of the cluster, and of the locks in it.
     pub locks: ObservedLocks,
     /// Reads.
@@ -66,8 +66,8 @@ impl std::fmt::Debug for Headroom {
 impl Headroom {
     /// `told` hears of each session that raised something, was refused to, or lacks something.
     #[must_use]
-    pub fn new(parts: Parts, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
-        let Parts { locks, requests, writer, servers, metrics, namespace } = parts;
+    pub fn new(setup: HeadroomSetup, told: impl Fn(Outcome) + Send + Sync + 'static) -> Arc<Self> {
+        let HeadroomSetup { locks, requests, writer, servers, metrics, namespace } = setup;
         let clock = Arc::clone(&requests.clock);
         let tools = Tools {
             observed: Arc::clone(locks.observed()),

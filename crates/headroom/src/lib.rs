@@ -1,7 +1,7 @@
 //! Head-room: how the target pod of a live migration enters a full ResourceQuota.
 //!
-//! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what a session asks for; [`Observed`] is what a process
-//! knows of the cluster; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
+//! [`protocol`] decides and knows no I/O; [`Headroom`] carries out what a session asks for; [`ObservedLocks`] remembers the
+//! locks of namespaces; [`StatusWriter`] writes quotas, and [`Proofs`] tell whether the admission policies are in force.
 //! [`loops`] run in the controller that leads: they restore what was left, and wake migrations that are blocked.
 
 mod attempts;
@@ -24,7 +24,7 @@ mod told;
 mod tools;
 
 pub use events::granted;
-pub use headroom::{Headroom, Parts};
+pub use headroom::{Headroom, HeadroomSetup};
 pub use metrics::HeadroomMetrics;
 pub use observed_locks::ObservedLocks;
 pub use patches::restore as restore_patch;

@@ -22,7 +22,7 @@ const MOST_UNANSWERED: u32 = 2;
 
 /// What is known of one API server.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ProofState {
     /// What it said instead of denying, or that it does not answer; `None`: both policies are in force there.
     missing: Option<Arc<str>>,
     unanswered: u32,
@@ -30,7 +30,7 @@ struct Known {
     doubted: bool,
 }
 
-impl Known {
+impl ProofState {
     /// What is known after an answer.
     fn after(old: Option<&Self>, answer: Proof) -> Self {
         match (answer, old) {
@@ -55,7 +55,7 @@ impl Known {
 
 /// What is known of the policies.
 #[derive(Debug)]
-pub struct Proofs(PerServer<Known>);
+pub struct Proofs(PerServer<ProofState>);
 
 impl Proofs {
     /// Nothing is proven yet.
@@ -70,7 +70,7 @@ impl Proofs {
         self.missing_in(&self.0.known())
     }
 
-    fn missing_in(&self, known: &ByServer<Known>) -> Option<Arc<str>> {
+    fn missing_in(&self, known: &ByServer<ProofState>) -> Option<Arc<str>> {
         self.0.each().iter().find_map(|server| match known.get(&server.name) {
             Some(known) => Some(format!("API server {}: {}", server.name, known.missing.as_ref()?).into()),
             None => Some(format!("API server {} was not asked yet", server.name).into()),
@@ -91,7 +91,7 @@ impl Proofs {
     /// does. KubeVirt's controller creates one target after the other in the whole cluster,
     /// so no second one may wait for such a server.
     pub fn doubt(&self, server: &ApiServer, why: &str) {
-        self.0.doubt(server, Known { missing: Some(why.into()), unanswered: 0, doubted: true });
+        self.0.doubt(server, ProofState { missing: Some(why.into()), unanswered: 0, doubted: true });
     }
 
     /// Asks every API server: at the start, when they change or one is doubted, and now and then.
@@ -102,7 +102,7 @@ impl Proofs {
             let patience = if doubted { PROMPT } else { PATIENCE };
             async move { probes.prove(&server, patience).await }
         };
-        let taken = |before: &ByServer<Known>| {
+        let taken = |before: &ByServer<ProofState>| {
             asked();
             let known = self.0.known();
             self.log(before, &known);
@@ -114,10 +114,10 @@ impl Proofs {
                 Round::Unsettled
             }
         };
-        self.0.keep(ask, Known::after, taken, cancel).await;
+        self.0.keep(ask, ProofState::after, taken, cancel).await;
     }
 
-    fn log(&self, before: &ByServer<Known>, known: &ByServer<Known>) {
+    fn log(&self, before: &ByServer<ProofState>, known: &ByServer<ProofState>) {
         let missing = self.missing_in(known);
         if missing == self.missing_in(before) {
             return;
@@ -137,16 +137,16 @@ mod tests {
     fn an_api_server_is_back_with_its_first_answer_whatever_that_is() {
         let gone = || Proof::Unanswered("connection refused".into());
         let forbidden = || Proof::Missing("RBAC: clusterrole not found".into());
-        let proven = Known::after(None, Proof::Given);
-        let busy = Known::after(Some(&proven), gone());
+        let proven = ProofState::after(None, Proof::Given);
+        let busy = ProofState::after(Some(&proven), gone());
         assert!(busy.missing.is_none() && !busy.is_back(Some(&proven)), "it enforces what it enforced");
-        let away = Known::after(Some(&busy), gone());
+        let away = ProofState::after(Some(&busy), gone());
         assert!(away.missing.is_some() && !away.is_back(Some(&busy)));
-        let starting = Known::after(Some(&away), forbidden());
+        let starting = ProofState::after(Some(&away), forbidden());
         assert!(starting.missing.is_some() && starting.is_back(Some(&away)), "asked again soon");
-        let lasting = Known::after(Some(&starting), forbidden());
+        let lasting = ProofState::after(Some(&starting), forbidden());
         assert!(!lasting.is_back(Some(&starting)), "asked ever more rarely");
-        assert!(Known::after(Some(&lasting), Proof::Given).missing.is_none());
-        assert!(Known::after(None, gone()).missing.is_some(), "it was never proven");
+        assert!(ProofState::after(Some(&lasting), Proof::Given).missing.is_none());
+        assert!(ProofState::after(None, gone()).missing.is_some(), "it was never proven");
     }
 }

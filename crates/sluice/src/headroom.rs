@@ -8,7 +8,9 @@ use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_headroom::{Headroom, HeadroomMetrics, ObservedLocks, Outcome, Parts, Requests, StatusWriter};
+use sluice_headroom::{
+    Headroom, HeadroomMetrics, HeadroomSetup, ObservedLocks, Outcome, Requests, StatusWriter,
+};
 use sluice_runtime::api_servers::{Servers, follow_identities, follow_servers};
 use sluice_runtime::client::{ClientOptions, Server, connect};
 use sluice_runtime::clock::ServerClock;
@@ -79,8 +81,9 @@ impl HeadroomArgs {
         let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
         let requests = Requests::new(client, clock);
         requests.clock().await.context("could not read the API server's clock")?;
-        let parts = Parts { locks, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
-        let headroom = Headroom::new(parts, told);
+        let setup =
+            HeadroomSetup { locks, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
+        let headroom = Headroom::new(setup, told);
         let proofs = Arc::clone(&headroom).keep_proving(stopped);
         tasks.spawn("head-room proofs", infallible(proofs));
         Ok((headroom, servers))

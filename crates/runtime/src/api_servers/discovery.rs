@@ -27,7 +27,7 @@ pub async fn follow_servers(
     cancel: CancellationToken,
 ) -> Result<(), WentBack> {
     let (tell, mut told) = signal::channel(Vec::new());
-    let mut slices = Known::default();
+    let mut slices = NamedObjects::default();
     let sink = move |event| {
         if slices.note(event, addresses) {
             tell.send_if_modified(|known| {
@@ -62,7 +62,7 @@ pub async fn follow_identities(
     servers: Arc<Servers>,
     cancel: CancellationToken,
 ) -> Result<(), WentBack> {
-    let mut leases = Known::default();
+    let mut leases = NamedObjects::default();
     let sink = move |event: Event<Lease>| {
         let renewed = |lease: &Lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0);
         if leases.note(event, renewed) {
@@ -75,18 +75,18 @@ pub async fn follow_identities(
 }
 
 /// What a watch tells of a few objects, by name.
-struct Known<T> {
+struct NamedObjects<T> {
     now: BTreeMap<String, T>,
     listing: Option<BTreeMap<String, T>>,
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for NamedObjects<T> {
     fn default() -> Self {
         Self { now: BTreeMap::new(), listing: None }
     }
 }
 
-impl<T> Known<T> {
+impl<T> NamedObjects<T> {
     /// Returns whether what is known is complete.
     fn note<K: kube::Resource>(&mut self, event: Event<K>, read: impl Fn(&K) -> T) -> bool {
         match event {
@@ -102,7 +102,7 @@ impl<T> Known<T> {
     }
 }
 
-fn all(slices: &Known<Vec<Server>>) -> Vec<Server> {
+fn all(slices: &NamedObjects<Vec<Server>>) -> Vec<Server> {
     let mut servers: Vec<Server> = slices.now.values().flatten().cloned().collect();
     servers.sort_by_key(|server| server.url.to_string());
     servers.dedup();
@@ -141,13 +141,13 @@ mod tests {
         .unwrap()
     }
 
-    fn urls(slices: &Known<Vec<Server>>) -> Vec<String> {
+    fn urls(slices: &NamedObjects<Vec<Server>>) -> Vec<String> {
         all(slices).iter().map(|server| server.url.to_string()).collect()
     }
 
     #[test]
     fn every_ready_address_is_a_server() {
-        let mut slices = Known::default();
+        let mut slices = NamedObjects::default();
         assert!(!slices.note(Event::Init, addresses));
         assert!(!slices.note(Event::InitApply(slice("a", &["10.0.0.2", "10.0.0.1"], true)), addresses));
         assert!(!slices.note(Event::InitApply(slice("b", &["10.0.0.3"], false)), addresses));

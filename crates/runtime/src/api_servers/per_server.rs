@@ -183,7 +183,7 @@ mod tests {
     async fn a_doubt_is_known_and_all_are_asked_at_once() {
         let (known, cancel) = (per_server::<Vec<&str>>(), CancellationToken::new());
         let start = Instant::now();
-        let rounds = Mutex::new(Vec::new());
+        let rounds = Mutex::new(Vec::<(u64, Vec<&str>)>::new());
         let note = |old: Option<&Vec<&'static str>>, answer| {
             old.into_iter().flatten().copied().chain([answer]).collect::<Vec<_>>()
         };
