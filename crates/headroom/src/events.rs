@@ -122,7 +122,7 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
             let note = format!("no head-room: the status of a quota cannot be written: {said}");
             about(migration, FORBIDDEN, &note)
         }
-        Ending::Unsettled(why) => not_proven(migration, why),
+        Ending::Unproven(why) | Ending::Unsettled(why) => not_proven(migration, why),
         Ending::Taken => {
             let note = format!(
                 "another pod of the same size took the room that was made ({ms} ms); it is made again"

@@ -75,6 +75,7 @@ fn of_sessions() {
         Ending::NotEnough(vec![shortage]),
         Ending::Forbidden("status is immutable".into()),
         Ending::Unsettled("API server a does not know of the raise: no answer".into()),
+        Ending::Unproven("API server b does not answer".into()),
         Ending::Taken,
         Ending::NotNeeded,
     ]
@@ -98,6 +99,8 @@ fn of_sessions() {
     Warning HeadroomForbidden VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room: the status of a quota cannot be written: status is immutable
     Warning HeadroomNotProven VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room for migration move of vm web: API server a does not know of the raise: no answer
     Warning HeadroomNotProven VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room for migration move of vm web: API server a does not know of the raise: no answer
+    Warning HeadroomNotProven VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room for migration move of vm web: API server b does not answer
+    Warning HeadroomNotProven VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room for migration move of vm web: API server b does not answer
     Warning HeadroomTaken VirtualMachineInstanceMigration move (VirtualMachineInstance web): another pod of the same size took the room that was made (17 ms); it is made again
     Warning HeadroomTaken VirtualMachineInstance web (VirtualMachineInstanceMigration move): another pod of the same size took the room that was made (17 ms); it is made again
     ");

@@ -24,10 +24,17 @@ const REST_FACTOR: u64 = 10;
 const LEFT_MS: u64 = 9_000;
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
-/// The first rest is a second, the longest that is not due to [`REST_FACTOR`] a minute. A lock that helps does not end the
-/// count: one honest migration between two thefts would.
-const REST: Retry = Retry::new(Backoff::exact(Duration::from_secs(1), Duration::from_secs(60)))
-    .forgetting_after(FORGOTTEN_MS);
+/// After a lock in vain. [`REST_FACTOR`] alone bounds how much of the time is locked, so the doubling ends early: a namespace
+/// that keeps quota admission busy needs several tries, and KubeVirt drains its node meanwhile.
+const AFTER_IN_VAIN: Retry = rest_up_to(10);
+/// After a theft, a lock that was left, or a refused write. A lock that helps does not end the count: one honest migration
+/// between two thefts would.
+const AFTER_LOSS: Retry = rest_up_to(60);
+const fn rest_up_to(seconds: u64) -> Retry {
+    Retry::new(Backoff::exact(Duration::from_secs(1), Duration::from_secs(seconds)))
+        .forgetting_after(FORGOTTEN_MS)
+}
+
 /// With more namespaces than these, those of which nothing has to be remembered are dropped.
 const MANY: usize = 1024;
 
@@ -49,6 +56,8 @@ struct Rest {
     debt_ms: u64,
     debt_at: u64,
     in_vain: Retry,
+    /// The room was taken by another pod, or nobody ended the lock.
+    lost: Retry,
     /// Writing was refused since the last lock.
     refused: Retry,
     /// What the outcome depends on, as it was when it did not help.
@@ -62,8 +71,9 @@ impl Default for Rest {
             charged: false,
             debt_ms: 0,
             debt_at: 0,
-            in_vain: REST,
-            refused: REST,
+            in_vain: AFTER_IN_VAIN,
+            lost: AFTER_LOSS,
+            refused: AFTER_LOSS,
             situation: 0,
         }
     }
@@ -79,7 +89,7 @@ impl Rest {
         if self.charged {
             self.count(locked.min(MOST_HELPFUL_MS), now_ms);
         } else if locked >= LEFT_MS {
-            self.in_vain.failed(now_ms);
+            self.lost.failed(now_ms);
         } else {
             self.count(locked, now_ms);
             self.in_vain.failed_for(now_ms, locked.saturating_mul(REST_FACTOR));
@@ -92,7 +102,7 @@ impl Rest {
     }
 
     fn is_idle(&self, now_ms: u64) -> bool {
-        let waits = self.in_vain.is_waiting(now_ms) || self.refused.is_waiting(now_ms);
+        let waits = [&self.in_vain, &self.lost, &self.refused].iter().any(|retry| retry.is_waiting(now_ms));
         self.locked.is_none() && self.debt(now_ms) == 0 && !waits
     }
 }
@@ -112,7 +122,7 @@ impl Rests {
                 }
                 None => {
                     (rest.locked, rest.charged) = (Some((now_ms, usage)), false);
-                    rest.refused = REST;
+                    rest.refused = AFTER_LOSS;
                 }
             }
         } else if let Some((since, _)) = rest.locked.take() {
@@ -133,7 +143,7 @@ impl Rests {
     pub fn taken(&mut self, namespace: &Arc<str>, situation: u64, now_ms: u64) {
         let rest = self.namespaces.entry(Arc::clone(namespace)).or_default();
         rest.situation = situation;
-        rest.in_vain.failed(now_ms);
+        rest.lost.failed(now_ms);
     }
 
     /// Whether nothing is to be raised in the namespace now.
@@ -146,7 +156,10 @@ impl Rests {
     #[must_use]
     pub fn left(&self, namespace: &str, situation: u64, now_ms: u64) -> u64 {
         let Some(rest) = self.namespaces.get(namespace) else { return 0 };
-        let in_vain = if rest.situation == situation { rest.in_vain.not_before_ms() } else { 0 };
+        let in_vain = match rest.situation == situation {
+            true => rest.in_vain.not_before_ms().max(rest.lost.not_before_ms()),
+            false => 0,
+        };
         let too_long =
             rest.debt(now_ms).saturating_sub(BURST_MS).saturating_mul(1000).div_ceil(REFILL_MS_PER_S);
         in_vain.max(rest.refused.not_before_ms()).saturating_sub(now_ms).max(too_long)

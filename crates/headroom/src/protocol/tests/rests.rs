@@ -52,6 +52,21 @@ fn a_lock_in_vain_rests_its_namespace_longer_each_time() {
     );
 }
 
+/// Quota admission that a tenant keeps busy does not answer in time, again and again, for each lock of a second.
+#[test]
+fn a_busy_namespace_gets_a_try_every_ten_seconds() {
+    let (mut rests, mut now, mut tries) = (Rests::default(), 0, 0);
+    while now < 120_000 {
+        if !rests.is_resting("ns", 1, now) {
+            lock(&mut rests, now, 900, false);
+            tries += 1;
+            now += 900;
+        }
+        now += 100;
+    }
+    assert!(tries >= 11, "{tries} in two minutes");
+}
+
 /// Of an hour in which a tenant creates and deletes migrations in a loop: locks of so many milliseconds that help or not, in
 /// turn, as often as they are allowed. Each migration is aborted.
 fn locked_ms(locks: &[(u64, bool)]) -> u64 {
