@@ -12,6 +12,7 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
 use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::status_write::patch_status;
 use sluice_runtime::watch::Event;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
 use super::status::patch;
-use crate::status_write::patch_status;
 
 /// After writes, so that another writer of the same fields is not answered at its own speed.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sluice_headroom::protocol::{Left, sweep};
+use sluice_headroom::{StatusWriter, Written, restore_patch};
 use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_window::protocol::{Left, sweep};
-use sluice_window::{StatusWriter, Written, restore_patch};
 
 use super::progress::Progress;
 use super::requests::{PAGE, RequestError, failed, patiently};

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::{Allowance, Need, Source};
 use sluice_engine::{ChargeRules, Uid};
+use sluice_headroom::{MigrationRef, Target};
 use sluice_index::{PodWire, VmiRecord, VmimRecord};
-use sluice_window::{MigrationRef, Target};
 
 use crate::review::{Operation, Review, nullable};
 
