@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
     AdmissionPolicy, Gating, InstallOptions, PlatformAccounts, admission_objects, admission_policies,
-    rancher_objects, render,
+    install_objects, rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -87,6 +87,17 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
                 assert_eq!(role["kind"], "Role");
             }
         }
+    }
+}
+
+/// Who applies a manifest again would replace the selector of the `AAQ` by the default, and open the gate until the operator
+/// has put that right.
+#[test]
+fn no_manifest_has_what_gates_pods() {
+    let gating = ["AdmissionPolicy", "AdmissionPolicyBinding", "WebhookConfiguration"];
+    for object in install_objects(&InstallOptions::default()) {
+        let kind = object["kind"].as_str().expect("a kind");
+        assert!(!gating.iter().any(|end| kind.ends_with(end)), "{kind}");
     }
 }
 

@@ -147,6 +147,7 @@ impl ControllerWatches {
             cluster_quotas: self.acrqs.clone(),
             charges: self.charges.clone(),
             aaqs: self.aaqs.clone(),
+            device_classes: self.device_classes.clone(),
             machines: self.headroom.vmis.clone(),
             kubevirts: self.headroom.kubevirts.clone(),
         }

@@ -206,7 +206,7 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
             Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
-            Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
+            Outcome::ClusterQuotasCaughtUp => self.on_checked(Listed::Cluster),
             Outcome::TargetsListed => self.on_checked(Listed::Targets),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),

@@ -1,19 +1,12 @@
 //! How the commands of the production machine are carried out, as `executor.rs` and `restore.rs` do it.
 
-use std::sync::Arc;
-
-use sluice_engine::headroom::{Budget, Grant, NativeQuota};
-use sluice_headroom::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, Snapshot, WindowSession};
+use sluice_headroom::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession};
 
 use crate::actions::let_go;
 use crate::rules::{Rules, Without};
 use crate::world::{
-    Quota, RaiseWrite, Run, Stage, Target, World, Wrong, additional, count, key, native, natives, need,
-    position,
+    Quota, RaiseWrite, Read, Run, Stage, Target, World, Wrong, count, key, native, need, position,
 };
-
-/// So long a lock holds; milliseconds.
-const LOCK_MS: i64 = 10_000;
 
 impl Rules {
     /// The webhook is asked about a target.
@@ -29,7 +22,7 @@ impl Rules {
             // A later attempt tells that this one failed.
             earlier.denied = true;
         }
-        if self.holds_back(world, (process, world.targets[target].namespace)) {
+        if self.holds_back(world, (process, world.targets[target].namespace), Without::Rests) {
             world.targets[target].stage = world.targets[target].stage.answered();
             return;
         }
@@ -39,6 +32,7 @@ impl Rules {
             process,
             target,
             machine: WindowSession::new(need(self.need)),
+            read: Read::Nothing,
             records: Vec::new(),
             explained: Vec::new(),
             granted: world.granted,
@@ -49,18 +43,6 @@ impl Rules {
             denied: false,
             delayed: false,
         });
-    }
-
-    fn snapshot(&self, world: &World, run: &Run, quotas: Vec<NativeQuota>, look: Look) -> Snapshot {
-        let target = &world.targets[run.target];
-        let draw = if self.lacks(Without::UniqueMark) { 0 } else { i64::from(run.id) };
-        Snapshot {
-            quotas,
-            budget: self.budget(world, run.process, target.namespace),
-            account: self.account(world, (run.process, target.namespace), look == Look::Live),
-            now_ms: world.now_ms(),
-            mark: world.now_ms() + LOCK_MS + 1 + 2 * draw,
-        }
     }
 
     /// Whether an earlier session of this process holds the lane of the namespace.
@@ -194,7 +176,7 @@ impl Rules {
         let mut run = world.runs[index].clone();
         let place = (run.process, world.targets[run.target].namespace);
         // The turn has come, and the one before may have been in vain.
-        if run.records.is_empty() && self.holds_back(world, place) {
+        if run.is_new() && self.holds_back(world, place, Without::Rests) {
             world.runs.remove(index);
             return let_go(world, &run);
         }
@@ -202,8 +184,8 @@ impl Rules {
         if let Some(outcome) = outcome {
             take(world, &mut run, self.need, outcome);
         }
-        // What needs no request, or only reads, is done at once.
-        while let Command::Look(Look::Grants) | Command::LetIn = run.machine.command() {
+        // What needs no request is done at once.
+        while run.machine.command() == Command::LetIn {
             if let Some(outcome) = self.carry_out(world, &mut run) {
                 take(world, &mut run, self.need, outcome);
             }
@@ -228,9 +210,9 @@ impl Rules {
         let namespace = world.targets[run.target].namespace;
         match run.machine.command() {
             Command::Look(Look::Raised) => Some(Done::Seen(self.raised(world, run))),
-            Command::Look(look) => Some(self.look(world, run, look)),
+            Command::Look(look) => self.look(world, run, look),
             Command::WaitForOther => {
-                let rests = self.holds_back(world, (run.process, namespace));
+                let rests = self.holds_back(world, (run.process, namespace), Without::Rests);
                 Some(if rests { Done::Ended(Ending::Resting) } else { Done::Free })
             }
             Command::Clear => {
@@ -258,25 +240,6 @@ impl Rules {
         }
     }
 
-    fn look(&self, world: &mut World, run: &mut Run, look: Look) -> Done {
-        let target = world.targets[run.target];
-        let process = &mut world.processes[run.process];
-        if !self.lacks(Without::LiveGrants) {
-            process.granted = world.granted;
-        }
-        run.records = match look {
-            Look::Grants | Look::Raised => process.quotas[target.namespace].clone(),
-            Look::Live => world.quotas[target.namespace].clone(),
-        };
-        // A quota that has changed since is not raised by what was seen.
-        let all = 0..world.quotas[target.namespace].len();
-        let unasked = self.lacks(Without::AccountAtAll);
-        run.explained =
-            all.map(|quota| unasked || self.is_explained(world, (target.namespace, quota))).collect();
-        let quotas = natives(&run.records);
-        Done::Seen(self.snapshot(world, run, quotas, look))
-    }
-
     /// The raise that is the next command.
     pub fn raise_write(&self, run: &Run, namespace: usize) -> Option<RaiseWrite> {
         let Command::Raise { raise, mark } = run.machine.command() else { return None };
@@ -293,17 +256,6 @@ impl Rules {
             granted: run.granted,
             explained: run.explained.get(quota).copied().unwrap_or(true),
         })
-    }
-
-    fn raised(&self, world: &World, run: &Run) -> Snapshot {
-        let target = &world.targets[run.target];
-        let quotas = natives(&world.processes[run.process].quotas[target.namespace]);
-        let mut snapshot = self.snapshot(world, run, quotas, Look::Raised);
-        if self.lacks(Without::PoolAfterRaise) {
-            let (source, additional) = (Arc::from("model"), additional(self.additional));
-            snapshot.budget = Budget { grants: vec![Grant::Amounts { source, additional, percent: None }] };
-        }
-        snapshot
     }
 
     fn renewed(world: &mut World, run: &mut Run) -> Done {

@@ -162,6 +162,12 @@ fn a_namespace_rests_after_a_lock_in_vain() {
 }
 
 #[test]
+fn a_rest_that_is_learnt_while_a_session_reads_holds_for_it() {
+    let budget = Budget { impatience: 1, ..Budget::default() };
+    is_needed(Without::RestsAfterRead, RESTED, Rules { budget, ticks: 0, ..replicas() });
+}
+
+#[test]
 fn a_wait_for_api_servers_ends() {
     let budget = Budget { delays: 2, ..Budget::default() };
     is_needed(Without::SettleTime, ENDS, Rules { budget, ..full() });

@@ -4,6 +4,7 @@
 //!
 //! Modelled are:
 //! * one or two API servers with a cache each, and quota admission in one namespace or two, of one quota or several;
+//! * sessions that read what is granted, quotas and pods one after the other, so that anything may happen in between;
 //! * replicas of the webhook, each with watches, a memory of locks and a queue of sessions of its own. In [`replicas`]
 //!   either is asked about any attempt of any migration, so both raise, rest, clear and restore at the same quotas at once;
 //! * the sweep of the controller, twice at once while one leader follows another;
@@ -32,6 +33,7 @@ mod driver;
 mod ends;
 mod facts;
 mod guards;
+mod looks;
 mod memory;
 mod properties;
 mod replicas;

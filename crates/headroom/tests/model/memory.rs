@@ -73,9 +73,9 @@ impl Rules {
         self.rests && rests.is_resting(&place.1.to_string(), situation(world, place), now_ms(world))
     }
 
-    /// Whether a session does not go on here, because the namespace rests.
-    pub fn holds_back(&self, world: &mut World, place: Place) -> bool {
-        if self.is_resting(world, place) && !self.lacks(Without::Rests) {
+    /// Whether a session does not go on here, because the namespace rests. It is not asked where `guard` is taken away.
+    pub fn holds_back(&self, world: &mut World, place: Place, guard: Without) -> bool {
+        if self.is_resting(world, place) && !self.lacks(guard) && !self.lacks(Without::Rests) {
             return true;
         }
         let process = &world.processes[place.0];

@@ -56,6 +56,8 @@ pub enum Without {
     AccountAtAll,
     /// Nothing is raised for a while where a lock was in vain.
     Rests,
+    /// Whether it rests is asked again once a session has read what is granted.
+    RestsAfterRead,
     /// API servers have a limited time to know of a raise.
     SettleTime,
     /// Grants are read before the raise.

@@ -126,6 +126,14 @@ pub struct RaiseWrite {
     pub explained: bool,
 }
 
+/// What a look has read: it asks for one thing after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Read {
+    Nothing,
+    Grants,
+    Quotas,
+}
+
 /// One session and the state of its I/O.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
@@ -133,6 +141,7 @@ pub struct Run {
     pub process: usize,
     pub target: usize,
     pub machine: WindowSession,
+    pub read: Read,
     /// The quotas of the namespace as they were read or written last.
     pub records: Vec<Quota>,
     /// Whether what was above each quota was explained when it was looked at last.
@@ -150,6 +159,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether it has asked for nothing yet.
+    pub fn is_new(&self) -> bool {
+        self.records.is_empty() && self.read == Read::Nothing
+    }
+
     /// Whether it is for the present attempt to create its target.
     pub fn is_for(&self, target: &Target) -> bool {
         self.attempts.0 == target.tries || self.attempts.1 == Some(target.tries)

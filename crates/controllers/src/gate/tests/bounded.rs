@@ -1,6 +1,6 @@
 //! Work that is bounded however much there is to do.
 
-use sluice_index::{PodWire, Targeting};
+use sluice_index::{NamespaceWire, PodWire, Targeting};
 
 use super::server::wire;
 use super::stories::{Story, at};
@@ -48,11 +48,15 @@ fn untargeted(namespaces: &[&str]) -> Story {
     let nowhere =
         Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
     story.state.retarget(nowhere, at(0));
-    for namespace in namespaces {
-        let metadata = serde_json::json!({"name": namespace, "uid": namespace, "resourceVersion": "2"});
-        story.state.apply_namespace(&wire(serde_json::json!({ "metadata": metadata })), at(0));
+    for name in namespaces {
+        story.state.apply_namespace(&namespace(name), at(0));
     }
     story
+}
+
+fn namespace(name: &str) -> NamespaceWire {
+    let metadata = serde_json::json!({"name": name, "uid": name, "resourceVersion": "2"});
+    wire(serde_json::json!({ "metadata": metadata }))
 }
 
 fn gated(namespace: &str, n: usize) -> PodWire {
@@ -98,6 +102,25 @@ fn a_pod_that_is_deleted_while_its_release_hangs_keeps_its_place() {
         story.state.on_outcome(Outcome::Released(release.pod, release.uid, Answer::Stale(None)), at(2));
     }
     assert_eq!(releases(&mut story, 2).len(), 32);
+}
+
+/// What its requests occupy is nothing of another namespace's.
+#[test]
+fn a_new_namespace_has_places_of_its_own_whichever_one_has_ended() {
+    let mut story = untargeted(&["slow"]);
+    for n in 0..100 {
+        story.state.apply_pod(&gated("slow", n), at(0));
+    }
+    assert_eq!(releases(&mut story, 0).len(), 32);
+    for n in 0..100 {
+        story.state.delete_pod(&gated("slow", n));
+    }
+    story.state.delete_namespace(&namespace("slow"), at(1));
+    story.state.apply_namespace(&namespace("new"), at(2));
+    for n in 0..100 {
+        story.state.apply_pod(&gated("new", n), at(2));
+    }
+    assert_eq!(releases(&mut story, 1_001).len(), 16, "all that are left of 48");
 }
 
 /// An admission webhook of its own may make all updates of a namespace slow.

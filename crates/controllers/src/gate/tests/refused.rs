@@ -18,7 +18,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 }
                 Action::Release(release) => return release,
                 Action::ListQuotas(..)
-                | Action::ListClusterQuotas
+                | Action::CatchUpClusterQuotas
                 | Action::ListTargets
                 | Action::CatchUp
                 | Action::Read(_)

@@ -98,7 +98,7 @@ impl Story {
                     let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
                     Outcome::Listed(namespaces, Answer::Done(list))
                 }
-                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
+                Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
                 Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
                 Action::ReadMachine(read) => {
                     let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());

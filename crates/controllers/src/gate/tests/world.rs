@@ -341,7 +341,7 @@ impl World {
                 Outcome::CaughtUp
             }
             Action::ListTargets => Outcome::TargetsListed,
-            Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
+            Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
             Action::ReadMachine(read) => {
                 let find = || self.server.vms.as_ref()?.find(&read.uid.to_string());
                 let answer = done.then(|| Answer::Done(find()));

@@ -11,6 +11,15 @@ use crate::gate::{Action, Answer, Outcome, RecordedIn};
 /// A request's time limit: nothing arrives after it.
 const REQUEST_MS: u64 = 5_000;
 
+/// What the watch has to show before such an action has an outcome.
+const fn caught_up(action: &Action) -> Option<Kind> {
+    match action {
+        Action::CatchUp => Some(Kind::Pod),
+        Action::CatchUpClusterQuotas => Some(Kind::ClusterQuota),
+        _ => None,
+    }
+}
+
 impl World {
     /// Does what was asked for; the answer is given later.
     pub fn execute(&mut self, at: usize) {
@@ -20,10 +29,7 @@ impl World {
         }
         let at = at % many;
         let is_dead = self.now_ms > self.requests[at].begun_ms + REQUEST_MS;
-        if self.requests[at].outcome.is_none()
-            && !is_dead
-            && !matches!(self.requests[at].action, Action::CatchUp)
-        {
+        if self.requests[at].outcome.is_none() && !is_dead && caught_up(&self.requests[at].action).is_none() {
             let action = self.requests[at].action.clone();
             self.requests[at].outcome = Some(self.outcome(&action, Fault::None));
         }
@@ -42,12 +48,11 @@ impl World {
                 self.now_ms, request.replica, request.action, request.outcome
             );
         }
-        if matches!(request.action, Action::CatchUp) {
+        if let Some(kind) = caught_up(&request.action) {
             let is_alive = self.lives[request.replica] == request.life;
-            if is_alive && !self.replicas[request.replica].has_seen(Kind::Pod, request.logged) {
+            if is_alive && !self.replicas[request.replica].has_seen(kind, request.logged) {
                 return self.requests.push(request);
             }
-            request.outcome = Some(Outcome::CaughtUp);
         }
         let outcome = match request.outcome.take() {
             Some(outcome) if !is_dead => outcome,
@@ -94,17 +99,13 @@ impl World {
                 let ids = namespaces.iter().map(|(id, _)| *id).collect();
                 Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(list)), fault))
             }
-            Action::ListClusterQuotas => {
-                let list = self.server.all(Kind::ClusterQuota, "");
-                let list = list.map(|(_, quota)| wire(quota.clone())).collect();
-                Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(list)), fault))
-            }
             Action::Read(pod) => {
                 let found = self.server.get(&key(Kind::Pod, &pod.namespace, &pod.name));
                 let answer = is_done.then(|| Answer::Stale(found.cloned().map(wire)));
                 Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
             }
             Action::CatchUp => Outcome::CaughtUp,
+            Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
             Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) | Action::ListTargets => {
                 unreachable!("{action:?}")
             }
