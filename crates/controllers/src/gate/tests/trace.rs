@@ -44,11 +44,10 @@ fn shown(action: &Action) -> String {
         Action::WriteEvent(event) => {
             format!("{:?}", (&event.namespace, &event.name, &event.uid, event.reason, &event.message))
         }
-        Action::ListClusterQuotas
-        | Action::ListTargets
-        | Action::ReadMachine(_)
-        | Action::CatchUp
-        | Action::Answer(..) => format!("{action:?}"),
+        Action::Answer(_, judgement) => format!("answer {judgement:?}"),
+        Action::ListClusterQuotas | Action::ListTargets | Action::ReadMachine(_) | Action::CatchUp => {
+            format!("{action:?}")
+        }
     }
 }
 
