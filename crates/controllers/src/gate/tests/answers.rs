@@ -2,7 +2,7 @@
 
 use sluice_index::VmiWire;
 
-use super::server::{Kind, wire};
+use super::server::{Kind, Server, wire};
 use super::step::{Fault, reply};
 use super::world::{Request, World};
 use crate::gate::{Action, Answer, Outcome, RecordedIn};
@@ -65,55 +65,65 @@ impl World {
         }
     }
 
-    /// Does what was asked for as far as the fault allows it, and answers.
+    /// What a release takes was there.
     fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
+        let before = matches!(action, Action::Release(_)).then(|| self.taken());
+        let outcome = self.server.outcome(action, fault);
+        if let Some(before) = before {
+            self.check_room(&before);
+        }
+        outcome
+    }
+}
+
+impl Server {
+    /// Does what was asked for as far as the fault allows it, and answers.
+    pub fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
         let is_done = matches!(fault, Fault::None | Fault::AnswerLost);
         match action {
             Action::Record(record) => {
                 if matches!((&record.object, fault), (RecordedIn::NewCharge { is_shown: false }, Fault::Busy))
                 {
                     // Of two requests the first one is done.
-                    self.server.show_limits(record);
+                    self.show_limits(record);
                 }
-                let answer = is_done.then(|| self.server.record(record));
+                let answer = is_done.then(|| self.record(record));
                 Outcome::Recorded(record.quota, record.uid.clone(), reply(answer, fault))
             }
             Action::Release(release) => {
-                let before = self.taken();
                 // A refusal is given only for the very version that there is.
                 let answer = match fault {
-                    Fault::Refused => Some(self.server.refuse(release)),
-                    _ => is_done.then(|| self.server.release(release)),
+                    Fault::Refused => Some(self.refuse(release)),
+                    _ => is_done.then(|| self.release(release)),
                 };
-                self.check_room(&before);
                 let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
             Action::ListQuotas(namespaces) => {
                 let one = if let [(_, name)] = namespaces.as_slice() { name } else { "" };
-                let list = self.server.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
+                let list = self.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
                 let ids = namespaces.iter().map(|(id, _)| *id).collect();
                 Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::ListClusterQuotas => {
-                let list = self.server.all(Kind::ClusterQuota, "");
+                let list = self.all(Kind::ClusterQuota, "");
                 let list = list.map(|(_, quota)| wire(quota.clone())).collect();
                 Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::Read(pod) => {
-                let answer = is_done.then(|| self.server.read(pod));
+                let answer = is_done.then(|| self.read(pod));
                 Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
             }
             Action::ReadMachine(read) => {
-                let mut machines =
-                    self.server.all(Kind::Machine, &read.namespace).map(|(_, vmi)| wire(vmi.clone()));
+                let mut machines = self.all(Kind::Machine, &read.namespace).map(|(_, vmi)| wire(vmi.clone()));
                 let uid = read.uid.to_string();
                 let found = machines.find(|vmi: &VmiWire| vmi.metadata.uid.as_ref() == Some(&uid));
                 let answer = is_done.then_some(Answer::Done(found));
                 Outcome::MachineRead(read.clone(), Box::new(reply(answer, fault)))
             }
             Action::CatchUp => Outcome::CaughtUp,
-            Action::WriteEvent(_) | Action::Answer(..) | Action::ListTargets => unreachable!("{action:?}"),
+            Action::ListTargets => Outcome::TargetsListed,
+            Action::WriteEvent(_) | Action::Answer(..) => unreachable!("{action:?}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use sluice_index::{NamespaceWire, Targeting, VmiWire};
 
 use super::replica::see;
 use super::server::{GATE, Server, is_gated, wire};
+use super::step::Fault;
 use super::team::NAMESPACE;
 use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};
 
@@ -78,30 +79,11 @@ impl Story {
         let is_something = !actions.is_empty() || self.state.next_due_ms(now) == Some(0);
         for action in actions {
             let outcome = match action {
-                Action::Record(record) => {
-                    let answer = self.server.record(&record);
-                    Outcome::Recorded(record.quota, record.uid, answer)
-                }
-                Action::Release(release) => {
-                    let answer = self.server.release(&release);
-                    Outcome::Released(release.pod, release.uid, answer)
-                }
-                Action::ListQuotas(namespaces) => {
-                    let list = self.server.quota().cloned().map(wire).into_iter().collect();
-                    let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
-                    Outcome::Listed(namespaces, Answer::Done(list))
-                }
-                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-                Action::Read(pod) => {
-                    let answer = self.server.read(&pod);
-                    Outcome::Read(pod.pod, pod.uid, answer)
-                }
                 Action::ReadMachine(read) => {
                     let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
                     let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
                     Outcome::MachineRead(read, Box::new(answer))
                 }
-                Action::ListTargets => Outcome::TargetsListed,
                 Action::CatchUp => {
                     self.see_all(now);
                     Outcome::CaughtUp
@@ -114,6 +96,7 @@ impl Story {
                     self.told.push(tell.clone());
                     Outcome::EventWritten(tell, true)
                 }
+                action => self.server.outcome(&action, Fault::None),
             };
             self.state.on_outcome(outcome, now);
         }
