@@ -97,7 +97,11 @@ impl World {
 
     fn show(&mut self, vmi: Value, is_there: bool) {
         let key = key(Kind::Machine, NAMESPACE, uid(&vmi));
-        if is_there { self.server.show(&key, vmi) } else { self.server.delete(&key) }
+        if is_there {
+            self.server.show(&key, vmi);
+        } else {
+            self.server.delete(&key);
+        }
     }
 
     /// What is refused, or not decided, ends here.
