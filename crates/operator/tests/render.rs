@@ -146,28 +146,32 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
     let objects = render(&InstallOptions::default());
     let policies = of_kind(&objects, "NetworkPolicy");
     assert_eq!(policies.len(), 3);
-    let ports = |rules: &Value| -> Vec<u64> {
-        let rules = rules.as_array().expect("rules").iter();
-        rules
-            .flat_map(|rule| rule["ports"].as_array().expect("ports"))
-            .filter_map(|p| p["port"].as_u64())
-            .collect()
+    let ports = |rules: &[Value]| -> Vec<u64> {
+        let ports = rules.iter().flat_map(|rule| rule["ports"].as_array().expect("ports"));
+        ports.filter_map(|port| port["port"].as_u64()).collect()
     };
-    let [all, webhook, controller] = [0, 1, 2].map(|at| &policies[at]["spec"]);
-    assert_eq!(ports(&all["ingress"]), [8444]);
-    let from = &all["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
-    assert_eq!(from, &json!({ "metrics": "enabled" }));
-    assert_eq!(ports(&all["egress"]), [443, 6443, 8443, 53, 53, 5353, 5353]);
-    assert_eq!(ports(&webhook["ingress"]), [8443]);
-    assert!(webhook["ingress"][0].get("from").is_none(), "API servers have no labels");
-    assert_eq!((ports(&webhook["egress"]), ports(&controller["ingress"])), (vec![8445], vec![8445]));
-    assert_eq!(webhook["egress"][0]["to"][0]["podSelector"], controller["podSelector"]);
-    assert_eq!(controller["ingress"][0]["from"][0]["podSelector"], webhook["podSelector"]);
+    let rules = |spec: &Value, of: &str| spec[of].as_array().expect("rules").clone();
+    let [operator, webhook, controller] = [0, 1, 2].map(|at| &policies[at]["spec"]);
+    for spec in [operator, webhook, controller] {
+        let (ingress, egress) = (rules(spec, "ingress"), rules(spec, "egress"));
+        assert_eq!(ports(&ingress[..1]), [8444]);
+        let from = &ingress[0]["from"][0]["namespaceSelector"]["matchLabels"];
+        assert_eq!(from, &json!({ "metrics": "enabled" }));
+        assert_eq!(ports(&egress[..1]), [443, 6443, 8443, 53, 53, 5353, 5353]);
+    }
+    let further = |spec: &Value, of: &str| rules(spec, of)[1..].to_vec();
+    assert_eq!((further(operator, "ingress"), further(operator, "egress")), (vec![], vec![]));
+    let reviews = further(webhook, "ingress");
+    assert_eq!(ports(&reviews), [8443]);
+    assert!(reviews[0].get("from").is_none(), "API servers have no labels");
+    let (to_leader, growth) = (further(webhook, "egress"), further(controller, "ingress"));
+    assert_eq!((ports(&to_leader), ports(&growth)), (vec![8445], vec![8445]));
+    assert_eq!(further(controller, "egress"), Vec::<Value>::new());
+    assert_eq!(to_leader[0]["to"][0]["podSelector"], controller["podSelector"]);
+    assert_eq!(growth[0]["from"][0]["podSelector"], webhook["podSelector"]);
+    let selected: Vec<_> = policies.iter().map(|policy| &policy["spec"]["podSelector"]).collect();
     for deployment in of_kind(&objects, "Deployment") {
-        let pod = &deployment["spec"]["template"]["metadata"]["labels"];
-        for (key, value) in all["podSelector"]["matchLabels"].as_object().expect("labels") {
-            assert_eq!(&pod[key], value);
-        }
+        assert!(selected.contains(&&deployment["spec"]["selector"]), "{deployment}");
     }
 }
 

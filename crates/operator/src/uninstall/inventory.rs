@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use sluice_api::names;
 
 use super::object::{Kind, ObjectName};
+use crate::asked::AskedOfPods;
 use crate::options::InstallOptions;
 use crate::rbac::rancher_objects;
-use crate::render::{admission_objects, crds, install_objects};
+use crate::render::{admission_objects, crds, install_objects, operand_objects};
 
 /// When an object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,7 @@ pub fn inventory(namespace: &str) -> Vec<Part> {
         install_objects(&options),
         install_objects(&kustomized),
         rancher_objects(&options),
+        operand_objects(&options, &AskedOfPods::default()),
         admission_objects(&options),
     ]
     .concat();
