@@ -233,7 +233,8 @@ fn what_could_not_be_written_or_is_contested_is_said() {
         it.round("1");
         let conditions = it.status["conditions"].as_array().unwrap();
         let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
-        told.push(["status", "reason", "message"].map(|key| degraded[key].as_str().unwrap()).join(" "));
+        let words = ["status", "reason", "message"].map(|key| degraded[key].as_str().unwrap());
+        told.push(words.join(" ").trim_end().to_owned());
     };
     tell(&mut it);
     it.troubles.withheld.clear();
@@ -249,7 +250,7 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     True ObjectsNotWritten refused a; refused b
     True ObjectContested contested a; contested b
     True DeploymentsNotReady 1 of 2 pods of Deployment sluice-webhook are ready
-    False DeployCompleted 
+    False DeployCompleted
     ");
 }
 
