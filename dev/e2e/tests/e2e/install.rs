@@ -70,8 +70,8 @@ async fn generations(bed: &Bed) -> String {
     stdout
 }
 
-/// The operator makes two of the Deployments. Pods are made by the real controller-manager under the namespace's Pod Security
-/// level, and run by simulated kubelets.
+/// The operator makes two of the Deployments. Pods are made by the real controller-manager under the namespace's Pod
+/// Security level, and run by simulated kubelets.
 async fn its_pods_are_let_in_and_run(bed: &Bed) {
     let client = bed.admin().unwrap();
     let namespace = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());

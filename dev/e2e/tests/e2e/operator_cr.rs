@@ -1,5 +1,5 @@
-//! What `AAQ` and `MTQ` ask of the installation's Deployments, and what is said of it in their status. The operator makes the
-//! Deployments; simulated kubelets run their pods, and the processes run beside the cluster.
+//! What `AAQ` and `MTQ` ask of the installation's Deployments, and what is said of it in their status. The operator makes
+//! the Deployments; simulated kubelets run their pods, and the processes run beside the cluster.
 
 use std::time::Duration;
 

@@ -11,7 +11,8 @@ use super::super::apply::{Target, Write};
 use super::super::kind::Kind;
 use super::super::live::Live;
 use super::super::observe::World;
-use super::super::status::{self, Troubles};
+use super::super::state::Troubles;
+use super::super::status;
 use super::{aaq, asking, deployment, mtq, options, world};
 
 fn settings(version: &str) -> InstallationSettings {
