@@ -119,6 +119,8 @@ pub const WEBHOOK: &str = "sluice-webhook";
 pub const OPERATOR: &str = "sluice-operator";
 /// How `sluice uninstall` calls itself in requests: its user agent and field manager.
 pub const UNINSTALL: &str = "sluice-uninstall";
+/// Reason of a condition and of events: another client insists on an object that the operator keeps.
+pub const OBJECT_CONTESTED: &str = "ObjectContested";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).

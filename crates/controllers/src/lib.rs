@@ -4,9 +4,12 @@
 mod aaq_conditions;
 pub mod admission_config;
 pub mod certificates;
+mod compare;
 mod conditions;
 pub mod gate;
 pub mod gating;
 pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;
+mod owner;
+mod pace;

@@ -5,7 +5,9 @@
 
 mod account_policy;
 mod admission_policies;
+mod asked;
 pub mod certificates;
+mod critical_pods;
 mod exempt_policy;
 mod expressions;
 mod flow;
@@ -22,6 +24,7 @@ mod rbac;
 mod render;
 mod resources;
 mod security;
+mod services;
 pub mod uninstall;
 mod validate;
 mod vmi_policy;
@@ -29,6 +32,7 @@ mod webhooks;
 mod workload;
 
 pub use admission_policies::admission_policies;
+pub use asked::AskedOfPods;
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use options::{
     Gating, InstallOptions, NamespaceUse, Platform, PullPolicy, WebhookClient, default_exempt_namespaces,
@@ -37,7 +41,7 @@ pub use options::{
 pub use platform_accounts::PlatformAccounts;
 pub use policy::AdmissionPolicy;
 pub use rbac::rancher_objects;
-pub use render::{admission_objects, crds, default_aaq, install_objects, render};
+pub use render::{admission_objects, crds, default_aaq, install_objects, operand_objects, render};
 pub use resources::{Amounts, Resources};
 pub use validate::InvalidOption;
 pub use webhooks::{mutating, validating};

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::asked::AskedOfPods;
 use crate::object::{labels, metadata, set};
-use crate::options::{InstallOptions, NamespaceUse, WebhookClient};
+use crate::options::{InstallOptions, WebhookClient};
 use crate::resources::Amounts;
 use crate::{placement, security};
 
@@ -20,16 +21,25 @@ struct Component {
     resources: Amounts,
 }
 
-pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
-    let mut objects = Vec::new();
-    objects.extend(critical_pods(options));
-    for component in [controller(options), webhook(options), operator(options)] {
-        objects.push(deployment(options, &component));
-        objects.extend(disruption_budget(options, component.name));
-    }
-    objects.push(service(options));
-    objects.push(metrics_service(options));
+/// The Deployment of the operator, and what keeps one pod of it.
+pub(crate) fn of_operator(options: &InstallOptions) -> Vec<Value> {
+    of_component(options, &operator(options)).collect()
+}
+
+/// The same of controller and webhook, whose pods are as it is asked for.
+pub(crate) fn of_operands(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Value> {
+    let components = [controller(options), webhook(options)];
+    let mut objects: Vec<_> =
+        components.iter().flat_map(|component| of_component(options, component)).collect();
     objects
+        .iter_mut()
+        .filter_map(|object| object.pointer_mut("/spec/template/spec"))
+        .for_each(|pod| asked.set(pod));
+    objects
+}
+
+fn of_component(options: &InstallOptions, component: &Component) -> impl Iterator<Item = Value> + use<> {
+    [deployment(options, component)].into_iter().chain(disruption_budget(options, component.name))
 }
 
 /// One replica stays while nodes are drained, where there are several.
@@ -215,15 +225,16 @@ fn container_of(options: &InstallOptions, name: &str, arguments: &[String], reso
         "image": options.image,
         "imagePullPolicy": options.pull_policy.to_string(),
         "args": arguments,
+        // With the default that the API server adds: a reference to a field is one value to it.
         "env": [{
             "name": "POD_NAMESPACE",
-            "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } },
         }, {
             "name": "POD_NAME",
-            "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
         }, {
             "name": "POD_IP",
-            "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "status.podIP" } },
         }, {
             "name": names::ALLOCATOR_VARIABLE,
             "value": names::ALLOCATOR_SETTINGS,
@@ -266,70 +277,4 @@ fn token_volume() -> Value {
             }]}},
         ]},
     })
-}
-
-fn service(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(options, names::WEBHOOK),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": labels(Some(names::WEBHOOK)),
-            "ports": [{
-                "name": "webhook",
-                "port": names::WEBHOOK_SERVICE_PORT,
-                "targetPort": "webhook",
-                "protocol": "TCP",
-            }],
-        },
-    })
-}
-
-/// Without an address of its own: each container is scraped by itself, under this name in the certificate.
-fn metrics_service(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(options, names::METRICS_SERVICE),
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "selector": labels(None),
-            "ports": [{
-                "name": "metrics",
-                "port": names::METRICS_PORT,
-                "targetPort": "metrics",
-                "protocol": "TCP",
-            }],
-        },
-    })
-}
-
-/// Some clusters allow the priority classes of the system only where a ResourceQuota names them.
-fn critical_pods(options: &InstallOptions) -> Option<Value> {
-    if options.namespace_use == NamespaceUse::Shared {
-        // It would hold for the pods of others too.
-        return None;
-    }
-    let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
-    // Each Deployment has one pod more while it is rolled; and as much again for what is ending.
-    let pods = options.replicas.saturating_add(1).saturating_mul(3).saturating_mul(2);
-    Some(json!({
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {
-            "name": "sluice-critical-pods",
-            "namespace": options.namespace,
-            "labels": labels(None),
-        },
-        "spec": {
-            "hard": { "pods": pods.to_string() },
-            "scopeSelector": { "matchExpressions": [{
-                "scopeName": "PriorityClass",
-                "operator": "In",
-                "values": [class],
-            }]},
-        },
-    }))
 }

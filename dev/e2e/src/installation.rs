@@ -9,7 +9,10 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{Gating, InstallOptions, WebhookClient, admission_objects, crds, install_objects};
+use sluice_operator::{
+    AskedOfPods, Gating, InstallOptions, WebhookClient, admission_objects, crds, install_objects,
+    operand_objects,
+};
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Identity, Program, wait};
 
@@ -55,8 +58,8 @@ pub struct Installation<'b> {
 }
 
 impl<'b> Installation<'b> {
-    /// Applies what is shipped, but for the Deployments: their containers could not run here. The operator writes what
-    /// gates; where there is none, what does not judge pods is applied. The webhook is reached at a loopback port.
+    /// Applies what is shipped, but for the Deployment: its containers could not run here. The operator writes the rest;
+    /// where there is none, what neither runs nor judges pods is applied. The webhook is reached at a loopback port.
     ///
     /// # Errors
     /// When the API server refuses an object.
@@ -68,10 +71,12 @@ impl<'b> Installation<'b> {
             ..InstallOptions::default()
         };
         let shipped = [crds(), install_objects(&options)].concat();
-        bed.apply_objects(shipped.into_iter().filter(|object| object["kind"] != "Deployment")).await?;
+        bed.apply_objects(shipped.into_iter().filter(runs_nothing)).await?;
         if setup.without_webhook {
+            let operands =
+                operand_objects(&options, &AskedOfPods::default()).into_iter().filter(runs_nothing);
             let objects = admission_objects(&options).into_iter().filter(|object| !is_about_pods(object));
-            bed.apply_objects(objects).await?;
+            bed.apply_objects(operands.chain(objects)).await?;
         }
         let scraper = Scraper::on(bed).await?;
         let started = AtomicU32::new(0);
@@ -285,6 +290,10 @@ impl<'b> Installation<'b> {
     fn name(&self, program: &str) -> String {
         format!("sluice-{program}-{}", self.started.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+fn runs_nothing(object: &Value) -> bool {
+    object.get("kind").is_some_and(|kind| kind != "Deployment")
 }
 
 /// Whether it judges or changes pods, apart from head-room.
