@@ -15,7 +15,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::plan::{ca_pair, serving_pair};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -57,18 +57,31 @@ pub(super) async fn apply(
     let mut serving = serving.map(|secret| *secret);
     for step in steps {
         let done = told(&step);
-        match make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), order)? {
-            Some(Made::Authority(pair)) => {
-                let content = (ca_data(pair.clone()), pair.told);
-                ca = Some(write(api, names::CA_SECRET, ca.take(), content).await?);
-                tracing::info!(secret = names::CA_SECRET, "{done}");
-            }
-            Some(Made::Serving(pair)) => {
-                let content = (serving_data(pair.clone()), pair.told);
-                serving = Some(write(api, names::SERVING_SECRET, serving.take(), content).await?);
-                tracing::info!(secret = names::SERVING_SECRET, "{done}");
-            }
-            None => {}
+        let made = make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), order)?;
+        if let Some(made) = made {
+            store(api, made, (&mut ca, &mut serving), done).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores what was made in the Secret that it belongs to, of which it keeps the new version.
+pub(super) async fn store(
+    api: &Api<Secret>,
+    made: Made,
+    (ca, serving): (&mut Option<Secret>, &mut Option<Secret>),
+    done: &'static str,
+) -> Result<(), ApplyError> {
+    match made {
+        Made::Authority(pair) => {
+            let content = (ca_data(pair.clone()), pair.told);
+            *ca = Some(write(api, names::CA_SECRET, ca.take(), content).await?);
+            tracing::info!(secret = names::CA_SECRET, "{done}");
+        }
+        Made::Serving(pair) => {
+            let content = (serving_data(pair.clone()), pair.told);
+            *serving = Some(write(api, names::SERVING_SECRET, serving.take(), content).await?);
+            tracing::info!(secret = names::SERVING_SECRET, "{done}");
         }
     }
     Ok(())
