@@ -31,8 +31,9 @@ pub fn certificate(namespace: &str, issuer: &IssuerRef, dns_names: &[String]) ->
     })
 }
 
-/// None unless an issuer is named.
-pub(crate) fn rights(options: &InstallOptions) -> Vec<Value> {
+/// What the operator may do there; nothing unless an issuer is named.
+#[must_use]
+pub fn cert_manager_rights(options: &InstallOptions) -> Vec<Value> {
     if options.cert_manager.is_none() {
         return Vec::new();
     }

@@ -37,7 +37,7 @@ mod workload;
 
 pub use admission_policies::admission_policies;
 pub use asked::AskedOfPods;
-pub use cert_manager::certificate;
+pub use cert_manager::{cert_manager_rights, certificate};
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use monitoring::monitoring_objects;
 pub use options::{

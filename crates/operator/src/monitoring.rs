@@ -1,4 +1,4 @@
-//! What Prometheus' operator gets: a ServiceMonitor, with an account that sees the metrics alone, and alerts.
+//! What Prometheus' operator gets: a ServiceMonitor, with an account that sees the metrics alone and a way in, and alerts.
 
 use serde_json::{Value, json};
 use sluice_api::names;
@@ -80,6 +80,7 @@ pub fn monitoring_objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
     if options.monitoring.service_monitor {
         objects.extend(scraper(options));
+        objects.push(way_in(options));
         objects.push(labelled(options, monitor(options)));
     }
     if options.monitoring.rules {
@@ -100,6 +101,20 @@ fn scraper(options: &InstallOptions) -> [Value; 3] {
         bound,
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": token, "type": TOKEN_TYPE }),
     ]
+}
+
+/// Policies add up. Where Prometheus runs nobody knows, and who has no token is refused.
+fn way_in(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(options, names::METRICS_SERVICE),
+        "spec": {
+            "podSelector": { "matchLabels": labels(None) },
+            "policyTypes": ["Ingress"],
+            "ingress": [{ "ports": [{ "protocol": "TCP", "port": names::METRICS_PORT }] }],
+        },
+    })
 }
 
 fn monitor(options: &InstallOptions) -> Value {

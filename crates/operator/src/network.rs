@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata, set};
+use crate::object::{labels, metadata};
 use crate::options::InstallOptions;
 
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
@@ -26,15 +26,14 @@ pub(crate) fn of_operands(options: &InstallOptions) -> [Value; 2] {
 }
 
 /// Who may connect to the pods of a component, and where they may connect to, besides what holds for each of them. In: the
-/// metrics for namespaces with [`names::MONITORING_LABEL`], or for all where there is a ServiceMonitor: where its Prometheus
-/// runs nobody knows, and who has no token is refused. What a kubelet asks of pods of its own node no policy stops.
+/// metrics for namespaces with [`names::MONITORING_LABEL`]; what a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
 fn policy(options: &InstallOptions, component: &str, ingress: &[Value], egress: &[Value]) -> Value {
-    let mut metrics = json!({ "ports": [one("TCP", names::METRICS_PORT)] });
-    if !options.monitoring.service_monitor {
-        let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
-        set(&mut metrics, "from", json!([{ "namespaceSelector": monitoring }]));
-    }
+    let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
+    let metrics = json!({
+        "from": [{ "namespaceSelector": monitoring }],
+        "ports": [one("TCP", names::METRICS_PORT)],
+    });
     let to_dns = DNS_PORTS.iter().flat_map(|port| ["UDP", "TCP"].map(|protocol| one(protocol, *port)));
     let to_api_servers = options.api_server_ports.iter().map(|port| one("TCP", *port));
     let servers = json!({ "ports": to_api_servers.chain(to_dns).collect::<Vec<_>>() });

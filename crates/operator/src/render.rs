@@ -5,12 +5,12 @@ use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
 use crate::asked::AskedOfPods;
+use crate::cert_manager::cert_manager_rights;
 use crate::monitoring::monitoring_objects;
 use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
 use crate::{
-    cert_manager, config, critical_pods, flow, headroom_policies, network, rbac, security, services,
-    webhooks, workload,
+    config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
 };
 
 /// All objects that an installation consists of once its operator runs, in the order they have to be applied.
@@ -39,7 +39,7 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(critical_pods::quota(options));
     objects.push(config::map(options));
     objects.extend(workload::of_operator(options));
-    objects.extend(cert_manager::rights(options));
+    objects.extend(cert_manager_rights(options));
     objects.extend(monitoring_objects(options));
     objects
 }
