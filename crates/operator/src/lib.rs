@@ -17,6 +17,7 @@ mod gate_policies;
 mod headroom_policies;
 mod kubernetes;
 mod monitoring;
+mod naming;
 mod network;
 mod object;
 mod options;
@@ -40,6 +41,7 @@ pub use asked::AskedOfPods;
 pub use cert_manager::{cert_manager_rights, certificate};
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use monitoring::monitoring_objects;
+pub use naming::{PartNames, naming_rights};
 pub use options::{
     Gating, InstallOptions, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy, WebhookClient,
     default_exempt_namespaces, default_namespace_selector,

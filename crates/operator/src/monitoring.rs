@@ -134,7 +134,7 @@ fn monitor(options: &InstallOptions) -> Value {
                 "tlsConfig": {
                     // One of the names in the certificate, and the one that has no namespace in it.
                     "serverName": names::METRICS_SERVICE,
-                    "ca": { "secret": { "name": names::SERVING_SECRET, "key": names::CA_BUNDLE } },
+                    "ca": { "secret": { "name": options.naming.parts().serving, "key": names::CA_BUNDLE } },
                 },
             }],
         },

@@ -7,10 +7,12 @@ use crate::admission_policies::admission_policies;
 use crate::asked::AskedOfPods;
 use crate::cert_manager::cert_manager_rights;
 use crate::monitoring::monitoring_objects;
+use crate::naming::naming_rights;
 use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
 use crate::{
-    config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
+    config, critical_pods, flow, headroom_policies, naming, network, rbac, security, services, webhooks,
+    workload,
 };
 
 /// All objects that an installation consists of once its operator runs, in the order they have to be applied.
@@ -41,6 +43,7 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(workload::of_operator(options));
     objects.extend(cert_manager_rights(options));
     objects.extend(monitoring_objects(options));
+    objects.extend(naming_rights(options));
     objects
 }
 
@@ -51,6 +54,7 @@ pub fn operand_objects(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Val
     let mut objects = Vec::from(network::of_operands(options));
     objects.extend(flow::objects(options));
     objects.push(headroom_policies::proof_quota(options));
+    objects.extend(naming::operands(options));
     objects.extend(services::objects(options));
     objects.extend(workload::of_operands(options, asked));
     objects

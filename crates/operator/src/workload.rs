@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::asked::AskedOfPods;
-use crate::object::{labels, metadata, set};
+use crate::object::{metadata, set};
 use crate::options::InstallOptions;
 use crate::resources::Amounts;
 use crate::{placement, security};
@@ -47,15 +47,15 @@ fn of_component(options: &InstallOptions, component: &Component) -> impl Iterato
 }
 
 /// One replica stays while nodes are drained, where there are several.
-fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value> {
+fn disruption_budget(options: &InstallOptions, component: &'static str) -> Option<Value> {
     (options.replicas > 1).then(|| {
         json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": metadata(options, component),
+            "metadata": metadata(options, options.naming.deployment(component)),
             "spec": {
                 "minAvailable": 1,
-                "selector": { "matchLabels": labels(Some(component)) },
+                "selector": { "matchLabels": options.naming.selector(component) },
                 // Replicas that crash must not keep a node from being drained.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
@@ -116,10 +116,12 @@ fn removers(options: &InstallOptions) -> impl Iterator<Item = String> {
 
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
-    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
+    let certificate = options.naming.parts().serving;
+    let certificate = (certificate != names::SERVING_SECRET).then(|| format!("--tls-secret={certificate}"));
+    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).chain(certificate);
     Component {
         name: names::CONTROLLER,
-        arguments: [own("controller"), gating(options), further].concat(),
+        arguments: [own("controller"), gating(options), further.collect()].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
         resources: options.resources.controller.clone(),
         files: None,
@@ -129,7 +131,7 @@ fn controller(options: &InstallOptions) -> Component {
 fn webhook(options: &InstallOptions) -> Component {
     let serving = vec![
         format!("--listen=[::]:{}", options.webhook_port),
-        format!("--tls-secret={}", names::SERVING_SECRET),
+        format!("--tls-secret={}", options.naming.parts().serving),
     ];
     let judging = exempt(options).into_iter().chain(platform(options)).chain(removers(options));
     let further = judging.chain(balancers(options)).collect();
@@ -155,14 +157,16 @@ fn operator(options: &InstallOptions) -> Component {
 }
 
 fn deployment(options: &InstallOptions, component: &Component) -> Value {
-    let labels = labels(Some(component.name));
+    let labels = options.naming.labels(component.name);
+    let mut metadata = metadata(options, options.naming.deployment(component.name));
+    set(&mut metadata, "labels", labels.clone());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(options, component.name),
+        "metadata": metadata,
         "spec": {
             "replicas": options.replicas,
-            "selector": { "matchLabels": labels },
+            "selector": { "matchLabels": options.naming.selector(component.name) },
             "strategy": placement::strategy(options, component.name),
             "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
         },
@@ -176,7 +180,7 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": { "matchLabels": labels(Some(component.name)) },
+        "labelSelector": { "matchLabels": options.naming.selector(component.name) },
     }]);
     set(&mut spec, "topologySpreadConstraints", spread);
     if let Some((map, _)) = component.files {

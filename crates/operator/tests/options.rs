@@ -8,7 +8,7 @@ use common::of_kind;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AskedOfPods, InstallOptions, IssuerRef, Monitoring, OptionsFile, certificate, install_objects,
+    AskedOfPods, InstallOptions, IssuerRef, Monitoring, Naming, OptionsFile, certificate, install_objects,
     operand_objects,
 };
 
@@ -112,4 +112,47 @@ fn the_operator_reads_what_differs_from_the_default() {
     let volumes = pod["volumes"].as_array().unwrap();
     let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).expect("a volume");
     assert_eq!(volume["configMap"]["name"], map["metadata"]["name"]);
+}
+
+/// Upstream's suite looks for exactly these (`tests/aaq_operator_test.go`), and its usernames get no right.
+#[test]
+fn with_the_names_of_upstream_its_suite_finds_the_parts_and_its_accounts_may_nothing() {
+    let options =
+        InstallOptions { naming: Naming::Aaq, namespace: "aaq".to_owned(), ..InstallOptions::default() };
+    let (objects, operands) = (install_objects(&options), operand_objects(&options, &AskedOfPods::default()));
+    let names = |objects: &[Value], kind: &str| -> Vec<String> {
+        of_kind(objects, kind).iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&objects, "Deployment"), ["aaq-operator"]);
+    assert_eq!(names(&operands, "Deployment"), ["aaq-controller", "aaq-server"]);
+    let managed =
+        |object: &&Value| object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "aaq-operator";
+    assert_eq!(objects.iter().chain(&operands).filter(managed).count(), 2, "no more than these two");
+    for deployment in of_kind(&operands, "Deployment") {
+        let spec = &deployment["spec"];
+        let pod = &spec["template"]["metadata"]["labels"];
+        assert_eq!(pod["aaq.kubevirt.io"], deployment["metadata"]["name"]);
+        assert_eq!(pod["app.kubernetes.io/component"], "multi-tenant");
+        for (key, value) in spec["selector"]["matchLabels"].as_object().unwrap() {
+            assert_eq!(&pod[key], value);
+        }
+        assert!(spec["template"]["spec"].to_string().contains("--tls-secret=aaq-server-cert"));
+        let account = spec["template"]["spec"]["serviceAccountName"].as_str().unwrap();
+        assert!(account.starts_with("sluice-"), "{account}");
+    }
+    let service = named(&operands, "Service", "aaq-server")[0];
+    assert_eq!(service["spec"]["selector"]["aaq.kubevirt.io"], "aaq-server");
+    assert_eq!(service["spec"]["ports"][0]["port"], 443);
+    let account = named(&operands, "ServiceAccount", "aaq-controller")[0];
+    assert_eq!(account["metadata"]["labels"]["aaq.kubevirt.io"], "");
+    for object in objects.iter().chain(&operands) {
+        for subject in object["subjects"].as_array().into_iter().flatten() {
+            assert!(subject["name"].as_str().unwrap().starts_with("sluice-"), "{object}");
+        }
+    }
+    let calls = sluice_operator::mutating(&options);
+    assert_eq!(calls["webhooks"][0]["clientConfig"]["service"]["name"], "aaq-server");
+    let plain = InstallOptions::default();
+    let plain = [install_objects(&plain), operand_objects(&plain, &AskedOfPods::default())].concat();
+    assert!(plain.iter().all(|object| !object["metadata"]["name"].as_str().unwrap().starts_with("aaq-")));
 }

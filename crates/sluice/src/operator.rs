@@ -100,15 +100,23 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let changed = args.options.clone();
     let ending = cancel.clone();
     tasks.spawn("options", end_with(async move { changed.until_changed(files, ending).await }));
-    let secrets = Secrets::new(wanted.cert_manager.is_some());
+    let secrets = Secrets::new(wanted.naming.parts(), wanted.cert_manager.is_some());
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
     tasks.spawn("certificate secret", end_with(loading));
 
-    let mut settings = CertificateSettings::new(&args.namespace);
+    let mut settings = CertificateSettings::new(&args.namespace, wanted.naming.parts());
     settings.names.extend(args.webhook_san.iter().cloned());
     settings.issuer.clone_from(&wanted.cert_manager);
+    let bundle = certificates::keep_bundle(
+        client.clone(),
+        secrets.clone(),
+        settings.clone(),
+        may_write(&token),
+        cancel.clone(),
+    );
+    tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
     let certificates = certificates::run(
         client.clone(),
         secrets.clone(),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 use sluice_operator::{
-    InstallOptions, IssuerRef, Monitoring, cert_manager_rights, crds, install_objects, monitoring_objects,
-    rancher_objects,
+    InstallOptions, IssuerRef, Monitoring, Naming, cert_manager_rights, crds, install_objects,
+    monitoring_objects, naming_rights, rancher_objects,
 };
 
 use crate::yaml::HEADER;
@@ -48,6 +48,19 @@ patches:
     - {op: add, path: /data/cert-manager.yaml, value: 'certManager: {issuerRef: {name: sluice, kind: Issuer}}'}
 ";
 
+/// For the test suite of application-aware-quota.
+const AAQ_NAMES: &str = "\
+# With `namespace: aaq`.
+patches:
+- target: {kind: Deployment, name: sluice-operator}
+  options: {allowNameChange: true}
+  patch: |-
+    - {op: replace, path: /metadata/name, value: aaq-operator}
+- target: {kind: ConfigMap, name: sluice-operator}
+  patch: |-
+    - {op: add, path: /data/aaq-names.yaml, value: 'names: aaq'}
+";
+
 /// The namespace of what it grants to is rewritten by `namespace:`, and so is that of the account that is impersonated.
 const RANCHER_NOTE: &str =
     "# Without `namespace:` only: its Role belongs to kube-system. For another namespace apply the output of
@@ -58,6 +71,7 @@ pub(crate) fn files() -> anyhow::Result<Files> {
     // All objects are in the namespace of the installation, so that `namespace:` may replace it.
     let options = InstallOptions { reads_leases_everywhere: true, ..InstallOptions::default() };
     let folder = Path::new("kustomize");
+    let renamed = InstallOptions { naming: Naming::Aaq, ..options.clone() };
     Ok(Files::from([
         (PathBuf::from("crds/kustomization.yaml"), with_resources(BASE, &crd_files()?)),
         (folder.join("crds/kustomization.yaml"), with_resources(BASE, &["../../crds".to_owned()])),
@@ -71,6 +85,11 @@ pub(crate) fn files() -> anyhow::Result<Files> {
         (folder.join("operator/references.yaml"), format!("{HEADER}{REFERENCES}")),
         (folder.join("operator/operator.yaml"), documents(&install_objects(&options))?),
         (folder.join("components/openshift/kustomization.yaml"), format!("{HEADER}{COMPONENT}{OPENSHIFT}")),
+        (
+            folder.join("components/aaq-names/kustomization.yaml"),
+            format!("{}{AAQ_NAMES}", with_resources(COMPONENT, &["rights.yaml".to_owned()])),
+        ),
+        (folder.join("components/aaq-names/rights.yaml"), documents(&naming_rights(&renamed))?),
         (
             folder.join("components/cert-manager/kustomization.yaml"),
             format!("{}{CERT_MANAGER}", with_resources(COMPONENT, &["rights.yaml".to_owned()])),

@@ -109,7 +109,7 @@ pub(super) async fn keep(
                 may()?;
                 let (mut ca, mut serving) = (present(ca), present(serving));
                 let done = "taken over from cert-manager";
-                match store(api, *made, (&mut ca, &mut serving), done).await {
+                match store(api, *made, (&mut ca, &mut serving), (settings.parts, done)).await {
                     Ok(()) => backoff.reset(),
                     Err(error) => {
                         error.report();

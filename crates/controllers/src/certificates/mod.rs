@@ -7,6 +7,7 @@
 //! the next step is due or one of the two Secrets changes.
 
 mod apply;
+mod bundle;
 mod given;
 pub(crate) mod observe;
 pub(crate) mod plan;
@@ -19,12 +20,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use sluice_api::names;
-use sluice_operator::IssuerRef;
 use sluice_operator::certificates::{CertOrder, service_names};
+use sluice_operator::{IssuerRef, PartNames};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use bundle::keep_bundle;
 pub use observe::Secrets;
 
 use crate::installation::Asked;
@@ -60,13 +62,18 @@ pub struct CertificateSettings {
     pub names: Vec<String>,
     /// Who issues the serving certificate; `None`: the own authority.
     pub issuer: Option<IssuerRef>,
+    /// Names of the Secrets.
+    pub parts: &'static PartNames,
 }
 
 impl CertificateSettings {
-    /// For the Services of webhook and metrics in `namespace`.
-    pub fn new(namespace: &str) -> Self {
-        let names = [names::WEBHOOK, names::METRICS_SERVICE].map(|name| service_names(name, namespace));
-        Self { namespace: namespace.to_owned(), names: names.concat(), issuer: None }
+    /// For the Services of webhook and metrics in `namespace`. The webhook has Sluice's name too: by that its processes know
+    /// each other.
+    pub fn new(namespace: &str, parts: &'static PartNames) -> Self {
+        let further = Some(parts.webhook).filter(|name| *name != names::WEBHOOK);
+        let services = [names::WEBHOOK, names::METRICS_SERVICE].into_iter().chain(further);
+        let names = services.flat_map(|name| service_names(name, namespace)).collect();
+        Self { namespace: namespace.to_owned(), names, issuer: None, parts }
     }
 }
 
@@ -119,7 +126,8 @@ async fn keep(
                 if !may_write() {
                     return Err(LoopError::NotLeading { what: "certificates" });
                 }
-                match apply::apply(api, Timestamp::now(), steps, ca, serving, &order).await {
+                match apply::apply(api, Timestamp::now(), steps, ca, serving, (&order, settings.parts)).await
+                {
                     // The watch tells of what was written, and then it is looked at again.
                     Ok(()) => {
                         backoff.reset();

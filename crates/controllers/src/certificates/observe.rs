@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
+use sluice_operator::PartNames;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
@@ -75,22 +76,17 @@ pub struct Secrets {
     watches: [WatchHealth; 2],
     /// `None`: it is not watched, and may not be.
     given_watch: Option<WatchHealth>,
-}
-
-impl Default for Secrets {
-    fn default() -> Self {
-        let watches = [names::CA_SECRET, names::SERVING_SECRET].map(WatchHealth::new);
-        let [ca, serving, given] = [(); 3].map(|()| Sender::new(Seen::Unknown));
-        Self { ca, serving, given, watches, given_watch: None }
-    }
+    parts: &'static PartNames,
 }
 
 impl Secrets {
-    /// The two, and if `is_given` the one that cert-manager writes.
+    /// The two of these names, and if `is_given` the one that cert-manager writes.
     #[must_use]
-    pub fn new(is_given: bool) -> Self {
+    pub fn new(parts: &'static PartNames, is_given: bool) -> Self {
+        let watches = [parts.authority, parts.serving].map(WatchHealth::new);
         let given_watch = is_given.then(|| WatchHealth::new(names::GIVEN_SECRET));
-        Self { given_watch, ..Self::default() }
+        let [ca, serving, given] = [(); 3].map(|()| Sender::new(Seen::Unknown));
+        Self { ca, serving, given, watches, given_watch, parts }
     }
 
     /// Watches those in `namespace` until `cancel`.
@@ -114,8 +110,8 @@ impl Secrets {
             }
         };
         tokio::try_join!(
-            follow_by(ca, api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
-            follow_by(serving, api.clone(), names::SERVING_SECRET, self.serving, cancel.clone()),
+            follow_by(ca, api.clone(), self.parts.authority, self.ca, cancel.clone()),
+            follow_by(serving, api.clone(), self.parts.serving, self.serving, cancel.clone()),
             given,
         )
         .map(drop)

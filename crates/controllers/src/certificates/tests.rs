@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::ObjectMeta;
 use sluice_operator::certificates::{
     CA, CertOrder, CertStep, Made, SERVING, Told, issue_serving, new_authority, service_names,
 };
 
-use super::given;
 use super::observe::Seen;
 use super::plan::{Round, next_round};
+use super::{bundle, given};
 
 fn secret(entries: &[(&str, &str)], told: Told) -> Seen<Secret> {
     let data: BTreeMap<_, _> =
@@ -98,4 +98,28 @@ fn what_cert_manager_gives_is_stored_authority_first() {
     );
     let given::Round::Store(made) = next(&own, &given) else { panic!("nothing is served yet") };
     assert!(matches!(*made, Made::Serving(serving) if serving.key == pair.key && serving.path == path));
+}
+
+#[test]
+fn authorities_are_written_where_they_are_looked_for_and_only_if_they_differ() {
+    let map = ("aaq-server-signer-bundle", "ca-bundle.crt");
+    let authority = secret(&[("ca.crt", "PEM")], Told::default());
+    let holding = |text: &str| {
+        let data = BTreeMap::from([(map.1.to_owned(), text.to_owned())]);
+        Seen::Present(ConfigMap { data: Some(data), ..ConfigMap::default() })
+    };
+    let emptied = Seen::Present(ConfigMap::default());
+    for is in [Seen::Absent, emptied, holding("old")] {
+        let body = bundle::wanted(map, &authority, &is).expect("a write");
+        assert_eq!(body["data"][map.1], "PEM");
+        assert_eq!(body["metadata"]["name"], map.0);
+    }
+    for (authority, is) in [
+        (&authority, holding("PEM")),
+        (&authority, Seen::Unknown),
+        (&Seen::Absent, Seen::Absent),
+        (&secret(&[], Told::default()), Seen::Absent),
+    ] {
+        assert!(bundle::wanted(map, authority, &is).is_none());
+    }
 }

@@ -1,7 +1,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, IssuerRef, Monitoring, OptionsFile, Platform, crds, install_objects};
+use sluice_operator::{
+    InstallOptions, IssuerRef, Monitoring, Naming, OptionsFile, Platform, crds, install_objects,
+};
 use sluice_packaging::read;
 
 use crate::{assert_same, deploy, packaging, write};
@@ -88,6 +90,7 @@ fn components_are_the_options_of_their_names() {
         (&["openshift"][..], openshift),
         (&["cert-manager"], cert_manager),
         (&["prometheus"], prometheus),
+        (&["aaq-names"], InstallOptions { naming: Naming::Aaq, ..options() }),
         (&["prometheus", "openshift", "cert-manager"], all),
     ] {
         let list: String =
