@@ -3,18 +3,22 @@
 //! The operator takes pair and authority from the Secret that cert-manager writes (`certificates::given`) and alone writes the
 //! webhook configurations: cert-manager's own injector would write them too.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata, set};
+use crate::object::{labels, metadata, set, set_in};
 use crate::options::{InstallOptions, IssuerRef};
 use crate::rbac::{READ, binding, named, role, rule, subject};
 
-/// The `Certificate` for these DNS names.
+/// The `Certificate` for these names and addresses.
 #[must_use]
-pub fn certificate(namespace: &str, issuer: &IssuerRef, dns_names: &[String]) -> Value {
+pub fn certificate(namespace: &str, issuer: &IssuerRef, for_names: &[String]) -> Value {
+    let is_address = |name: &&String| name.parse::<IpAddr>().is_ok();
+    let (addresses, dns_names): (Vec<_>, Vec<_>) = for_names.iter().partition(is_address);
     let options = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
-    json!({
+    let mut certificate = json!({
         "apiVersion": format!("{}/v1", names::CERT_MANAGER_GROUP),
         "kind": "Certificate",
         "metadata": metadata(&options, names::GIVEN_SECRET),
@@ -28,7 +32,11 @@ pub fn certificate(namespace: &str, issuer: &IssuerRef, dns_names: &[String]) ->
             "usages": ["digital signature", "server auth", "client auth"],
             "privateKey": { "algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always" },
         },
-    })
+    });
+    if !addresses.is_empty() {
+        set_in(&mut certificate, "spec", "ipAddresses", json!(addresses));
+    }
+    certificate
 }
 
 /// What the operator may do there; nothing unless an issuer is named.

@@ -101,7 +101,8 @@ pub fn take(
     if *serving == wanted {
         return Ok(Taking { made: None, due });
     }
-    if serving.certificate != wanted.certificate && is_served(now, serving, &wanted, names) {
+    let is_new = serving.certificate != wanted.certificate && !is_signed(serving, &given.authority);
+    if is_new && is_served(now, serving, &wanted, names) {
         let settled = published.unwrap_or(now).saturating_add(SETTLE).unwrap_or(Timestamp::MAX);
         let at = settled.min(latest(&serving.certificate));
         if now < at {
@@ -186,11 +187,14 @@ fn wanted(
 /// Whether clients accept what is served now.
 fn is_served(now: Timestamp, serving: &ServingPair, wanted: &ServingPair, names: &[String]) -> bool {
     let validity = inspect::given(&serving.certificate, &serving.key, names);
-    let trusted = inspect::authorities(&wanted.bundle)
-        .iter()
-        .chain(&inspect::authorities(&serving.certificate))
-        .any(|(authority, _)| inspect::signed_by(&serving.certificate, authority));
-    trusted && validity.is_some_and(|validity| validity.contains(now))
+    let is_trusted = is_signed(serving, &wanted.bundle) || is_signed(serving, &serving.certificate);
+    is_trusted && validity.is_some_and(|validity| validity.contains(now))
+}
+
+/// Whether one of these authorities has signed what is served: then API servers trust it already.
+fn is_signed(serving: &ServingPair, authorities: &str) -> bool {
+    let authorities = inspect::authorities(authorities);
+    authorities.iter().any(|(authority, _)| inspect::signed_by(&serving.certificate, authority))
 }
 
 /// When a certificate has to be replaced, whatever else is not ready: in the last tenth of its life.
