@@ -57,15 +57,15 @@ pub struct OptionsFile {
     gating: Option<Gating>,
     /// Namespaces whose pods are never gated, in place of the default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(inner(extend("pattern" = r"^[a-z0-9][a-z0-9-]{0,62}\*?$")))]
+    #[schemars(length(min = 1), inner(regex(pattern = r"^[a-z0-9][a-z0-9-]{0,62}\*?$")))]
     exempt_namespaces: Option<Vec<String>>,
     /// ServiceAccounts (`namespace:name`) whose pods may name their node, in place of the default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(inner(extend("pattern" = r"^[a-z0-9.-]+:[a-z0-9.-]+$")))]
+    #[schemars(inner(regex(pattern = r"^[a-z0-9.-]+:[a-z0-9.-]+$")))]
     platform_accounts: Option<Vec<String>>,
     /// Usernames that may take the gate from pods, besides the controller's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(inner(extend("minLength" = 1)))]
+    #[schemars(inner(length(min = 1)))]
     allowed_gate_removers: Option<Vec<String>>,
     /// How often an address with several API servers behind it is asked for each raise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,13 @@ impl OptionsFile {
     /// them, for the operator reads it from its own pod.
     #[must_use]
     pub fn of(options: &InstallOptions) -> Self {
-        let default = InstallOptions::default();
+        let (all, default) = (Self::all(options), Self::all(&InstallOptions::default()));
+        let [is, was] = [&all, &default].map(|file| serde_json::to_value(file).unwrap_or_default());
+        // What of a file is left out can be read as a file.
+        different(is, &was).map_or_else(Self::default, |is| serde_json::from_value(is).unwrap_or(all))
+    }
+
+    fn all(options: &InstallOptions) -> Self {
         let url = match &options.webhook_client {
             WebhookClient::Service => None,
             WebhookClient::Url(url) => Some(url.clone()),
@@ -260,45 +266,29 @@ impl OptionsFile {
         let accounts = options.platform_accounts.to_string();
         let accounts = accounts.split(',').filter(|_| !accounts.is_empty()).map(str::to_owned).collect();
         Self {
-            image: ImageFile {
-                pull_policy: differs(options.pull_policy, &default.pull_policy),
-                ..ImageFile::default()
-            },
-            image_pull_secrets: differs(
-                options.image_pull_secrets.as_slice(),
-                &default.image_pull_secrets.as_slice(),
-            )
-            .map(|names| names.iter().map(secret).collect()),
-            platform: differs(options.platform, &default.platform),
-            replicas: differs(options.replicas, &default.replicas),
-            resources: differs(options.resources.clone(), &default.resources),
-            node_selector: differs(options.node_selector.clone(), &default.node_selector),
-            tolerations: differs(&options.tolerations, &&default.tolerations)
-                .map(|all| all.iter().map(TolerationEntry::from).collect()),
-            priority_class_name: differs(&options.priority_class, &&default.priority_class)
-                .map(|class| class.clone().unwrap_or_default()),
-            shared_namespace: (options.namespace_use == NamespaceUse::Shared).then_some(true),
+            image: ImageFile { pull_policy: Some(options.pull_policy), ..ImageFile::default() },
+            image_pull_secrets: Some(options.image_pull_secrets.iter().map(secret).collect()),
+            platform: Some(options.platform),
+            replicas: Some(options.replicas),
+            resources: Some(options.resources.clone()),
+            node_selector: Some(options.node_selector.clone()),
+            tolerations: Some(options.tolerations.iter().map(TolerationEntry::from).collect()),
+            priority_class_name: Some(options.priority_class.clone().unwrap_or_default()),
+            shared_namespace: Some(options.namespace_use == NamespaceUse::Shared),
             webhook: WebhookFile {
-                port: differs(options.webhook_port, &default.webhook_port),
-                host_network: differs(options.host_network, &default.host_network),
+                port: Some(options.webhook_port),
+                host_network: Some(options.host_network),
                 url,
             },
-            gating: differs(options.gating, &default.gating),
-            exempt_namespaces: differs(&options.exempt_namespaces, &&default.exempt_namespaces)
-                .map(|all| all.iter().map(ToString::to_string).collect()),
-            platform_accounts: differs(&options.platform_accounts, &&default.platform_accounts)
-                .map(|_| accounts),
-            allowed_gate_removers: differs(
-                options.further_gate_removers.clone(),
-                &default.further_gate_removers,
-            ),
-            balancer_proofs: differs(options.balancer_proofs, &default.balancer_proofs),
-            network_policy: NetworkPolicyFile {
-                api_server_ports: differs(options.api_server_ports.clone(), &default.api_server_ports),
-            },
+            gating: Some(options.gating),
+            exempt_namespaces: Some(options.exempt_namespaces.iter().map(ToString::to_string).collect()),
+            platform_accounts: Some(accounts),
+            allowed_gate_removers: Some(options.further_gate_removers.clone()),
+            balancer_proofs: Some(options.balancer_proofs),
+            network_policy: NetworkPolicyFile { api_server_ports: Some(options.api_server_ports.clone()) },
             cert_manager: CertManagerFile { issuer_ref: options.cert_manager.clone() },
-            monitoring: differs(options.monitoring.clone(), &default.monitoring),
-            names: differs(options.naming, &default.naming),
+            monitoring: Some(options.monitoring.clone()),
+            names: Some(options.naming),
         }
     }
 
@@ -348,19 +338,30 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn differs<T: PartialEq>(value: T, default: &T) -> Option<T> {
-    (value != *default).then_some(value)
+/// Of maps the keys that differ from the default; `None` if nothing does.
+fn different(is: Value, default: &Value) -> Option<Value> {
+    match (is, default) {
+        (Value::Object(is), Value::Object(default)) => {
+            let of = |key: &String| default.get(key).unwrap_or(&Value::Null);
+            let left =
+                is.into_iter().filter_map(|(key, value)| Some((key.clone(), different(value, of(&key))?)));
+            Some(Value::Object(left.collect()))
+                .filter(|left| left.as_object().is_some_and(|left| !left.is_empty()))
+        }
+        (is, default) => (is != *default).then_some(is),
+    }
 }
 
 fn namespaces(texts: &[String]) -> Result<Vec<NamespacePattern>, InvalidOption> {
     let read = |text: &String| {
-        text.parse().map_err(|error| not_so("exemptNamespaces (--exempt-namespaces)", &error))
+        text.parse::<NamespacePattern>()
+            .map_err(|error| not_so("exemptNamespaces (--exempt-namespaces)", &error))
     };
     texts.iter().map(read).collect()
 }
 
 fn accounts(texts: &[String]) -> Result<PlatformAccounts, InvalidOption> {
-    let read = texts.join(",").parse();
+    let read = texts.join(",").parse::<PlatformAccounts>();
     read.map_err(|error: String| not_so("platformAccounts (--platform-accounts)", &error))
 }
 
