@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata, set};
+use crate::object::{labels, metadata, set, set_in};
 use crate::options::{InstallOptions, Naming};
 use crate::rbac::{READ, account, binding, named, role, rule, subject};
 
@@ -98,18 +98,8 @@ impl Naming {
     }
 }
 
-/// What the operator makes for those who look for it: an account without rights, which no pod uses.
-pub(crate) fn operands(options: &InstallOptions) -> Option<Value> {
-    (options.naming == Naming::Aaq).then(|| {
-        let mut object = account(options, AAQ.controller);
-        let mut labels = labels(None);
-        set(&mut labels, names::MANAGED_LABEL, json!(""));
-        crate::object::set_in(&mut object, "metadata", "labels", labels);
-        object
-    })
-}
-
-/// Rights on objects of names that are not Sluice's; none where all are.
+/// Rights on objects of names that are not Sluice's, and an account that others look for, which has no right and no pod; none
+/// where all names are Sluice's.
 #[must_use]
 pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
     const NAME: &str = "sluice-names";
@@ -119,8 +109,7 @@ pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
     }
     let keep = ["get", "list", "watch", "update", "patch", "delete"];
     let mut rules = vec![
-        rule("", &["serviceaccounts", "configmaps", "services"], &["create"]),
-        named("", "serviceaccounts", parts.controller, &keep),
+        rule("", &["configmaps"], &["create"]),
         named("", "services", parts.webhook, &keep),
         named("", "secrets", parts.authority, &keep),
     ];
@@ -142,5 +131,9 @@ pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
         set(&mut bound, "subjects", json!(subjects));
         [role("Role", metadata(options, name), rules), bound]
     });
-    objects.concat()
+    let mut looked_for = account(options, parts.controller);
+    let mut of_account = labels(None);
+    set(&mut of_account, names::MANAGED_LABEL, json!(""));
+    set_in(&mut looked_for, "metadata", "labels", of_account);
+    [objects.concat(), vec![looked_for]].concat()
 }

@@ -1,5 +1,7 @@
 //! Who may do what: one identity per component, no wildcards, names where there are any.
 
+mod operands;
+
 use serde_json::{Value, json};
 use sluice_api::names;
 
@@ -9,6 +11,7 @@ use crate::options::InstallOptions;
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const EVENTS: &str = "events.k8s.io";
+const FLOWCONTROL: &str = "flowcontrol.apiserver.k8s.io";
 /// Where the API servers publish their own addresses, and under which name.
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
 /// Verbs of a reader that keeps up. With `resourceNames`, `list` and `watch` need a field selector on the name.
@@ -178,6 +181,7 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
     ];
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
+    rules.extend(operands::OF_CLUSTER.iter().flat_map(operands::rules));
     json!(rules)
 }
 
@@ -237,14 +241,13 @@ fn operator_rules() -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
-    let mut read = rule("apps", &["deployments"], &READ);
-    set(&mut read, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK, names::OPERATOR]));
-    // Not its own: that is what the manifest says.
-    let mut apply = rule("apps", &["deployments"], &["patch"]);
-    set(&mut apply, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK]));
     // Its operands have the image that its own pod has.
     let own_pod = rule("", &["pods"], &["get"]);
-    json!([create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod, read, apply])
+    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod];
+    rules.extend(operands::OF_NAMESPACE.iter().flat_map(operands::rules));
+    // About objects that other clients insist on.
+    rules.push(rule(EVENTS, &["events"], &["create", "get", "patch"]));
+    json!(rules)
 }
 
 /// To elect one replica. `create` cannot be limited to a name: the API server authorises it before it knows the name.

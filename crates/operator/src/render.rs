@@ -11,8 +11,7 @@ use crate::naming::naming_rights;
 use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
 use crate::{
-    config, critical_pods, flow, headroom_policies, naming, network, rbac, security, services, webhooks,
-    workload,
+    config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
 };
 
 /// All objects that an installation consists of once its operator runs, in the order they have to be applied.
@@ -54,7 +53,6 @@ pub fn operand_objects(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Val
     let mut objects = Vec::from(network::of_operands(options));
     objects.extend(flow::objects(options));
     objects.push(headroom_policies::proof_quota(options));
-    objects.extend(naming::operands(options));
     objects.extend(services::objects(options));
     objects.extend(workload::of_operands(options, asked));
     objects

@@ -143,7 +143,7 @@ fn with_the_names_of_upstream_its_suite_finds_the_parts_and_its_accounts_may_not
     let service = named(&operands, "Service", "aaq-server")[0];
     assert_eq!(service["spec"]["selector"]["aaq.kubevirt.io"], "aaq-server");
     assert_eq!(service["spec"]["ports"][0]["port"], 443);
-    let account = named(&operands, "ServiceAccount", "aaq-controller")[0];
+    let account = named(&objects, "ServiceAccount", "aaq-controller")[0];
     assert_eq!(account["metadata"]["labels"]["aaq.kubevirt.io"], "");
     for object in objects.iter().chain(&operands) {
         for subject in object["subjects"].as_array().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! `sluice operator`: keeps the installation's admission objects and certificates, brings to its Deployments what the `AAQ`
-//! asks and says how it is, with an identity that may do nothing else.
+//! `sluice operator`: makes and keeps the installation's controller and webhook, admission objects and certificates, as the
+//! `AAQ` asks, and says how they are, with an identity that may do nothing else.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
 use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
 use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
 use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_runtime::shutdown::{Tasks, on_signal};
@@ -64,6 +65,9 @@ pub struct OperatorArgs {
     /// version of application-aware-quota
     #[arg(long, env = "OPERATOR_VERSION", value_name = "VERSION")]
     reported_version: Option<String>,
+    /// Write again what an operator of a newer version has written: to go back to this version
+    #[arg(long)]
+    allow_downgrade: bool,
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -86,6 +90,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let mut lease = LeaseOptions::new(&args.namespace, names::OPERATOR);
     lease.timings = args.lease.timings()?;
     lease.labels = crate::lease::labels();
+    let identity = lease.identity.clone();
     let election = Election::new(client.clone(), lease)?;
     let (token, leadership) = (election.token(), election.leadership());
 
@@ -126,14 +131,18 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    // What the operands are told is what is wanted: they ask API servers themselves.
-    let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted };
+    let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() };
     let (withheld, why_withheld) = watch::channel(None);
+    let reported = args.reported_version.as_deref();
+    // What the operands are told is what is wanted: they ask API servers themselves.
+    let settings = InstallationSettings::new(wanted, args.allow_downgrade, reported);
     let configuration =
         admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
-    let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref());
-    let keeping = installation::run(client, settings, why_withheld, may_write(&token), cancel.clone());
+    let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
+    tasks.spawn("events", end_with(writer.run(cancel.clone())));
+    let keeping =
+        installation::run(client, settings, why_withheld, events, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 const LABELS: &str = "matchLabels";
 
 /// Equal but for fields that say nothing: null, or an empty text, list or object.
-pub(super) fn same(one: &Value, other: &Value) -> bool {
+pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             let fields_of = |object: &Map<String, Value>, than: &Map<String, Value>| {
@@ -49,7 +49,7 @@ fn says_nothing(value: &Value) -> bool {
 }
 
 /// The same without one member, given by its path.
-pub(super) fn without(mut value: Value, path: &[&str]) -> Value {
+pub(crate) fn without(mut value: Value, path: &[&str]) -> Value {
     if let [parents @ .., last] = path {
         let mut at = Some(&mut value);
         for name in parents {
