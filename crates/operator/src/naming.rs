@@ -115,7 +115,6 @@ pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
     ];
     for deployment in [parts.controller, parts.webhook] {
         rules.push(named("apps", "deployments", deployment, &keep));
-        rules.push(named("policy", "poddisruptionbudgets", deployment, &keep));
     }
     rules.push(named("", "secrets", parts.serving, &keep));
     rules.extend(parts.bundle.map(|(bundle, _)| named("", "configmaps", bundle, &keep)));

@@ -52,7 +52,7 @@ fn disruption_budget(options: &InstallOptions, component: &'static str) -> Optio
         json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": metadata(options, options.naming.deployment(component)),
+            "metadata": metadata(options, component),
             "spec": {
                 "minAvailable": 1,
                 "selector": { "matchLabels": options.naming.selector(component) },
