@@ -1,7 +1,7 @@
 //! The serving certificate by cert-manager: what the operator asks it for, and the rights that this takes.
 //!
-//! The operator takes pair and authority from the Secret that cert-manager writes (`certificates::given`) and alone writes the
-//! webhook configurations: cert-manager's own injector would write them too.
+//! The operator takes pair and authority from the Secret that cert-manager writes (`certificates::given`), and alone writes
+//! the webhook configurations: cert-manager's own injector would write them too.
 
 use std::net::IpAddr;
 

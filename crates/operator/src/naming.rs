@@ -1,7 +1,7 @@
 //! Names by which other programs find the parts of an installation: the one place where they differ.
 //!
-//! Those of application-aware-quota are for its own test suite, in the namespace `aaq`. Accounts keep Sluice's names there too:
-//! under upstream's usernames a controller of upstream that still runs could take gates.
+//! Those of application-aware-quota are for its own test suite, in the namespace `aaq`. Accounts keep Sluice's names there
+//! too: under upstream's usernames a controller of upstream that still runs could take gates.
 
 use serde_json::{Value, json};
 use sluice_api::names;
@@ -98,8 +98,8 @@ impl Naming {
     }
 }
 
-/// Rights on objects of names that are not Sluice's, and an account that others look for, which has no right and no pod; none
-/// where all names are Sluice's.
+/// Rights on objects of names that are not Sluice's, and an account that others look for, which has no right and no pod.
+/// Nothing where all names are Sluice's.
 #[must_use]
 pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
     const NAME: &str = "sluice-names";
