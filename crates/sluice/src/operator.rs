@@ -179,7 +179,8 @@ async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Optio
     let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);
     let pod = pods.get(name).await.with_context(|| format!("could not read the own pod {name}"))?;
     let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
-    let own = containers.iter().find(|container| container.name == names::OPERATOR).or(containers.first());
+    let own =
+        containers.iter().find(|container| container.name == names::OPERATOR).or_else(|| containers.first());
     Ok(own.and_then(|container| container.image.clone()))
 }
 

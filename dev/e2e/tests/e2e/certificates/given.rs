@@ -53,7 +53,8 @@ impl FakeCertManager {
 
     /// Writes a certificate for that; returns its PEM.
     async fn gives(&self) -> Vec<u8> {
-        let spec = &self.asked().await["spec"];
+        let certificate = self.asked().await;
+        let spec = &certificate["spec"];
         assert_eq!(spec["issuerRef"]["name"], "fake");
         let texts = [&spec["dnsNames"], &spec["ipAddresses"]].map(|names| names.as_array().cloned());
         let asked: Vec<String> =
