@@ -178,10 +178,16 @@ async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Optio
     let Some(name) = &args.pod_name else { return Ok(None) };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);
     let pod = pods.get(name).await.with_context(|| format!("could not read the own pod {name}"))?;
-    let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
-    let own =
-        containers.iter().find(|container| container.name == names::OPERATOR).or_else(|| containers.first());
-    Ok(own.and_then(|container| container.image.clone()))
+    let spec = pod.spec.unwrap_or_default();
+    let account = spec.service_account_name.unwrap_or_default();
+    anyhow::ensure!(
+        account == names::OPERATOR,
+        "the own pod runs under the account {account:?} in place of {}: names are what the processes look for, so leave \
+         namePrefix and nameSuffix out",
+        names::OPERATOR
+    );
+    let own = spec.containers.iter().find(|container| container.name == names::OPERATOR);
+    Ok(own.or_else(|| spec.containers.first()).and_then(|container| container.image.clone()))
 }
 
 fn may_write(token: &WriteToken) -> impl Fn() -> bool + use<> {
