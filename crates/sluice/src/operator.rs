@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
+use sluice_controllers::installation::{self, Asked, InstallationSettings, follow_asked};
 use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
@@ -111,26 +111,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
     tasks.spawn("certificate secret", end_with(loading));
 
-    let mut settings = CertificateSettings::new(&args.namespace, wanted.naming.parts());
-    settings.names.extend(args.webhook_san.iter().cloned());
-    settings.issuer.clone_from(&wanted.cert_manager);
-    let bundle = certificates::keep_bundle(
-        client.clone(),
-        secrets.clone(),
-        settings.clone(),
-        may_write(&token),
-        cancel.clone(),
-    );
-    tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
-    let certificates = certificates::run(
-        client.clone(),
-        secrets.clone(),
-        settings,
-        asked,
-        may_write(&token),
-        cancel.clone(),
-    );
-    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+    let lead = (&token, &leadership);
+    keep_certificates(&mut tasks, (&args, &wanted), &client, (&secrets, asked), lead, &cancel);
     let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() };
     let (withheld, why_withheld) = watch::channel(None);
     let reported = args.reported_version.as_deref();
@@ -148,6 +130,26 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     tasks.spawn("election", election.run(cancel.clone()));
     tasks.supervise(cancel, GRACE).await?;
     Ok(())
+}
+
+/// Starts the loops that keep certificates and tell of their authorities.
+fn keep_certificates(
+    tasks: &mut Tasks,
+    (args, wanted): (&OperatorArgs, &InstallOptions),
+    client: &Client,
+    (secrets, asked): (&Secrets, watch::Receiver<Option<Asked>>),
+    (token, leadership): (&WriteToken, &watch::Receiver<Leadership>),
+    cancel: &CancellationToken,
+) {
+    let mut settings = CertificateSettings::new(&args.namespace, wanted.naming.parts());
+    settings.names.extend(args.webhook_san.iter().cloned());
+    settings.issuer.clone_from(&wanted.cert_manager);
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let bundle = certificates::keep_bundle(at, known, settings.clone(), may, cancel.clone());
+    tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let certificates = certificates::run(at, known, settings, asked, may, cancel.clone());
+    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
 }
 
 impl OperatorArgs {
