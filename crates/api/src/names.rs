@@ -119,6 +119,11 @@ pub const WEBHOOK: &str = "sluice-webhook";
 pub const OPERATOR: &str = "sluice-operator";
 /// How `sluice uninstall` calls itself in requests: its user agent and field manager.
 pub const UNINSTALL: &str = "sluice-uninstall";
+/// Key of the ConfigMap [`OPERATOR`] that has the options of the installation. It wins over further keys that end with
+/// `.yaml`.
+pub const OPTIONS_KEY: &str = "options.yaml";
+/// Where that ConfigMap is in the operator's container.
+pub const OPTIONS_PATH: &str = "/etc/sluice";
 /// Reason of a condition and of events: another client insists on an object that the operator keeps.
 pub const OBJECT_CONTESTED: &str = "ObjectContested";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
@@ -153,6 +158,14 @@ pub const SECRET_PATH_BEFORE: &str = "webhook-path-before";
 /// Secret key of the time since when the webhook configurations are to name [`SECRET_PATH`].
 pub const SECRET_PATH_SINCE: &str = "webhook-path-since";
 
+/// API group of cert-manager.
+pub const CERT_MANAGER_GROUP: &str = "cert-manager.io";
+/// Resource name of cert-manager's Certificate.
+pub const CERTIFICATES: &str = "certificates";
+/// Name of the Certificate that cert-manager is asked for, and of the Secret that it writes: keys [`TLS_CERT`], [`TLS_KEY`]
+/// and [`CA_BUNDLE`], which has the authority alone. Of no meaning unless an issuer is named.
+pub const GIVEN_SECRET: &str = "sluice-webhook-cert-manager";
+
 /// Annotation of both Secrets, as application-aware-quota's have it (`library-go/pkg/operator/certrotation`): since when the
 /// certificate counts as issued.
 pub const CERT_NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
@@ -179,6 +192,8 @@ pub const FLOW: &str = "sluice";
 pub const METRICS_SERVICE: &str = "sluice-metrics";
 /// Name of the ClusterRole of those who scrape.
 pub const METRICS_READER: &str = "sluice-metrics-reader";
+/// Name of the ServiceAccount of those who scrape by our ServiceMonitor, and of the Secret with its token.
+pub const SCRAPER: &str = "sluice-scraper";
 /// Label key on namespaces whose pods reach the metrics through our NetworkPolicy (value `enabled`).
 pub const MONITORING_LABEL: &str = "metrics";
 /// Path of the liveness probe on [`ADMIN_PORT`].

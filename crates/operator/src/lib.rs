@@ -6,7 +6,9 @@
 mod account_policy;
 mod admission_policies;
 mod asked;
+mod cert_manager;
 pub mod certificates;
+mod config;
 mod critical_pods;
 mod exempt_policy;
 mod expressions;
@@ -14,9 +16,12 @@ mod flow;
 mod gate_policies;
 mod headroom_policies;
 mod kubernetes;
+mod monitoring;
+mod naming;
 mod network;
 mod object;
 mod options;
+mod options_file;
 mod placement;
 mod platform_accounts;
 mod policy;
@@ -33,11 +38,15 @@ mod workload;
 
 pub use admission_policies::admission_policies;
 pub use asked::AskedOfPods;
+pub use cert_manager::{cert_manager_rights, certificate};
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
+pub use monitoring::monitoring_objects;
+pub use naming::{PartNames, naming_rights};
 pub use options::{
-    Gating, InstallOptions, NamespaceUse, Platform, PullPolicy, WebhookClient, default_exempt_namespaces,
-    default_namespace_selector,
+    Gating, InstallOptions, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy, WebhookClient,
+    default_exempt_namespaces, default_namespace_selector,
 };
+pub use options_file::{NotOptions, OptionsFile, TolerationEntry};
 pub use platform_accounts::PlatformAccounts;
 pub use policy::AdmissionPolicy;
 pub use rbac::rancher_objects;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata};
+use crate::object::metadata;
 use crate::options::InstallOptions;
 
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
@@ -18,7 +18,8 @@ pub(crate) fn of_operator(options: &InstallOptions) -> Value {
 /// Out: from the webhook to the leader.
 pub(crate) fn of_operands(options: &InstallOptions) -> [Value; 2] {
     let reviews = json!({ "ports": [one("TCP", options.webhook_port)] });
-    let to_leader = json!({ "to": pods(names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] });
+    let to_leader =
+        json!({ "to": pods(options, names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] });
     [
         policy(options, names::WEBHOOK, &[reviews], &[to_leader]),
         policy(options, names::CONTROLLER, &[growth(options)], &[]),
@@ -28,7 +29,7 @@ pub(crate) fn of_operands(options: &InstallOptions) -> [Value; 2] {
 /// Who may connect to the pods of a component, and where they may connect to, besides what holds for each of them. In: the
 /// metrics for namespaces with [`names::MONITORING_LABEL`]; what a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
-fn policy(options: &InstallOptions, component: &str, ingress: &[Value], egress: &[Value]) -> Value {
+fn policy(options: &InstallOptions, component: &'static str, ingress: &[Value], egress: &[Value]) -> Value {
     let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
     let metrics = json!({
         "from": [{ "namespaceSelector": monitoring }],
@@ -42,7 +43,7 @@ fn policy(options: &InstallOptions, component: &str, ingress: &[Value], egress: 
         "kind": "NetworkPolicy",
         "metadata": metadata(options, component),
         "spec": {
-            "podSelector": { "matchLabels": labels(Some(component)) },
+            "podSelector": { "matchLabels": options.naming.selector(component) },
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [&[metrics], ingress].concat(),
             "egress": [&[servers], egress].concat(),
@@ -56,12 +57,12 @@ fn growth(options: &InstallOptions) -> Value {
     if options.host_network {
         json!({ "ports": ports })
     } else {
-        json!({ "from": pods(names::WEBHOOK), "ports": ports })
+        json!({ "from": pods(options, names::WEBHOOK), "ports": ports })
     }
 }
 
-fn pods(component: &str) -> Value {
-    json!([{ "podSelector": { "matchLabels": labels(Some(component)) } }])
+fn pods(options: &InstallOptions, component: &'static str) -> Value {
+    json!([{ "podSelector": { "matchLabels": options.naming.selector(component) } }])
 }
 
 fn one(protocol: &str, port: u16) -> Value {

@@ -15,7 +15,7 @@ const FLOWCONTROL: &str = "flowcontrol.apiserver.k8s.io";
 /// Where the API servers publish their own addresses, and under which name.
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
 /// Verbs of a reader that keeps up. With `resourceNames`, `list` and `watch` need a field selector on the name.
-const READ: [&str; 3] = ["get", "list", "watch"];
+pub(crate) const READ: [&str; 3] = ["get", "list", "watch"];
 /// Verbs of the one that makes, changes and removes.
 const KEEP: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -38,7 +38,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-fn account(options: &InstallOptions, name: &str) -> Value {
+pub(crate) fn account(options: &InstallOptions, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -61,11 +61,11 @@ fn metrics_reader() -> Value {
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
-fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+pub(crate) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
+pub(crate) fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{role_kind}Binding"),
@@ -75,7 +75,7 @@ fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &st
     })
 }
 
-fn subject(options: &InstallOptions, account: &str) -> Value {
+pub(crate) fn subject(options: &InstallOptions, account: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
 }
 
@@ -84,11 +84,11 @@ fn subjects(options: &InstallOptions) -> [Value; 2] {
     [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account))
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
-fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
+pub(crate) fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
     let mut rule = rule(group, &[resource], verbs);
     set(&mut rule, "resourceNames", json!([name]));
     rule
@@ -241,7 +241,9 @@ fn operator_rules() -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
-    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets];
+    // Its operands have the image that its own pod has.
+    let own_pod = rule("", &["pods"], &["get"]);
+    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod];
     rules.extend(operands::OF_NAMESPACE.iter().flat_map(operands::rules));
     // About objects that other clients insist on.
     rules.push(rule(EVENTS, &["events"], &["create", "get", "patch"]));

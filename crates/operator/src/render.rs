@@ -5,9 +5,14 @@ use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
 use crate::asked::AskedOfPods;
+use crate::cert_manager::cert_manager_rights;
+use crate::monitoring::monitoring_objects;
+use crate::naming::naming_rights;
 use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
-use crate::{critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload};
+use crate::{
+    config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
+};
 
 /// All objects that an installation consists of once its operator runs, in the order they have to be applied.
 pub fn render(options: &InstallOptions) -> Vec<Value> {
@@ -22,7 +27,8 @@ pub fn crds() -> Vec<Value> {
     sluice_api::all_crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
 }
 
-/// What is applied to install, `deploy/install.yaml`: accounts and rights, and the operator with what it needs itself.
+/// What is applied to install, `deploy/install.yaml`: accounts and rights, and the operator with what it needs
+/// itself, its options among them. Kinds of cert-manager or Prometheus' operator are there if they are asked for.
 #[must_use]
 pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
@@ -32,7 +38,11 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(rbac::objects(options));
     objects.push(network::of_operator(options));
     objects.extend(critical_pods::quota(options));
+    objects.push(config::map(options));
     objects.extend(workload::of_operator(options));
+    objects.extend(cert_manager_rights(options));
+    objects.extend(monitoring_objects(options));
+    objects.extend(naming_rights(options));
     objects
 }
 

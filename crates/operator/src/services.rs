@@ -14,10 +14,10 @@ fn service(options: &InstallOptions) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(options, names::WEBHOOK),
+        "metadata": metadata(options, options.naming.parts().webhook),
         "spec": {
             "type": "ClusterIP",
-            "selector": labels(Some(names::WEBHOOK)),
+            "selector": options.naming.selector(names::WEBHOOK),
             "ports": [{
                 "name": "webhook",
                 "port": names::WEBHOOK_SERVICE_PORT,

@@ -120,7 +120,7 @@ fn client_config(options: &InstallOptions, path: &str) -> Value {
     };
     let mut config = match &options.webhook_client {
         WebhookClient::Service => json!({ "service": {
-            "name": names::WEBHOOK,
+            "name": options.naming.parts().webhook,
             "namespace": options.namespace,
             "port": names::WEBHOOK_SERVICE_PORT,
         }}),

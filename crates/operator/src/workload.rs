@@ -4,14 +4,16 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::asked::AskedOfPods;
-use crate::object::{labels, metadata, set};
-use crate::options::{InstallOptions, WebhookClient};
+use crate::object::{metadata, set};
+use crate::options::InstallOptions;
 use crate::resources::Amounts;
 use crate::{placement, security};
 
 /// Seconds that a token is valid; kubelet renews it before.
 const TOKEN_SECONDS: u32 = 3600;
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Volume of the ConfigMap of a component.
+const FILES: &str = "options";
 
 /// What differs between the Deployments. What all components have comes on top.
 struct Component {
@@ -19,6 +21,8 @@ struct Component {
     arguments: Vec<String>,
     ports: Vec<(&'static str, u16)>,
     resources: Amounts,
+    /// A ConfigMap, and where its keys are files.
+    files: Option<(&'static str, &'static str)>,
 }
 
 /// The Deployment of the operator, and what keeps one pod of it.
@@ -43,7 +47,7 @@ fn of_component(options: &InstallOptions, component: &Component) -> impl Iterato
 }
 
 /// One replica stays while nodes are drained, where there are several.
-fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value> {
+fn disruption_budget(options: &InstallOptions, component: &'static str) -> Option<Value> {
     (options.replicas > 1).then(|| {
         json!({
             "apiVersion": "policy/v1",
@@ -51,7 +55,7 @@ fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value>
             "metadata": metadata(options, component),
             "spec": {
                 "minAvailable": 1,
-                "selector": { "matchLabels": labels(Some(component)) },
+                "selector": { "matchLabels": options.naming.selector(component) },
                 // Replicas that crash must not keep a node from being drained.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
@@ -105,38 +109,38 @@ fn balancers(options: &InstallOptions) -> Option<String> {
     (options.balancer_proofs > 0).then(|| format!("--balancer-proofs={}", options.balancer_proofs))
 }
 
-/// What differs from the default in the admission objects that the operator keeps.
-fn admission(options: &InstallOptions) -> Vec<String> {
-    let removers = options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"));
-    let url = match &options.webhook_client {
-        WebhookClient::Service => None,
-        WebhookClient::Url(url) => Some(format!("--webhook-url={url}")),
-    };
-    removers.chain(url).chain(platform(options)).collect()
+/// Who may take gates, besides the controller.
+fn removers(options: &InstallOptions) -> impl Iterator<Item = String> {
+    options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"))
 }
 
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
-    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
+    let certificate = options.naming.parts().serving;
+    let certificate = (certificate != names::SERVING_SECRET).then(|| format!("--tls-secret={certificate}"));
+    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).chain(certificate);
     Component {
         name: names::CONTROLLER,
-        arguments: [own("controller"), gating(options), further].concat(),
+        arguments: [own("controller"), gating(options), further.collect()].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
         resources: options.resources.controller.clone(),
+        files: None,
     }
 }
 
 fn webhook(options: &InstallOptions) -> Component {
     let serving = vec![
         format!("--listen=[::]:{}", options.webhook_port),
-        format!("--tls-secret={}", names::SERVING_SECRET),
+        format!("--tls-secret={}", options.naming.parts().serving),
     ];
-    let further = exempt(options).into_iter().chain(platform(options)).chain(balancers(options)).collect();
+    let judging = exempt(options).into_iter().chain(platform(options)).chain(removers(options));
+    let further = judging.chain(balancers(options)).collect();
     Component {
         name: names::WEBHOOK,
         arguments: [own("webhook"), serving, further].concat(),
         ports: vec![("webhook", options.webhook_port)],
         resources: options.resources.webhook.clone(),
+        files: None,
     }
 }
 
@@ -145,21 +149,24 @@ fn webhook(options: &InstallOptions) -> Component {
 fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
-        arguments: [own("operator"), gating(options), admission(options)].concat(),
+        arguments: [own("operator"), vec![format!("--options={}", names::OPTIONS_PATH)]].concat(),
         ports: vec![],
         resources: options.resources.operator.clone(),
+        files: Some((names::OPERATOR, names::OPTIONS_PATH)),
     }
 }
 
 fn deployment(options: &InstallOptions, component: &Component) -> Value {
-    let labels = labels(Some(component.name));
+    let labels = options.naming.labels(component.name);
+    let mut metadata = metadata(options, options.naming.deployment(component.name));
+    set(&mut metadata, "labels", labels.clone());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(options, component.name),
+        "metadata": metadata,
         "spec": {
             "replicas": options.replicas,
-            "selector": { "matchLabels": labels },
+            "selector": { "matchLabels": options.naming.selector(component.name) },
             "strategy": placement::strategy(options, component.name),
             "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
         },
@@ -173,9 +180,13 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": { "matchLabels": labels(Some(component.name)) },
+        "labelSelector": { "matchLabels": options.naming.selector(component.name) },
     }]);
     set(&mut spec, "topologySpreadConstraints", spread);
+    if let Some((map, _)) = component.files {
+        let files = json!({ "name": FILES, "configMap": { "name": map } });
+        set(&mut spec, "volumes", json!([token_volume(), files]));
+    }
     spec
 }
 
@@ -215,6 +226,10 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
     for (field, value) in serving {
         set(&mut container, field, value);
     }
+    if let Some((_, path)) = component.files {
+        let files = json!({ "name": FILES, "mountPath": path, "readOnly": true });
+        set(&mut container, "volumeMounts", json!([token_mount(), files]));
+    }
     container
 }
 
@@ -246,8 +261,12 @@ fn container_of(options: &InstallOptions, name: &str, arguments: &[String], reso
         },
         "securityContext": security::of_container(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true }],
+        "volumeMounts": [token_mount()],
     })
+}
+
+fn token_mount() -> Value {
+    json!({ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true })
 }
 
 fn probe(path: &str, period: u32, failures: u32) -> Value {

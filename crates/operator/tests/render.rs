@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, PlatformAccounts, admission_objects,
+    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, OptionsFile, PlatformAccounts, admission_objects,
     admission_policies, install_objects, operand_objects, rancher_objects, render,
 };
 
@@ -378,6 +378,14 @@ fn arguments(options: &InstallOptions, name: &str) -> String {
     serde_json::to_string(&container["args"]).expect("JSON")
 }
 
+/// What the operator reads in its ConfigMap.
+fn read_by_operator(options: &InstallOptions) -> InstallOptions {
+    let objects = render(options);
+    let text =
+        of_kind(&objects, "ConfigMap")[0]["data"][names::OPTIONS_KEY].as_str().expect("options").to_owned();
+    OptionsFile::parse(&text).expect("a file").over(InstallOptions::default()).expect("options")
+}
+
 #[test]
 fn processes_are_told_what_differs_from_the_default() {
     let other = InstallOptions {
@@ -386,14 +394,13 @@ fn processes_are_told_what_differs_from_the_default() {
         exempt_namespaces: ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec(),
         ..InstallOptions::default()
     };
-    for name in [names::CONTROLLER, names::OPERATOR] {
-        assert!(!arguments(&InstallOptions::default(), name).contains("gating"), "{name}");
-        let told = arguments(&other, name);
-        assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
-    }
+    assert_eq!(read_by_operator(&other), other);
+    assert!(!arguments(&InstallOptions::default(), names::CONTROLLER).contains("gating"));
+    let told = arguments(&other, names::CONTROLLER);
+    assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{told}");
     assert!(!arguments(&InstallOptions::default(), names::WEBHOOK).contains("exempt"));
     assert!(arguments(&other, names::WEBHOOK).contains("\"--exempt-namespaces=infra-*,db\""));
-    assert!(arguments(&other, names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
+    assert!(arguments(&other, names::WEBHOOK).contains("--allowed-gate-remover=system:admin"));
 }
 
 /// The accounts whose pods may name their node are the same for what gates, what refuses, and what counts.
@@ -422,7 +429,8 @@ fn policies_webhooks_and_processes_agree_on_the_accounts_of_the_platform() {
     let mut webhooks = validating["webhooks"].as_array().expect("webhooks").iter();
     let bound = webhooks.find(|webhook| webhook["name"] == "bound.pod.validator").expect("it");
     assert!(text(&bound["matchConditions"][1]["expression"]).ends_with(&format!("&& !{is_by}")));
-    for name in [names::CONTROLLER, names::OPERATOR, names::WEBHOOK] {
+    assert_eq!(read_by_operator(&options).platform_accounts, options.platform_accounts);
+    for name in [names::CONTROLLER, names::WEBHOOK] {
         let flag = "\"--platform-accounts=openshift-cnv:cdi-sa,storage:populator\"";
         assert!(arguments(&options, name).contains(flag), "{name}");
         assert!(!arguments(&InstallOptions::default(), name).contains("--platform-accounts"), "{name}");

@@ -102,6 +102,10 @@ pub struct ControllerArgs {
     platform: PlatformArgs,
     #[command(flatten)]
     growth: GrowthArgs,
+    /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key) and the authorities of
+    /// the webhook (key ca.crt)
+    #[arg(long, value_name = "NAME", default_value = names::SERVING_SECRET)]
+    tls_secret: String,
     #[command(flatten)]
     headroom: HeadroomArgs,
 }
@@ -222,7 +226,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         certs.load_secret(secret);
     };
     let mut secrets = SecretWatches::default();
-    secrets.load(names::SERVING_SECRET, load);
+    secrets.load(&args.tls_secret, load);
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));

@@ -10,6 +10,7 @@ mod logging;
 mod metrics;
 mod mtq_leftovers;
 mod operator;
+mod options;
 mod output;
 mod platform;
 mod render;

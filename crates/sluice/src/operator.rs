@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings, follow_asked};
-use sluice_operator::{InstallOptions, WebhookClient};
+use sluice_controllers::installation::{self, Asked, InstallationSettings, follow_asked};
+use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
@@ -22,10 +24,10 @@ use sluice_runtime::tls::{CertStore, TlsProfile};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::gating::GatingArgs;
+use crate::gating::gating_at;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
-use crate::platform::PlatformAccountsArgs;
+use crate::options::{OptionsArgs, OptionsError};
 use crate::tls_profile::ProfileKeeper;
 
 /// What requests under way and the release of the lease get after a signal.
@@ -52,9 +54,10 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "URL")]
     webhook_url: Option<String>,
     #[command(flatten)]
-    gating: GatingArgs,
-    #[command(flatten)]
-    platform: PlatformAccountsArgs,
+    options: OptionsArgs,
+    /// Name of the pod that this process runs in: its operands get the image of that pod
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pod_name: Option<String>,
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
@@ -81,6 +84,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let client = connect(&options).await?;
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
+    let files = args.options.read()?;
+    let wanted = args.install_options(own_image(&client, &args).await?)?;
 
     let mut lease = LeaseOptions::new(&args.namespace, names::OPERATOR);
     lease.timings = args.lease.timings()?;
@@ -97,27 +102,22 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let following = follow_asked(client.clone(), asking, cancel.clone());
     tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));
     tasks.spawn("TLS profile", end_with(ProfileKeeper::new(profile).follow(asked.clone())));
-    let secrets = Secrets::default();
+    let changed = args.options.clone();
+    let ending = cancel.clone();
+    tasks.spawn("options", end_with(async move { changed.until_changed(files, ending).await }));
+    let secrets = Secrets::new(wanted.naming.parts(), wanted.cert_manager.is_some());
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
     tasks.spawn("certificate secret", end_with(loading));
 
-    let mut settings = CertificateSettings::new(&args.namespace);
-    settings.names.extend(args.webhook_san.iter().cloned());
-    let certificates = certificates::run(
-        client.clone(),
-        secrets.clone(),
-        settings,
-        asked,
-        may_write(&token),
-        cancel.clone(),
-    );
-    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    let options = args.install_options(&version);
+    let lead = (&token, &leadership);
+    keep_certificates(&mut tasks, (&args, &wanted), &client, (&secrets, asked), lead, &cancel);
+    let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() };
     let (withheld, why_withheld) = watch::channel(None);
     let reported = args.reported_version.as_deref();
-    let settings = InstallationSettings::new(options.clone(), args.allow_downgrade, reported);
+    // What the operands are told is what is wanted: they ask API servers themselves.
+    let settings = InstallationSettings::new(wanted, args.allow_downgrade, reported);
     let configuration =
         admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
@@ -132,19 +132,64 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Starts the loops that keep certificates and tell of their authorities.
+fn keep_certificates(
+    tasks: &mut Tasks,
+    (args, wanted): (&OperatorArgs, &InstallOptions),
+    client: &Client,
+    (secrets, asked): (&Secrets, watch::Receiver<Option<Asked>>),
+    (token, leadership): (&WriteToken, &watch::Receiver<Leadership>),
+    cancel: &CancellationToken,
+) {
+    let mut settings = CertificateSettings::new(&args.namespace, wanted.naming.parts());
+    settings.names.extend(args.webhook_san.iter().cloned());
+    settings.issuer.clone_from(&wanted.cert_manager);
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let bundle = certificates::keep_bundle(at, known, settings.clone(), may, cancel.clone());
+    tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let certificates = certificates::run(at, known, settings, asked, may, cancel.clone());
+    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+}
+
 impl OperatorArgs {
-    /// What is kept in force in this cluster.
-    fn install_options(&self, version: &ServerVersion) -> InstallOptions {
-        InstallOptions {
+    /// What is kept in force, whatever the version of the cluster.
+    fn install_options(&self, image: Option<String>) -> Result<InstallOptions, OptionsError> {
+        let base = InstallOptions {
             namespace: self.namespace.clone(),
-            webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
-            gating: self.gating.of(version),
-            exempt_namespaces: self.gating.exempt().to_vec(),
-            platform_accounts: self.platform.platform_accounts.clone(),
-            further_gate_removers: self.allowed_gate_remover.clone(),
+            // It is there already, whosoever it is.
+            namespace_use: NamespaceUse::Own,
             ..InstallOptions::default()
+        };
+        let mut options = self.options.over(base)?;
+        if let Some(url) = &self.webhook_url {
+            options.webhook_client = WebhookClient::Url(url.clone());
         }
+        options.further_gate_removers.extend(self.allowed_gate_remover.iter().cloned());
+        options.image = image.unwrap_or(options.image);
+        options.validate()?;
+        Ok(options)
     }
+}
+
+/// The image of the pod that this process runs in; `None` without a pod.
+///
+/// Operands get it, and not what the Deployment or an option says: Helm and the `images:` of a kustomization set the image
+/// in one place then, and while the Deployment is rolled each operator gives its operands the version whose arguments it knows.
+async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Option<String>> {
+    let Some(name) = &args.pod_name else { return Ok(None) };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);
+    let pod = pods.get(name).await.with_context(|| format!("could not read the own pod {name}"))?;
+    let spec = pod.spec.unwrap_or_default();
+    let account = spec.service_account_name.unwrap_or_default();
+    anyhow::ensure!(
+        account == names::OPERATOR,
+        "the own pod runs under the account {account:?} in place of {}: names are what the processes look for, so leave \
+         namePrefix and nameSuffix out",
+        names::OPERATOR
+    );
+    let own = spec.containers.iter().find(|container| container.name == names::OPERATOR);
+    Ok(own.or_else(|| spec.containers.first()).and_then(|container| container.image.clone()))
 }
 
 fn may_write(token: &WriteToken) -> impl Fn() -> bool + use<> {

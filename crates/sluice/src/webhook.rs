@@ -164,7 +164,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let target = TargetEndpoint::new(Arc::clone(&headroom));
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
-    let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args.namespace, &cancel);
+    let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args, &cancel);
     let asking = AsyncEndpoints {
         quotas: Arc::new(QuotaEndpoint::new(beside)),
         growth: Arc::new(GrowthRelay::new(leader)),
@@ -189,13 +189,14 @@ fn follow_leader(
     tasks: &mut Tasks,
     secrets: &mut SecretWatches,
     client: Client,
-    namespace: &str,
+    args: &WebhookArgs,
     cancel: &CancellationToken,
 ) -> Arc<LeaderLink> {
+    let namespace = &args.namespace;
     let link = growth::leader_link(namespace);
     let identified = Arc::clone(&link);
-    secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::identify(&identified, secret));
-    let lease = (namespace.to_owned(), names::LEASE);
+    secrets.load(&args.tls_secret, move |secret: &Secret| growth::identify(&identified, secret));
+    let lease = (namespace.clone(), names::LEASE);
     let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
     tasks.spawn("leader", following);
     link

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
 use sluice_operator::{
-    AskedOfPods, Gating, InstallOptions, WebhookClient, admission_objects, crds, install_objects,
-    operand_objects,
+    AskedOfPods, Gating, InstallOptions, OptionsFile, WebhookClient, admission_objects, crds,
+    install_objects, operand_objects,
 };
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Identity, Program, wait};
@@ -33,6 +33,8 @@ pub struct Setup {
     /// No admission policy gates pods; also for all suites with `SLUICE_GATING=webhook` in the environment, and on an older
     /// Kubernetes.
     pub webhook_alone: bool,
+    /// A file of options for the operator and for what is applied.
+    pub options: Option<String>,
 }
 
 impl Setup {
@@ -69,6 +71,10 @@ impl<'b> Installation<'b> {
             webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{webhook_port}")),
             gating: setup.gating(),
             ..InstallOptions::default()
+        };
+        let options = match &setup.options {
+            Some(text) => OptionsFile::parse(text)?.over(options)?,
+            None => options,
         };
         let shipped = [crds(), install_objects(&options)].concat();
         bed.apply_objects(shipped.into_iter().filter(runs_nothing)).await?;
@@ -107,6 +113,11 @@ impl<'b> Installation<'b> {
         args.extend(["--webhook-san".into(), "127.0.0.1".into()]);
         args.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         args.extend(self.gating_args());
+        if let Some(text) = &self.setup.options {
+            let file = self.bed.dir().join("options.yaml");
+            std::fs::write(&file, text).context("could not write the options of the operator")?;
+            args.extend(["--options".into(), file.into()]);
+        }
         args.extend(self.metrics(&admin, false)?);
         let program = self.bed.program(&self.name("operator"), build::sluice()?, args, log_settings())?;
         ready(&admin, &program).await?;

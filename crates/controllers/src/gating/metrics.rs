@@ -44,3 +44,46 @@ impl GatingMetrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use sluice_operator::{InstallOptions, Monitoring, monitoring_objects};
+    use sluice_window::HeadroomMetrics;
+
+    use super::*;
+    use crate::gate::GateMetrics;
+
+    /// The alerts that are shipped, of series that a controller serves.
+    #[test]
+    fn every_series_of_an_alert_is_served() {
+        let mut registry = Registry::default();
+        GateMetrics::default().register(&mut registry);
+        let ours = registry.sub_registry_with_prefix("sluice");
+        HeadroomMetrics::default().register(ours);
+        let gating = GatingMetrics::default();
+        gating.register(ours);
+        gating.set([].iter());
+        let mut served = String::new();
+        encode(&mut served, &registry).unwrap();
+
+        let monitoring = Monitoring { rules: true, ..Monitoring::default() };
+        let objects = monitoring_objects(&InstallOptions { monitoring, ..InstallOptions::default() });
+        let rules = objects[0].pointer("/spec/groups/0/rules").unwrap().as_array().unwrap();
+        assert!(rules.len() >= 5);
+        for rule in rules {
+            let expression = rule["expr"].as_str().unwrap();
+            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let series: Vec<_> = words.filter(|word| word.starts_with("sluice_")).collect();
+            assert!(!series.is_empty(), "{expression}");
+            for name in series {
+                let is_it =
+                    |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+                assert!(served.lines().any(is_it), "{name} is not served:\n{served}");
+            }
+        }
+        for word in ["nothing", "refused"] {
+            assert!(WORDS.contains(&word), "the alert about pods without a gate names it");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use sluice_api::{names, not_in_force, says_nothing};
 
-use super::observe::{DEPLOYMENTS, World};
+use super::observe::World;
 use super::operands::Version;
 use super::wire::{Order, Spec};
 use crate::aaq_conditions::Said;
@@ -54,7 +54,8 @@ fn placed(spec: &Spec) -> impl Iterator<Item = &'static str> + use<> {
 
 /// What cannot be brought to the Deployments.
 fn of_operands(spec: &Spec, world: &World, version: Version<'_>) -> Vec<Told> {
-    let deployments = DEPLOYMENTS.iter().filter_map(|name| world.deployment(name)?);
+    let names = world.deployment_names();
+    let deployments = names.iter().filter_map(|name| world.deployment(name)?);
     let newer = deployments.filter(|live| version.leaves(live)).find_map(|live| live.writer.as_deref());
     if let Some(newer) = newer {
         let why = format!("an operator of the newer version {newer} wrote the Deployments");

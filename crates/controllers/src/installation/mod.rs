@@ -85,7 +85,7 @@ pub async fn run(
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
-    let (seen, world) = watch::channel(World::default());
+    let (seen, world) = watch::channel(World { naming: settings.options.naming, ..World::default() });
     let sources = Sources::new(client.clone(), &settings.options.namespace, withheld, seen);
     tokio::select! {
         result = keep(Writer::new(client, settings, events), world, may_write) => result,

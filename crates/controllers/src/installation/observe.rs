@@ -12,6 +12,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
+use sluice_operator::Naming;
 use sluice_operator::uninstall::PART_OF;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
@@ -21,9 +22,6 @@ use super::kind::{Kind, Operand};
 use super::live::Live;
 use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
-
-/// The Deployments that `AAQ` and `MTQ` are about.
-pub(super) const DEPLOYMENTS: [&str; 2] = [names::CONTROLLER, names::WEBHOOK];
 
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +38,8 @@ pub(super) struct World {
     pub(super) owner: Owner,
     /// Why admission objects that are missing are not created.
     pub(super) withheld: Option<String>,
+    /// By which the Deployments are named.
+    pub(super) naming: Naming,
 }
 
 /// Objects of one kind by name.
@@ -102,7 +102,13 @@ impl World {
         of_kind.and_then(|all| all.gone.get(&operand.name)).copied().unwrap_or_default()
     }
 
-    /// One of [`DEPLOYMENTS`]. The outer `None`: it was not looked for yet.
+    /// Names of the Deployments that `AAQ` and `MTQ` are about.
+    pub(super) const fn deployment_names(&self) -> [&'static str; 2] {
+        let parts = self.naming.parts();
+        [parts.controller, parts.webhook]
+    }
+
+    /// One of these. The outer `None`: it was not looked for yet.
     pub(super) fn deployment(&self, name: &str) -> Option<Option<&Live>> {
         Some(self.operands.get(&Kind::Deployment)?.live.get(name))
     }

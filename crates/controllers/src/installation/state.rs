@@ -3,7 +3,7 @@
 use sluice_api::{AaqPhase, names};
 
 use super::live::Live;
-use super::observe::{DEPLOYMENTS, World};
+use super::observe::World;
 use crate::aaq_conditions::Said;
 
 /// Whether pods are gated, with a message for people.
@@ -44,7 +44,7 @@ impl Deployments {
     /// As they are; `None` as long as they were not looked for.
     pub(super) fn of(world: &World, troubles: &Troubles) -> Option<Self> {
         let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
-        for name in DEPLOYMENTS {
+        for name in world.deployment_names() {
             deployments.look_at(name, world.deployment(name)?);
         }
         Some(deployments)

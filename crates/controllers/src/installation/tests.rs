@@ -14,7 +14,7 @@ use sluice_operator::InstallOptions;
 
 use super::kind::Kind;
 use super::live::{Live, Rollout};
-use super::observe::{DEPLOYMENTS, World};
+use super::observe::World;
 use super::operands::Version;
 use super::wire::{AaqWire, MtqWire, Order, Orders as _};
 use crate::owner::Owner;
@@ -49,7 +49,8 @@ fn world() -> World {
         withheld: None,
     };
     let deployments = world.operands.entry(Kind::Deployment).or_default();
-    deployments.live = DEPLOYMENTS.map(|name| (name.to_owned(), deployment(2))).into();
+    deployments.live =
+        World::default().deployment_names().map(|name| (name.to_owned(), deployment(2))).into();
     world
 }
 

@@ -6,7 +6,8 @@ use sluice_api::names;
 
 use super::object::{Kind, ObjectName};
 use crate::asked::AskedOfPods;
-use crate::options::InstallOptions;
+use crate::cert_manager::certificate;
+use crate::options::{InstallOptions, IssuerRef, Monitoring};
 use crate::rbac::rancher_objects;
 use crate::render::{admission_objects, crds, install_objects, operand_objects};
 
@@ -43,14 +44,26 @@ pub struct Part {
 /// Everything that an installation in `namespace` may have, whatever its options, but for the CRDs.
 #[must_use]
 pub fn inventory(namespace: &str) -> Vec<Part> {
-    let options = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
+    let issuer = IssuerRef { name: String::new(), kind: String::new(), group: String::new() };
+    let options = InstallOptions {
+        namespace: namespace.to_owned(),
+        cert_manager: Some(issuer.clone()),
+        monitoring: Monitoring { service_monitor: true, rules: true, ..Monitoring::default() },
+        ..InstallOptions::default()
+    };
     let kustomized = InstallOptions { reads_leases_everywhere: true, ..options.clone() };
     let applied =
         [install_objects(&options), install_objects(&kustomized), rancher_objects(&options)].concat();
-    let made = [operand_objects(&options, &AskedOfPods::default()), admission_objects(&options)].concat();
+    let made = [
+        operand_objects(&options, &AskedOfPods::default()),
+        admission_objects(&options),
+        vec![certificate(namespace, &issuer, &[])],
+    ]
+    .concat();
     let written = [
         ("v1", "Secret", names::CA_SECRET),
         ("v1", "Secret", names::SERVING_SECRET),
+        ("v1", "Secret", names::GIVEN_SECRET),
         ("coordination.k8s.io/v1", "Lease", names::LEASE),
         ("coordination.k8s.io/v1", "Lease", names::OPERATOR),
     ]
