@@ -150,6 +150,8 @@ pub enum Regarding {
     Migration,
     /// The configuration.
     Configuration,
+    /// A namespace.
+    Namespace,
 }
 
 /// See [`Action::WriteEvent`].

@@ -8,7 +8,7 @@ use super::step::{Fault, Step, Trouble, Watch};
 use super::world::{Request, World};
 use crate::gate::Action;
 
-fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
     let pod = 0..12u8;
     let fault = prop_oneof![
         8 => Just(Fault::None), 1 => Just(Fault::AnswerLost), 1 => Just(Fault::RequestLost), 1 => Just(Fault::Late),
@@ -17,6 +17,9 @@ fn steps(trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
     let watch = prop_oneof![Just(Watch::Pods), Just(Watch::Quotas)];
     let special = match trouble {
         Trouble::TwoLeaders | Trouble::Expiry => crashes().boxed(),
+        Trouble::Pauses => {
+            prop_oneof![crashes(), (0..40u8).prop_map(|seconds| Step::Pause { seconds })].boxed()
+        }
         Trouble::ScribbledStatus => (0..9000u64).prop_map(|used| Step::Scribble { used }).boxed(),
         Trouble::BusyAdmin => {
             prop_oneof![crashes(), (0..6000u64).prop_map(|hard| Step::Hard { hard }), Just(Step::DeleteQuota)]
@@ -52,7 +55,7 @@ fn crashes() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(trouble: Trouble, steps: &[Step]) {
+pub(super) fn run(trouble: Trouble, steps: &[Step]) {
     let mut world = World::new(trouble);
     for step in steps {
         world.step(step);

@@ -31,6 +31,10 @@ pub enum Step {
     Hard {
         hard: u64,
     },
+    /// The namespace is paused for so long, or not any more.
+    Pause {
+        seconds: u8,
+    },
     DeleteQuota,
     /// The quota counts other things than before.
     Meaning,
@@ -99,6 +103,8 @@ pub enum Trouble {
     ScribbledStatus,
     /// Crashes, and limits that change and quotas that come and go.
     BusyAdmin,
+    /// Crashes, and pauses that come and go.
+    Pauses,
 }
 
 pub fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {

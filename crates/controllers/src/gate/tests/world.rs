@@ -1,11 +1,12 @@
 //! A world of two replicas and one server in which everything may be late, get lost or happen twice.
 
 use sluice_engine::{Amount, Claim};
-use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
+use sluice_index::{ArqWire, PodWire, Targeting};
 
 use super::machine_leaders::Plug;
+use super::pauses;
 use super::resizes::Resize;
-use super::server::{Change, GATE, NAMESPACE, Server, wire};
+use super::server::{Change, GATE, Server, wire};
 use super::step::{Fault, Step, Trouble, Watch, reply};
 use crate::gate::parts::stamp::Stamp;
 use crate::gate::{Action, Answer, AuditCursor, AuditFinding, GateConfig, Moment, Outcome, State};
@@ -87,6 +88,7 @@ pub struct World {
     pub(super) plugs: Vec<Plug>,
     pub(super) now_ms: u64,
     pub(super) highest_hard: u64,
+    pub(super) paused_until: Option<i64>,
     trouble: Trouble,
 }
 
@@ -99,12 +101,8 @@ fn fresh(number: usize) -> State {
     let selector = kube::core::Selector::default();
     let mut state = State::new(config, Targeting::new(selector, super::own_namespace()));
     state.set_stamp(Stamp::numbered(number as u64));
-    state.apply_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
+    state.apply_namespace(&pauses::slowly(None), Moment { mono_ms: 0, unix_ms: 0 });
     state
-}
-
-fn namespace() -> NamespaceWire {
-    wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}))
 }
 
 impl World {
@@ -129,6 +127,7 @@ impl World {
             plugs: Vec::new(),
             now_ms: 0,
             highest_hard: 3000,
+            paused_until: None,
             trouble,
         };
         world.lead(0);
@@ -224,6 +223,7 @@ impl World {
         self.lives[replica] += 1;
         let mut state = fresh(replica + 2 * self.lives[replica] as usize);
         self.server.tell(&mut state, now);
+        state.apply_namespace(&pauses::slowly(self.paused_until), now);
         state.begin_quotas();
         if let Some(quota) = &self.server.quota {
             state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
@@ -234,8 +234,7 @@ impl World {
             state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
         }
         state.end_pods();
-        let leads = self.replicas[replica].leads;
-        let cursor = self.server.log.len();
+        let (leads, cursor) = (self.replicas[replica].leads, self.server.log.len());
         let catches_up = leads.then_some(cursor);
         let cursors = [cursor; Watch::ALL.len()];
         self.replicas[replica] =
@@ -375,6 +374,7 @@ impl World {
                 self.server.set_hard(*hard);
                 self.highest_hard = self.highest_hard.max(*hard);
             }
+            Step::Pause { seconds } => self.pause(i64::from(*seconds)),
             Step::DeleteQuota => {
                 self.server.delete_quota();
                 self.highest_hard = u64::MAX;
