@@ -15,6 +15,7 @@ mod kubernetes;
 mod network;
 mod object;
 mod options;
+mod pause_policy;
 mod placement;
 mod platform_accounts;
 mod policy;
