@@ -62,8 +62,8 @@ async fn those_that_wait_go_in_order_at_the_rate_and_the_pause_ends_by_itself() 
     held.await.unwrap();
     let history = History::of(team.pods.clone()).await;
     let begin = Instant::now();
-    let told = said(shared.bed, 0, &["pause", "-n", &team.namespace.name, "--for", "20s", "--rate", "20"]);
-    let told = told.await;
+    let name = team.namespace.name.as_str();
+    let told = said(shared.bed, 0, &["pause", "-n", name, "--for", "20s", "--rate", "20"]).await;
     assert!(told.contains(&format!("namespace {} is paused until ", team.namespace.name)), "{told}");
     assert!(told.contains("100 pods wait, 20 of them go in a second"), "{told}");
     let says = |quota: Option<&ApplicationAwareResourceQuota>| unenforced(quota).as_deref() == Some("Paused");

@@ -29,11 +29,10 @@ impl State {
         let before = self.pauses.get(scope).cloned();
         let is_news = before != paused;
         let is_other = self.pauses.set(scope, paused);
-        if is_news {
-            match self.pauses.get(scope) {
-                Some(_) => self.announce_pause(scope),
-                None => before.into_iter().for_each(|before| self.announce_end(scope, &before)),
-            }
+        if is_news && self.pauses.get(scope).is_some() {
+            self.announce_pause(scope);
+        } else if let Some(before) = before.filter(|_| is_news) {
+            self.announce_end(scope, &before);
         }
         if is_other {
             self.on_pause_changed(scope, now);
