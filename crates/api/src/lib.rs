@@ -17,6 +17,7 @@ mod in_force;
 mod job_queue_config;
 mod mtq;
 pub mod names;
+mod pause;
 mod rules;
 mod schema;
 mod tls_offer;
@@ -51,6 +52,7 @@ pub use headroom_probe::{HeadroomProbe, HeadroomProbeSpec};
 pub use in_force::{NotInForce, not_in_force, says_nothing};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
 pub use mtq::{MTQ, MtqSpec};
+pub use pause::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, Pause, PauseError, read_pause};
 pub use tls_offer::{TlsOffer, TlsProfileError};
 pub use vmmrq::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,

@@ -96,6 +96,8 @@ pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps tenants from the names of exempt namespaces.
 pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps pauses for administrators.
+pub const PAUSE_POLICY: &str = "sluice-pause";
 /// Verb on `namespaces`: who has it may create one of an exempt name.
 pub const EXEMPT_VERB: &str = "exempt";
 /// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace,
@@ -106,6 +108,10 @@ pub const MOST_ITEMS: usize = 64;
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 /// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise.
 pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
+/// Annotation on a Namespace or the `AAQ`: until this time (RFC 3339) no pod waits for quota there.
+pub const PAUSED_ANNOTATION: &str = "quota.sluice.dev/paused";
+/// Annotation beside [`PAUSED_ANNOTATION`]: so many waiting pods go in a second at most.
+pub const PAUSE_RATE_ANNOTATION: &str = "quota.sluice.dev/pause-rate";
 /// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.
 pub const CREATED_BY_ANNOTATION: &str = "quota.sluice.dev/created-by";
 
@@ -117,6 +123,8 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
+/// How `sluice pause` and `sluice resume` call themselves in requests: their user agent and field manager.
+pub const PAUSE: &str = "sluice-pause";
 /// How `sluice uninstall` calls itself in requests: its user agent and field manager.
 pub const UNINSTALL: &str = "sluice-uninstall";
 /// Key of the ConfigMap [`OPERATOR`] that has the options of the installation. It wins over further keys that end with
@@ -223,6 +231,8 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 /// Type of a condition of the `AAQ`, written by the controller: whether pods are gated at each API server. Its reason says
 /// by whom.
 pub const GATING: &str = "Gating";
+/// Type of a condition of the `AAQ`, written by the controller once it was paused: whether all namespaces are.
+pub const PAUSED: &str = "Paused";
 /// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether the installation does its work. Types and
 /// meaning of this one and the next two are those of application-aware-quota's operator (`operator/pkg/operator/resources`).
 pub const AVAILABLE: &str = "Available";

@@ -150,6 +150,27 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Ok(ObjectMeta { annotations, ..meta })
 }
 
+/// The annotations of a pause.
+#[derive(Deserialize)]
+struct PauseAnnotations {
+    #[serde(rename = "quota.sluice.dev/paused")]
+    until: Option<String>,
+    #[serde(rename = "quota.sluice.dev/pause-rate")]
+    rate: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the annotations of a pause.
+pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (_, annotations, _, _)) =
+        Meta::<IgnoredAny, PauseAnnotations>::deserialize(deserializer)?.split();
+    let pairs = annotations.map(|PauseAnnotations { until, rate }| {
+        [(names::PAUSED_ANNOTATION, until), (names::PAUSE_RATE_ANNOTATION, rate)]
+    });
+    let known = pairs.into_iter().flatten().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let annotations: BTreeMap<_, _> = known.collect();
+    Ok(ObjectMeta { annotations: Some(annotations).filter(|all| !all.is_empty()), ..meta })
+}
+
 /// The annotation that matters for head-room.
 #[derive(Deserialize)]
 struct OptOutAnnotation {
@@ -266,6 +287,9 @@ mod tests {
         let timed = of_migration(timed).unwrap().annotations;
         assert_eq!(timed, map(names::PENDING_TIMEOUT_ANNOTATION, "60"));
         assert_eq!(of_migration(&object).unwrap().annotations, None);
+        let paused = json!({ "annotations": { "note": "x", names::PAUSED_ANNOTATION: "noon" } });
+        assert_eq!(of_aaq(paused).unwrap().annotations, map(names::PAUSED_ANNOTATION, "noon"));
+        assert_eq!(of_aaq(&object).unwrap().annotations, None);
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
         assert_eq!(owned.labels.unwrap().len(), 2);

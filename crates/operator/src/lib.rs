@@ -22,6 +22,7 @@ mod network;
 mod object;
 mod options;
 mod options_file;
+mod pause_policy;
 mod placement;
 mod platform_accounts;
 mod policy;

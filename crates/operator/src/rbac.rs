@@ -208,6 +208,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicies", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicies", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicies", names::EXEMPT_NAMES_POLICY),
+        ("validatingadmissionpolicies", names::PAUSE_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
         ("validatingadmissionpolicybindings", names::GUARD_POLICY),
@@ -215,6 +216,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicybindings", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicybindings", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicybindings", names::EXEMPT_NAMES_POLICY),
+        ("validatingadmissionpolicybindings", names::PAUSE_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();

@@ -38,6 +38,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-vmi-status",
         "Validating sluice-exempt-names",
         "ValidatingBinding sluice-exempt-names",
+        "Validating sluice-pause",
+        "ValidatingBinding sluice-pause",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",

@@ -382,6 +382,7 @@ fn report(event: GateEvent) -> Report {
         }
         Regarding::Machine => (VmiWire::api_version(&()), VmiWire::kind(&()), "Admit"),
         Regarding::Migration => (VmimWire::api_version(&()), VmimWire::kind(&()), "Hold"),
+        Regarding::Namespace => ("v1".into(), "Namespace".into(), "Pause"),
         Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
     };
     Report {

@@ -3,7 +3,6 @@
 mod apply;
 mod home;
 mod observe;
-mod progress;
 mod release;
 mod report;
 mod requests;

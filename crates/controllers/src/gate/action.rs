@@ -148,6 +148,8 @@ pub enum Regarding {
     Migration,
     /// The configuration.
     Configuration,
+    /// A namespace.
+    Namespace,
 }
 
 /// See [`Action::WriteEvent`].

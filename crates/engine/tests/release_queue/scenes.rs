@@ -219,3 +219,21 @@ fn equal_pods_of_two_shares_are_of_two_classes() {
         .map(|share| queue.wait(PodId(share), key(share, 0, 1), 1, Arc::clone(&same), share_of(share, [0])));
     assert_ne!(classes[0], classes[1]);
 }
+
+#[test]
+fn who_is_let_go_is_charged_beyond_the_limit_and_nobody_else_goes_for_it() {
+    let (mut queue, quotas) = used(9);
+    let class = queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(20, 0)), Arc::clone(&quotas));
+    queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(2, 0)), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    queue.pause(QuotaId(0));
+    assert_eq!(queue.let_go(class, &key(1, 0, 1)), None, "its sums are incomplete");
+    queue.resume(QuotaId(0));
+    let decision = queue.let_go(class, &key(1, 0, 1));
+    assert_eq!(released(decision.into_iter().collect()), [1]);
+    queue.let_grow(ShareId::default(), &[(QuotaId(0), charge(1, 0))]);
+    let used = |queue: &ReleaseQueue| queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used();
+    assert_eq!((used(&queue), queue.held(QuotaId(0))), (units(30), 1));
+    assert_eq!(released(queue.decide(PATIENT, ALL)), [], "there is less room than before");
+    queue.audit_queue().unwrap();
+}

@@ -1,5 +1,6 @@
 //! The `AAQ`: which namespaces are targeted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -15,8 +16,8 @@ use crate::store::{Affected, Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = AAQ)]
 pub struct AaqWire {
-    /// Name, uid, version and times; nothing else is filled.
-    #[serde(deserialize_with = "crate::meta::bare")]
+    /// Name, uid, version, times and the annotations of a pause; nothing else is filled.
+    #[serde(deserialize_with = "crate::meta::of_aaq")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
     #[serde(default)]
@@ -103,6 +104,8 @@ pub struct Aaq {
     pub calculator: Calculator,
     /// `spec.tlsSecurityProfile`, for [`sluice_api::TlsOffer::of`].
     pub tls_profile: Value,
+    /// The annotations of a pause, for [`sluice_api::read_pause`].
+    pub pause: Option<BTreeMap<String, String>>,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -147,6 +150,7 @@ impl Indexed for Aaqs {
             cluster_quotas: wire.spec.cluster_quotas(),
             calculator: wire.spec.calculator(),
             tls_profile: wire.spec.tls_security_profile.clone(),
+            pause: wire.metadata.annotations.clone(),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }

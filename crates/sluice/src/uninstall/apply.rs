@@ -12,11 +12,12 @@ use sluice_operator::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
 use super::observe::processes;
-use super::progress::Progress;
 use super::release::{Released, release};
 use super::report::{Action, Report};
-use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
+use super::requests::{api_of, list};
 use super::restore::{Restored, restore};
+use crate::progress::Progress;
+use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 
 /// How long API servers are given to follow a deletion: as long as the operator gives them.
 const FOLLOWED: Duration = Duration::from_secs(2);

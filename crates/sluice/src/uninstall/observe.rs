@@ -12,8 +12,10 @@ use sluice_operator::uninstall::{
     Collection, Found, ObjectName, PART_OF, Seen, Wish, definitions, inventory, processes_selector,
 };
 
-use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
-use super::{release, restore};
+use super::requests::{api_of, list};
+use super::restore;
+use crate::held_pods;
+use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 
 /// Label of the program that keeps an object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -58,7 +60,7 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
         collections,
         ending,
         processes: processes(client, namespace).await?.len(),
-        held: release::held(client).await?.len(),
+        held: held_pods::held(client, None).await?.len(),
         raised: restore::marked(client).await?,
     })
 }

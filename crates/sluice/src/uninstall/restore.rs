@@ -15,8 +15,9 @@ use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
 
-use super::progress::Progress;
-use super::requests::{PAGE, RequestError, failed, patiently};
+use super::requests::PAGE;
+use crate::progress::Progress;
+use crate::requests::{RequestError, failed, patiently};
 
 /// A mark ends within 16 s of its write. What is raised still after this is refused by something else.
 const ENOUGH: Duration = Duration::from_secs(45);

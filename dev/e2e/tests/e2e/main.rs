@@ -22,6 +22,7 @@ mod managed_quota;
 mod metrics;
 mod operands;
 mod operator_cr;
+mod pause;
 mod pods;
 mod rbac;
 mod restore;

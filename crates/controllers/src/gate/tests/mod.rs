@@ -15,6 +15,7 @@ mod machines_held;
 mod machines_phases;
 mod owners;
 mod owners_stories;
+mod pauses;
 mod platform;
 mod platform_orders;
 mod protocol;

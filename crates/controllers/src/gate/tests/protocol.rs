@@ -50,6 +50,7 @@ fn of_trouble(setting: &'static Setting, trouble: Trouble) -> BoxedStrategy<Step
             return prop_oneof![2 => scribble, 1 => meaning()].boxed();
         }
         Trouble::TwoLeaders | Trouble::Expiry => prop_oneof![hard(), meaning()].boxed(),
+        Trouble::Pauses => (any::<u8>(), 0..40u8).prop_map(|(at, seconds)| Step::Pause(at, seconds)).boxed(),
         Trouble::BusyAdmin => {
             prop_oneof![3 => hard(), 1 => meaning(), 2 => any::<u8>().prop_map(Step::DeleteQuota)].boxed()
         }
@@ -69,7 +70,7 @@ fn of_trouble(setting: &'static Setting, trouble: Trouble) -> BoxedStrategy<Step
     prop_oneof![of_people, crashes()].boxed()
 }
 
-pub fn steps(setting: &'static Setting, trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(setting: &'static Setting, trouble: Trouble) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         25 => of_pods(setting),
         6 => any::<u8>().prop_map(Step::Execute),
@@ -81,7 +82,7 @@ pub fn steps(setting: &'static Setting, trouble: Trouble) -> impl Strategy<Value
     proptest::collection::vec(step, 20..250)
 }
 
-pub fn run(setting: &'static Setting, trouble: Trouble, steps: &[Step]) -> Trace {
+pub(super) fn run(setting: &'static Setting, trouble: Trouble, steps: &[Step]) -> Trace {
     let mut world = World::new(setting, trouble);
     for step in steps {
         world.step(step);

@@ -24,7 +24,7 @@ pub struct Resize {
     ticket: Option<Ticket>,
 }
 
-fn change(before: Value, milli_cpu: u64) -> Change {
+pub fn change(before: Value, milli_cpu: u64) -> Change {
     let mut after = before.clone();
     after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = format!("{milli_cpu}m").into();
     read(&wire(before), &wire(after))

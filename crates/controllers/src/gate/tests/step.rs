@@ -24,6 +24,8 @@ pub enum Step {
     /// The limit of a quota; it is created if there is none.
     Hard(u8, u64),
     DeleteQuota(u8),
+    /// A namespace is paused for so many seconds, or not any more.
+    Pause(u8, u8),
     /// The quota counts other things than before.
     Meaning(u8),
     /// A stranger writes into the status of a quota that so much is used.
@@ -73,6 +75,8 @@ pub enum Trouble {
     ScribbledStatus,
     /// All that people do to quotas and namespaces, beside crashes and two leaders.
     BusyAdmin,
+    /// Crashes, and pauses that come and go.
+    Pauses,
 }
 
 pub fn reply<T>(answer: Option<Answer<T>>, fault: Fault) -> Answer<T> {

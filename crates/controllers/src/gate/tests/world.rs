@@ -232,6 +232,11 @@ impl World {
                 self.server.delete(&setting.quota(at));
                 self.forget_highest(|quota| *quota == setting.quota(at));
             }
+            Step::Pause(at, seconds) => {
+                self.pause(setting.namespace(at), i64::from(seconds));
+                // What is decided while it lasts goes later too.
+                self.forget_highest(|_| true);
+            }
             Step::Meaning(at) => self.server.count_otherwise(&setting.quota(at)),
             Step::Scribble(at, used) => self.server.write_status_of(&setting.quota(at), used, 0),
             Step::Selector => {

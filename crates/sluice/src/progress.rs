@@ -7,17 +7,17 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// Lines on standard error.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub struct Progress {
     last: Instant,
 }
 
 impl Progress {
-    pub(super) fn begin() -> Self {
+    pub fn begin() -> Self {
         Self { last: Instant::now() }
     }
 
     /// Says it unless something was said just now.
-    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
         if self.last.elapsed() >= QUIET {
             self.last = Instant::now();
             eprintln!("{}", line());
