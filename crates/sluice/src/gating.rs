@@ -63,7 +63,12 @@ impl GatingArgs {
     /// Who gates pods at an API server of this version.
     #[must_use]
     pub fn of(&self, version: &ServerVersion) -> Gating {
-        let can = (version.major, version.minor) >= FIRST_WITH_MUTATING_POLICIES;
-        if self.gating == GatedBy::Policy && can { Gating::Policy } else { Gating::Webhook }
+        at(self.wanted(), version)
     }
+}
+
+/// Who gates pods at an API server of this version, where `wanted` was chosen.
+pub fn at(wanted: Gating, version: &ServerVersion) -> Gating {
+    let can = (version.major, version.minor) >= FIRST_WITH_MUTATING_POLICIES;
+    if can { wanted } else { Gating::Webhook }
 }

@@ -14,6 +14,7 @@ mod output;
 mod platform;
 mod render;
 mod rules;
+mod server_version;
 #[cfg(test)]
 mod tests;
 mod tls_profile;

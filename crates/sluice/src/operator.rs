@@ -25,6 +25,7 @@ use crate::gating::GatingArgs;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformAccountsArgs;
+use crate::server_version::end_when_gated_otherwise;
 use crate::tls_profile::ProfileKeeper;
 
 /// What requests under way and the release of the lease get after a signal.
@@ -109,6 +110,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+    let upgrade = end_when_gated_otherwise(client.clone(), args.gating.wanted(), version, cancel.clone());
+    tasks.spawn("version of the API server", end_with(upgrade));
     let options = args.install_options(&version);
     let (withheld, why_withheld) = watch::channel(None);
     let configuration =
