@@ -60,6 +60,20 @@ impl ProcessId {
     }
 }
 
+impl ProcessId {
+    /// Asks the process to end, and kills it if it does not.
+    ///
+    /// # Errors
+    /// As [`Self::kill`].
+    pub async fn end(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM);
+        let gone = || async { (!self.is_alive()).then_some(()) };
+        let ended =
+            crate::wait::eventually(std::time::Duration::from_secs(10), gone, "a process to end").await;
+        if ended.is_ok() { Ok(()) } else { self.kill().await }
+    }
+}
+
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
