@@ -303,17 +303,23 @@ impl Bed {
         self.start_api_server().await
     }
 
-    /// Stops the API server and starts the one of another minor version of Kubernetes, such as `1.36`, on the same etcd and
-    /// port, as an upgrade of a cluster begins. The other components stay as they are.
+    /// Stops an API server and starts that of another minor version of Kubernetes, such as `1.36`, on the same etcd and port,
+    /// as an upgrade of a cluster begins. The other components stay as they are; started again they are of that version too.
     ///
     /// # Errors
     /// When its program cannot be built, or it does not become ready.
-    pub async fn upgrade_api_server(&self, version: &str) -> anyhow::Result<()> {
+    pub async fn upgrade(&self, server: Component, version: &str) -> anyhow::Result<()> {
+        let url = match server {
+            Component::ApiServer => self.server_url(),
+            Component::SecondApiServer => self.second_server_url(),
+            other => bail!("{} is no API server", other.name()),
+        };
         let options = BedOptions { kubernetes: Some(version.to_owned()), ..self.options.clone() };
         let programs = built(&options).await?;
-        self.stop_api_server();
+        self.stop(server);
         *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = programs;
-        self.start_api_server().await
+        self.start_component(server)?;
+        self.server_ready(Instant::now() + START, server, &url).await
     }
 
     /// Stops a component with SIGKILL.
