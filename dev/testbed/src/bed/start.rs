@@ -303,8 +303,8 @@ impl Bed {
         self.start_api_server().await
     }
 
-    /// Stops an API server and starts that of another minor version of Kubernetes, such as `1.36`, on the same etcd and port,
-    /// as an upgrade of a cluster begins. The other components stay as they are; started again they are of that version too.
+    /// Stops an API server and starts that of another minor version of Kubernetes, such as `1.36`, on the same etcd and
+    /// port, as an upgrade of a cluster begins. Other components stay as they are; started again they are of that version.
     ///
     /// # Errors
     /// When its program cannot be built, or it does not become ready.
