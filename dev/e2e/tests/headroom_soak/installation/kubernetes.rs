@@ -15,6 +15,8 @@ const OLD: &str = "1.34";
 const NEW: &str = "1.36";
 /// The operator asks every 30 s, and twice.
 const SEEN: Duration = Duration::from_secs(150);
+/// An API server that restarts takes longer than a short lease lives.
+const LEASE: [&str; 2] = ["--lease-duration=40s", "--lease-renew-deadline=35s"];
 const LOAD: Load = Load { every: Duration::from_millis(100), limit: 40, life: Duration::from_secs(1) };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,7 +30,9 @@ async fn the_way_of_gating_changes_without_a_gap() {
     };
     let bed = Bed::start(options).await.unwrap();
     let both = [bed.server_url(), bed.second_server_url()].map(|url| format!("--api-server={url}"));
-    let setup = Setup { controller_args: both.to_vec(), ..Setup::default() };
+    let lease = LEASE.map(str::to_owned);
+    let controller_args = [&both[..], &lease[..]].concat();
+    let setup = Setup { controller_args, operator_args: lease.to_vec(), ..Setup::default() };
     let mut installation = Installation::apply(&bed, setup).await.unwrap();
     let controller = installation.controller().await.unwrap();
     let webhook = installation.webhook().await.unwrap();
