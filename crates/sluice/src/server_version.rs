@@ -64,7 +64,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |_: Request<Body>| {
             let count = asked.fetch_add(1, SeqCst);
-            let minor = *answers.get(count).or(answers.last()).unwrap();
+            let minor = *answers.get(count).or_else(|| answers.last()).unwrap();
             async move {
                 let info = serde_json::json!({
                     "major": "1", "minor": format!("{minor}+"), "gitVersion": "", "gitCommit": "", "gitTreeState": "",
@@ -85,15 +85,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_process_ends_when_another_way_of_gating_is_possible_and_not_before() {
-        for (wanted, from, answers, expected) in [
-            (Gating::Policy, 35, &[35, 36][..], true),
+        let cases: [(Gating, u32, &'static [u32], bool); 7] = [
+            (Gating::Policy, 35, &[35, 36], true),
             (Gating::Policy, 36, &[0, 35], true),
             (Gating::Policy, 36, &[37], false),
             (Gating::Policy, 34, &[35], false),
             (Gating::Webhook, 35, &[36], false),
             (Gating::Policy, 35, &[36, 35, 36, 35], false),
             (Gating::Policy, 36, &[0], false),
-        ] {
+        ];
+        for (wanted, from, answers, expected) in cases {
             assert_eq!(ends(wanted, from, answers).await, expected, "{wanted:?} from 1.{from}: {answers:?}");
         }
     }

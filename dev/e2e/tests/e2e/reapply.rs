@@ -36,7 +36,7 @@ const MANIFESTS: [&str; 2] = [
 const NO_OBJECTS: [&str; 4] = ["leases", "subjectaccessreviews", "selfsubjectaccessreviews", "tokenreviews"];
 
 fn manifests() -> Vec<Value> {
-    let read = |path| -> Vec<Value> {
+    let read = |path: &str| -> Vec<Value> {
         serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
     };
     MANIFESTS.into_iter().flat_map(read).filter(|object| !object.is_null()).collect()
