@@ -69,7 +69,7 @@ fn annotated() -> Value {
 async fn who_applies_again_and_again_opens_no_gate_and_the_operator_rests() {
     let seconds = std::env::var(SECONDS).map_or(60, |text| text.parse().unwrap());
     let all = Duration::from_secs(seconds);
-    let settling = SETTLING.min(all / 3);
+    let settling = SETTLING.min(all / 2);
     let bed = tenant::own().await;
     let running = Running::on(&bed, Setup::default()).await.unwrap();
     let client = bed.admin().unwrap();
