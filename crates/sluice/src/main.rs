@@ -19,6 +19,7 @@ mod progress;
 mod render;
 mod requests;
 mod rules;
+mod server_version;
 #[cfg(test)]
 mod tests;
 mod tls_profile;

@@ -28,6 +28,7 @@ use crate::gating::gating_at;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::options::{OptionsArgs, OptionsError};
+use crate::server_version::end_when_gated_otherwise;
 use crate::tls_profile::ProfileKeeper;
 
 /// What requests under way and the release of the lease get after a signal.
@@ -113,6 +114,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
     let lead = (&token, &leadership);
     keep_certificates(&mut tasks, (&args, &wanted), &client, (&secrets, asked), lead, &cancel);
+    let upgrade = end_when_gated_otherwise(client.clone(), wanted.gating, version, cancel.clone());
+    tasks.spawn("version of the API server", end_with(upgrade));
     let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() };
     let (withheld, why_withheld) = watch::channel(None);
     let reported = args.reported_version.as_deref();

@@ -1,9 +1,13 @@
 //! `xtask bed`: a control plane that stays until it is taken down.
 
+mod agent;
+
 use std::io::Write as _;
 
 use anyhow::Context as _;
 use sluice_testbed::{Bed, BedOptions, State, artifacts};
+
+use agent::Agent;
 
 /// Commands about persistent test beds.
 #[derive(Debug, clap::Subcommand)]
@@ -16,6 +20,18 @@ pub enum BedCommand {
         /// Simulated nodes (32 CPUs, 128 GiB each).
         #[arg(long, default_value_t = 3)]
         nodes: usize,
+        /// With KubeVirt: its controller, and simulated node agents.
+        #[arg(long)]
+        kubevirt: bool,
+        /// With Sluice, built of the sources as they are.
+        #[arg(long)]
+        sluice: bool,
+    },
+    /// Build Sluice and put it into a running control plane, in the place of the one there was.
+    Sync {
+        /// Name of the bed.
+        #[arg(long, default_value = "default")]
+        name: String,
     },
     /// Stop a control plane and remove all it left.
     Down {
@@ -42,7 +58,11 @@ pub enum BedCommand {
 /// When a program cannot be built, started or stopped.
 pub async fn run(command: BedCommand) -> anyhow::Result<()> {
     match command {
-        BedCommand::Up { name, nodes } => up(&name, nodes).await,
+        BedCommand::Up { name, nodes, kubevirt, sluice } => {
+            let agent = if sluice { Some(Agent::Sluice) } else { kubevirt.then_some(Agent::VirtHandler) };
+            up(&name, nodes, kubevirt, agent).await
+        }
+        BedCommand::Sync { name } => sync(&name).await,
         BedCommand::Down { name, all: false } => down(&name).await,
         BedCommand::Down { all: true, .. } => {
             for state in State::all()? {
@@ -63,7 +83,7 @@ pub async fn run(command: BedCommand) -> anyhow::Result<()> {
     }
 }
 
-async fn up(name: &str, nodes: usize) -> anyhow::Result<()> {
+async fn up(name: &str, nodes: usize, kubevirt: bool, agent: Option<Agent>) -> anyhow::Result<()> {
     let dir = State::dir_of(name)?;
     if let Ok(state) = State::load(&dir) {
         if !state.processes.is_empty()
@@ -78,17 +98,33 @@ async fn up(name: &str, nodes: usize) -> anyhow::Result<()> {
         std::fs::remove_dir_all(&dir)
             .with_context(|| format!("removing the unfinished {}", dir.display()))?;
     }
-    let bed = Bed::start_persistent(dir, BedOptions::default()).await?;
-    if nodes > 0 {
+    let bed = Bed::start_persistent(dir.clone(), BedOptions { kubevirt, ..BedOptions::default() }).await?;
+    if nodes > 0 && kubevirt {
+        bed.kubevirt()?.add_nodes(nodes).await?;
+    } else if nodes > 0 {
         bed.add_nodes(nodes, &[("cpu", "32"), ("memory", "128Gi")]).await?;
+    }
+    if let Some(agent) = agent {
+        agent::start(&mut State::load(&dir)?, agent).await?;
     }
     let seconds = bed.ready_after().as_secs_f32();
     print(&format!(
         "# bed {name}: {} with {nodes} simulated nodes, ready after {seconds:.1} s",
         bed.server_url()
     ))?;
+    if agent == Some(Agent::Sluice) {
+        print(&format!("# after a change of Sluice: cargo xtask bed sync --name {name}"))?;
+    }
     print(&format!("# stop it with: cargo xtask bed down --name {name}"))?;
     print(&format!("export KUBECONFIG={}", bed.admin_kubeconfig().display()))
+}
+
+async fn sync(name: &str) -> anyhow::Result<()> {
+    let state = State::load(&State::dir_of(name)?);
+    let mut state =
+        state.with_context(|| format!("bed {name} is not up: cargo xtask bed up --name {name}"))?;
+    agent::start(&mut state, Agent::Sluice).await?;
+    print(&format!("# bed {name} runs Sluice as it is built now; logs: {}", state.dir.join("logs").display()))
 }
 
 async fn down(name: &str) -> anyhow::Result<()> {
