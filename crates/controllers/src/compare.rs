@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Of a selector.
-const LABELS: &str = "matchLabels";
+/// Maps in which an empty text says something: a label without a value.
+const LABELS: [&str; 3] = ["matchLabels", "nodeSelector", "selector"];
 
 /// Equal but for fields that say nothing: null, or an empty text, list or object.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
@@ -11,8 +11,7 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
         (Value::Object(one), Value::Object(other)) => {
             let fields_of = |object: &Map<String, Value>, than: &Map<String, Value>| {
                 object.iter().all(|(key, value)| match than.get(key) {
-                    Some(other) if key == LABELS => same_labels(value, other),
-                    Some(other) => same(value, other),
+                    Some(other) => same_field(key, value, other),
                     None => is_nothing(key, value),
                 })
             };
@@ -25,15 +24,18 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Here an empty text says something: a label without a value.
-fn same_labels(one: &Value, other: &Value) -> bool {
-    one == other || (is_nothing(LABELS, one) && is_nothing(LABELS, other))
+/// The same of two values of a field.
+pub(crate) fn same_field(name: &str, one: &Value, other: &Value) -> bool {
+    if !LABELS.contains(&name) {
+        return same(one, other);
+    }
+    one == other || (is_nothing(name, one) && is_nothing(name, other))
 }
 
 /// Whether the field `key` says nothing.
 fn is_nothing(key: &str, value: &Value) -> bool {
     match value {
-        Value::Object(labels) if key == LABELS => labels.is_empty(),
+        Value::Object(labels) if LABELS.contains(&key) => labels.is_empty(),
         value => says_nothing(value),
     }
 }

@@ -58,8 +58,8 @@ pub fn operand_objects(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Val
     objects
 }
 
-/// What the operator writes besides: everything that gates, guards or reviews. No manifest contains these objects: applying a
-/// manifest again would replace the selector of the `AAQ` by the default.
+/// What the operator writes besides: everything that gates, guards or reviews. No manifest contains these objects: applying
+/// a manifest again would replace the selector of the `AAQ` by the default.
 ///
 /// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
 /// have reviewed. The policy that refuses pods without a gate is last.

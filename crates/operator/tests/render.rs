@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AdmissionPolicy, Gating, InstallOptions, OptionsFile, PlatformAccounts, admission_objects,
-    admission_policies, rancher_objects, render,
+    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, OptionsFile, PlatformAccounts, admission_objects,
+    admission_policies, operand_objects, rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -78,8 +78,8 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
             let own = [&managed[..], &[names::AACRQS, names::CLUSTER_QUOTA_CHARGES]].concat();
             // What makes an object go with the operator's role asks for `delete` on that object.
             let is_named = !list(&rule["resourceNames"]).is_empty();
-            let is_admission = is_named && rule["apiGroups"] == json!(["admissionregistration.k8s.io"]);
-            let may_delete = is_admission || resources.iter().all(|each| own.contains(each));
+            let is_made = role["metadata"]["name"] == names::OPERATOR;
+            let may_delete = (is_named && is_made) || resources.iter().all(|each| own.contains(each));
             assert!(!verbs.contains(&"delete") || may_delete, "{rule}");
             assert!(!(resources.contains(&"pods") && verbs.contains(&"create")), "{rule}");
             if resources.contains(&"secrets") && verbs != ["create"] {
@@ -93,34 +93,43 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
 /// Where OwnerReferencesPermissionEnforcement is enabled, an owner may only be given to what one may delete; and
 /// `blockOwnerDeletion`, which the operator does not set, would ask for `finalizers` too.
 #[test]
-fn the_operator_may_make_each_admission_object_go_with_its_role_and_nothing_else() {
+fn the_operator_may_make_what_it_writes_go_with_its_role_and_nothing_else() {
     let options = InstallOptions::default();
     let objects = render(&options);
-    let roles = of_kind(&objects, "ClusterRole").into_iter();
-    let role = roles.filter(|role| role["metadata"]["name"] == names::OPERATOR).collect::<Vec<_>>()[0];
-    let rules = role["rules"].as_array().expect("rules");
-    let granted = rules.iter().filter(|rule| list(&rule["verbs"]).contains(&"delete"));
-    let mut granted: Vec<(String, String)> = granted
-        .map(|rule| {
-            let ([resource], [name]) = (&list(&rule["resources"])[..], &list(&rule["resourceNames"])[..])
-            else {
-                panic!("one object: {rule}")
-            };
-            ((*resource).to_owned(), (*name).to_owned())
-        })
-        .collect();
+    let of_operator = |kind: &str| {
+        let all = of_kind(&objects, kind).into_iter();
+        let mut own = all.filter(|role| role["metadata"]["name"] == names::OPERATOR);
+        own.next().expect("a role")["rules"].as_array().expect("rules").clone()
+    };
+    let everywhere = of_operator("ClusterRole");
+    let rules = [everywhere.clone(), of_operator("Role")].concat();
+    let mut granted: Vec<(String, String)> = Vec::new();
+    for rule in rules.iter().filter(|rule| list(&rule["verbs"]).contains(&"delete")) {
+        let [resource] = &list(&rule["resources"])[..] else { panic!("one resource: {rule}") };
+        let names = list(&rule["resourceNames"]);
+        assert!(!names.is_empty() && list(&rule["verbs"]).contains(&"patch"), "{rule}");
+        granted.extend(names.iter().map(|name| ((*resource).to_owned(), (*name).to_owned())));
+    }
     let plural = |kind: &str| match kind.strip_suffix('y') {
         Some(start) => format!("{}ies", start.to_lowercase()),
         None => format!("{}s", kind.to_lowercase()),
     };
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let written = admission_objects(&options).into_iter();
-    let mut written: Vec<_> =
-        written.map(|object| (plural(&text(&object["kind"])), text(&object["metadata"]["name"]))).collect();
+    let written = [admission_objects(&options), operand_objects(&options, &AskedOfPods::default())].concat();
+    let mut written: Vec<_> = written
+        .iter()
+        .map(|object| (plural(&text(&object["kind"])), text(&object["metadata"]["name"])))
+        .collect();
     granted.sort();
     written.sort();
     assert_eq!(granted, written);
-    let reads = rules.iter().filter(|rule| list(&rule["resources"]) == ["clusterroles"]);
+    for (resource, _) in &written {
+        let may_create = |rule: &&Value| {
+            list(&rule["resources"]).contains(&resource.as_str()) && list(&rule["verbs"]).contains(&"create")
+        };
+        assert!(rules.iter().any(|rule| may_create(&rule)), "{resource}");
+    }
+    let reads = everywhere.iter().filter(|rule| list(&rule["resources"]) == ["clusterroles"]);
     let reads: Vec<_> = reads.map(|rule| (list(&rule["verbs"]), list(&rule["resourceNames"]))).collect();
     assert_eq!(reads, [(vec!["get", "list", "watch"], vec![names::OPERATOR])]);
 }

@@ -55,9 +55,9 @@ enum Command {
     /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
     #[command(args_override_self = true)]
     Webhook(Box<webhook::WebhookArgs>),
-    /// Keep certificates, webhook configurations and admission policies as they are shipped
+    /// Make and keep controller, webhook, certificates and what gates pods
     ///
-    /// Follows the AAQ's namespaceSelector. Nothing waits for it: what it keeps is in force while it does not run.
+    /// As the AAQ asks. Nothing waits for it: what it keeps is in force while it does not run.
     #[command(args_override_self = true)]
     Operator(Box<operator::OperatorArgs>),
     /// List what a managed-tenant-quota that crashed left behind, with the commands that repair it

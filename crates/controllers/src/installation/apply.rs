@@ -61,7 +61,7 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// A Deployment gets new pods by each write, so other clients are answered with pauses soon. A status follows these pods.
+    /// A Deployment gets new pods by each write, so other clients are soon answered with pauses. A status follows the pods.
     pub(super) const fn limits(&self) -> Limits {
         let (free, first, longest) = match self.target {
             Target::Operand(_) if self.contested.is_some() => (3, 2, 300),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sluice_engine::Quantity;
 
 use super::live::Live;
-use crate::compare::{same, without};
+use crate::compare::{same_field, without};
 
 /// What identifies an object is owned by nobody.
 const IDENTITY: [&[&str]; 4] =
@@ -19,7 +19,7 @@ const AMOUNTS: [&str; 3] = ["f:limits", "f:requests", "f:hard"];
 /// Whether `live` is `wanted`, an object to apply, and nothing is owned that is wanted no more.
 pub(super) fn is_as_wanted(wanted: &Value, live: &Live) -> bool {
     let wanted = IDENTITY.into_iter().fold(wanted.clone(), without);
-    live.owned.as_object().is_some_and(|owned| holds(&wanted, &live.content, owned, false))
+    live.owned.as_object().is_some_and(|owned| holds("", &wanted, &live.content, owned, false))
 }
 
 /// `wanted` without the nulls that take nothing away from `live`.
@@ -28,7 +28,7 @@ pub(super) fn to_apply(wanted: &Value, live: Option<&Value>) -> Value {
     let kept = fields.iter().filter_map(|(name, value)| {
         let live = live.and_then(|live| live.get(name));
         if value.is_null() {
-            return live.filter(|live| !same(live, value)).map(|_| (name.clone(), Value::Null));
+            return live.filter(|live| !is_empty(live)).map(|_| (name.clone(), Value::Null));
         }
         let inner = to_apply(value, live);
         let had_nulls_only = inner != *value && inner.as_object().is_some_and(Map::is_empty);
@@ -45,11 +45,11 @@ pub(super) fn taken_by<'l>(wanted: &Value, live: &'l Live) -> Option<&'l str> {
     live.others.iter().find(|(_, fields)| takes(fields)).map(|(name, _)| name.as_str())
 }
 
-/// `owned` is about `wanted` and `live`. `are_amounts`: their fields are.
-fn holds(wanted: &Value, live: &Value, owned: &Map<String, Value>, are_amounts: bool) -> bool {
+/// `owned` is about `wanted` and `live`, a field or item of this `name`. `are_amounts`: its fields are.
+fn holds(name: &str, wanted: &Value, live: &Value, owned: &Map<String, Value>, are_amounts: bool) -> bool {
     let mut parts = owned.iter().filter(|(key, _)| *key != ".").peekable();
     if parts.peek().is_none() {
-        return same(wanted, live) || (are_amounts && is_same_amount(wanted, live));
+        return same_field(name, wanted, live) || (are_amounts && is_same_amount(wanted, live));
     }
     let mut known = 0;
     let all_hold = parts.all(|(key, inner)| {
@@ -57,18 +57,28 @@ fn holds(wanted: &Value, live: &Value, owned: &Map<String, Value>, are_amounts: 
         let Some(wanted) = part(wanted, key) else { return false };
         let live = part(live, key).unwrap_or(&Value::Null);
         let are_amounts = are_amounts || AMOUNTS.contains(&key.as_str());
-        inner.as_object().is_some_and(|inner| holds(wanted, live, inner, are_amounts))
+        let name = key.strip_prefix("f:").unwrap_or_default();
+        inner.as_object().is_some_and(|inner| holds(name, wanted, live, inner, are_amounts))
     });
     all_hold
         && match wanted {
             Value::Array(items) => items.len() == known,
             Value::Object(fields) => fields.iter().all(|(name, value)| {
-                let is_empty = |value: &Value| same(value, &Value::Null);
                 owned.contains_key(&format!("f:{name}"))
                     || (is_empty(value) && live.get(name).is_none_or(is_empty))
             }),
             _ => true,
         }
+}
+
+/// Nothing is set by it. An empty text may be the value of a label.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 fn takes(wanted: &Value, owned: Option<&Value>, theirs: &Value) -> bool {

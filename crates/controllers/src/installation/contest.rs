@@ -45,7 +45,8 @@ impl Contests {
     fn sentence(&self, target: &Target) -> Option<String> {
         let (_, what) = self.0.get(target).filter(|(rounds, _)| *rounds >= ROUNDS)?;
         Some(format!(
-            "{target}: {what} whenever the operator puts it back: change the options of the installation or the AAQ instead"
+            "{target}: {what} whenever the operator puts it back: \
+             change the options of the installation or the AAQ instead"
         ))
     }
 

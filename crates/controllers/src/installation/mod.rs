@@ -43,7 +43,7 @@ use apply::{Target, Write};
 use contest::Contests;
 use observe::{Sources, World};
 use operands::Version;
-use status::Troubles;
+use state::Troubles;
 
 /// Of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -13,6 +13,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_operator::Naming;
+use sluice_operator::uninstall::PART_OF;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -251,7 +252,7 @@ impl Sources {
                 self.change(|world| world.operands.entry(kind).or_default().take(&object.name_any()));
             }
         };
-        let options = WatchOptions::default().labels(format!("app.kubernetes.io/part-of={}", names::APP));
+        let options = WatchOptions::default().labels(format!("{PART_OF}={}", names::APP));
         // As above.
         let _ =
             watch_kind(api, options, sink, WatchHealth::new(kind.resource().plural), cancel.clone()).await;

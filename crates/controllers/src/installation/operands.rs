@@ -48,7 +48,10 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
         operand_objects(options, &asked).into_iter().filter_map(named).collect();
     let Owner::Known(owner) = &world.owner else {
         let withheld = world.owner.missing().map(|missing| {
-            format!("controller and webhook are not kept: {missing}, with which they have to go: apply the manifest or the chart again")
+            format!(
+                "controller and webhook are not kept: {missing}, with which they have to go: \
+                 apply the manifest or the chart again"
+            )
         });
         return Plan { writes: Vec::new(), withheld };
     };

@@ -4,7 +4,6 @@ use sluice_api::{AaqPhase, names};
 
 use super::live::Live;
 use super::observe::World;
-use super::status::Troubles;
 use crate::aaq_conditions::Said;
 
 /// Whether pods are gated, with a message for people.
@@ -16,6 +15,17 @@ pub(super) enum Gate {
     Unknown(String),
     /// At some API server they come in without a gate or are refused: reason and message.
     Broken(String, String),
+}
+
+/// What went wrong when operands were written: a sentence each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Troubles {
+    /// What is missing is not created.
+    pub(super) withheld: Vec<String>,
+    /// The API server did not take a write.
+    pub(super) refused: Vec<String>,
+    /// Another client insists on something different.
+    pub(super) contested: Vec<String>,
 }
 
 /// The Deployments by what is wrong with them, and what is wrong besides: a sentence each.

@@ -9,21 +9,10 @@ use sluice_api::{AaqCondition, AaqPhase, AaqStatus, names};
 
 use super::apply::{Target, Write};
 use super::observe::World;
-use super::state::{Deployments, Gate};
+use super::state::{Deployments, Gate, Troubles};
 use super::wire::Order;
 use super::{InstallationSettings, in_force};
 use crate::aaq_conditions::{Said, merged};
-
-/// What went wrong when operands were written: a sentence each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Troubles {
-    /// What is missing is not created.
-    pub(super) withheld: Vec<String>,
-    /// The API server did not take a write.
-    pub(super) refused: Vec<String>,
-    /// Another client insists on something different.
-    pub(super) contested: Vec<String>,
-}
 
 /// The writes that bring every status up to date; none as long as something is not known.
 pub(super) fn plan(

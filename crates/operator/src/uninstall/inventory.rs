@@ -37,6 +37,8 @@ pub struct Part {
     pub stage: Stage,
     /// Its name.
     pub object: ObjectName,
+    /// No manifest contains it: the operator or another process has made it.
+    pub is_made: bool,
 }
 
 /// Everything that an installation in `namespace` may have, whatever its options, but for the CRDs.
@@ -50,10 +52,9 @@ pub fn inventory(namespace: &str) -> Vec<Part> {
         ..InstallOptions::default()
     };
     let kustomized = InstallOptions { reads_leases_everywhere: true, ..options.clone() };
-    let rendered = [
-        install_objects(&options),
-        install_objects(&kustomized),
-        rancher_objects(&options),
+    let applied =
+        [install_objects(&options), install_objects(&kustomized), rancher_objects(&options)].concat();
+    let made = [
         operand_objects(&options, &AskedOfPods::default()),
         admission_objects(&options),
         vec![certificate(namespace, &issuer, &[])],
@@ -71,10 +72,13 @@ pub fn inventory(namespace: &str) -> Vec<Part> {
         namespace: Some(namespace.to_owned()),
         name: name.to_owned(),
     });
-    let all: BTreeSet<_> = rendered.iter().filter_map(ObjectName::of).chain(written).collect();
-    let mut placed: Vec<_> = all.into_iter().map(|object| (place(&object, namespace), object)).collect();
+    let applied: BTreeSet<_> = applied.iter().filter_map(ObjectName::of).collect();
+    let made: BTreeSet<_> = made.iter().filter_map(ObjectName::of).chain(written).collect();
+    let mut placed: Vec<_> =
+        applied.union(&made).map(|object| (place(object, namespace), object.clone())).collect();
     placed.sort();
-    placed.into_iter().map(|((stage, _), object)| Part { stage, object }).collect()
+    let part = |((stage, _), object)| Part { stage, is_made: made.contains(&object), object };
+    placed.into_iter().map(part).collect()
 }
 
 /// The CRDs.

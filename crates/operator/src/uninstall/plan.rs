@@ -121,7 +121,7 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
     }
     let ours = || seen.parts.iter().filter(|(_, found)| found.is_ours);
     let delete = |stage: Stage| -> Vec<Step> {
-        let goes = |part: &Part| part.stage == stage && (!wish.keep_objects || is_written_by_us(part));
+        let goes = |part: &Part| part.stage == stage && (!wish.keep_objects || goes_anyway(part));
         let due = ours().filter(|(part, found)| goes(part) && !found.is_ending);
         due.map(|(part, found)| Step::Delete(part.object.clone(), found.uid.clone())).collect()
     };
@@ -163,8 +163,8 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
 }
 
 /// No manifest contains it, or it is a right without which a process that cannot be stopped does nothing.
-fn is_written_by_us(part: &Part) -> bool {
-    part.stage < Stage::Objects || matches!(part.object.kind.kind.as_str(), "Secret" | "Lease")
+fn goes_anyway(part: &Part) -> bool {
+    part.is_made || part.stage < Stage::Objects
 }
 
 fn clear(seen: &Seen, collections: &[Collection]) -> Vec<Step> {

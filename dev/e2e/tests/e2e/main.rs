@@ -20,6 +20,7 @@ mod install;
 mod managed_cluster_quota;
 mod managed_quota;
 mod metrics;
+mod operands;
 mod operator_cr;
 mod rbac;
 mod restore;

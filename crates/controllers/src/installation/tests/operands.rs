@@ -181,6 +181,28 @@ fn what_is_asked_holds_and_what_is_asked_no_more_is_that_of_the_options() {
     assert!(writes.iter().all(|write| write.contested.is_none()));
 }
 
+/// Roles of nodes are labels without a value.
+#[test]
+fn labels_without_a_value_are_told_from_none_and_from_each_other() {
+    let (mut server, mut world) = installed(world());
+    for labels in [json!({ "infra": "" }), json!({ "storage": "" }), json!({}), json!({ "infra": "" })] {
+        ask(&mut world, &json!({ "infra": { "nodeSelector": labels } }));
+        let writes = server.round(&mut world, &options());
+        let expected = if labels == json!({}) { Value::Null } else { labels };
+        assert_eq!(
+            writes.iter().map(|write| pod(&write.body)["nodeSelector"].clone()).collect::<Vec<_>>(),
+            [expected.clone(), expected]
+        );
+        assert_eq!(server.planned(&mut world, &options()), []);
+    }
+    let selector = ["spec", "template", "spec", "nodeSelector"];
+    server.get(Kind::Deployment, names::WEBHOOK).edit("kubectl-edit", &selector, json!({}));
+    assert_eq!(
+        targets(&server.round(&mut world, &options())),
+        ["Deployment sluice-webhook: kubectl-edit changes it"]
+    );
+}
+
 #[test]
 fn the_priority_class_is_one_that_exists() {
     let chosen = |spec: Value, exists: &[&str]| {

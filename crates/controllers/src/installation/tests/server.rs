@@ -62,10 +62,9 @@ fn fields(name: &str, value: &Value) -> Value {
 }
 
 fn of_item(list: &str, item: &Value) -> (String, Value) {
-    let known =
-        KEYS.iter().filter(|(name, keys)| *name == list && keys.iter().all(|key| item.get(key).is_some()));
-    let (_, keys) =
-        known.clone().next().unwrap_or_else(|| panic!("{list} is neither atomic nor has keys: {item}"));
+    let is_it =
+        |(name, keys): &&(&str, &[&str])| *name == list && keys.iter().all(|key| item.get(key).is_some());
+    let (_, keys) = KEYS.iter().find(is_it).unwrap_or_else(|| panic!("{list} is not known: {item}"));
     let key: Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), item[key].clone())).collect();
     let mut inner = if list == "ownerReferences" { json!({}) } else { fields("", item) };
     if list != "ownerReferences" {

@@ -11,7 +11,8 @@ use super::super::apply::{Target, Write};
 use super::super::kind::Kind;
 use super::super::live::Live;
 use super::super::observe::World;
-use super::super::status::{self, Troubles};
+use super::super::state::Troubles;
+use super::super::status;
 use super::{aaq, asking, deployment, mtq, options, world};
 
 fn settings(version: &str) -> InstallationSettings {
@@ -233,7 +234,8 @@ fn what_could_not_be_written_or_is_contested_is_said() {
         it.round("1");
         let conditions = it.status["conditions"].as_array().unwrap();
         let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
-        told.push(["status", "reason", "message"].map(|key| degraded[key].as_str().unwrap()).join(" "));
+        let words = ["status", "reason", "message"].map(|key| degraded[key].as_str().unwrap());
+        told.push(words.join(" ").trim_end().to_owned());
     };
     tell(&mut it);
     it.troubles.withheld.clear();
@@ -249,7 +251,7 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     True ObjectsNotWritten refused a; refused b
     True ObjectContested contested a; contested b
     True DeploymentsNotReady 1 of 2 pods of Deployment sluice-webhook are ready
-    False DeployCompleted 
+    False DeployCompleted
     ");
 }
 
