@@ -82,7 +82,7 @@ impl OptionsArgs {
     /// # Errors
     /// When one cannot be read.
     pub fn read(&self) -> Result<Files, OptionsError> {
-        self.options.as_deref().map_or(Ok(Files::default()), read)
+        self.options.as_deref().map_or_else(|| Ok(Files::default()), read)
     }
 
     /// Cancels everything when the files say something else than `known`, and it can be: the process is started again with

@@ -49,7 +49,7 @@ impl GatingMetrics {
 mod tests {
     use prometheus_client::encoding::text::encode;
     use sluice_operator::{InstallOptions, Monitoring, monitoring_objects};
-    use sluice_window::HeadroomMetrics;
+    use sluice_headroom::HeadroomMetrics;
 
     use super::*;
     use crate::gate::GateMetrics;

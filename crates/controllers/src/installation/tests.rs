@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_operator::Naming;
 use sluice_operator::InstallOptions;
 
 use super::kind::Kind;
@@ -47,6 +48,7 @@ fn world() -> World {
         operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
         owner: Owner::Known(role()),
         withheld: None,
+        naming: Naming::default(),
     };
     let deployments = world.operands.entry(Kind::Deployment).or_default();
     deployments.live =

@@ -123,6 +123,7 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
 pub const OPERATOR_AT_HOME: &[&str] = &[
     "create coordination.k8s.io:leases",
     "create :secrets",
+    "get :pods",
     "get apps:deployments",
     "list apps:deployments",
     "watch apps:deployments",
