@@ -38,6 +38,7 @@ fn policy(options: &InstallOptions, component: &'static str, ingress: &[Value], 
     let to_dns = DNS_PORTS.iter().flat_map(|port| ["UDP", "TCP"].map(|protocol| one(protocol, *port)));
     let to_api_servers = options.api_server_ports.iter().map(|port| one("TCP", *port));
     let servers = json!({ "ports": to_api_servers.chain(to_dns).collect::<Vec<_>>() });
+    let (ingress, egress) = ([&[metrics], ingress].concat(), [&[servers], egress].concat());
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -45,8 +46,8 @@ fn policy(options: &InstallOptions, component: &'static str, ingress: &[Value], 
         "spec": {
             "podSelector": { "matchLabels": options.naming.selector(component) },
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [&[metrics], ingress].concat(),
-            "egress": [&[servers], egress].concat(),
+            "ingress": ingress,
+            "egress": egress,
         },
     })
 }

@@ -1,4 +1,5 @@
 //! What options add to a manifest, and nothing without them.
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
 
 mod common;
 

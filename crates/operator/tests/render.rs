@@ -381,6 +381,7 @@ fn arguments(options: &InstallOptions, name: &str) -> String {
 }
 
 /// What the operator reads in its ConfigMap.
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
 fn read_by_operator(options: &InstallOptions) -> InstallOptions {
     let objects = render(options);
     let text =

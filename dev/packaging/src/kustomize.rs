@@ -72,7 +72,11 @@ pub(crate) fn files() -> anyhow::Result<Files> {
     let options = InstallOptions { reads_leases_everywhere: true, ..InstallOptions::default() };
     let folder = Path::new("kustomize");
     let renamed = InstallOptions { naming: Naming::Aaq, ..options.clone() };
-    let issuer = IssuerRef { name: "sluice".to_owned(), kind: "Issuer".to_owned(), group: "cert-manager.io".to_owned() };
+    let issuer = IssuerRef {
+        name: "sluice".to_owned(),
+        kind: "Issuer".to_owned(),
+        group: "cert-manager.io".to_owned(),
+    };
     let with_issuer = InstallOptions { cert_manager: Some(issuer), ..options.clone() };
     let monitoring = Monitoring { service_monitor: true, rules: true, ..Monitoring::default() };
     let monitored = InstallOptions { monitoring, ..options.clone() };

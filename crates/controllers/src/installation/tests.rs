@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_operator::Naming;
 use sluice_operator::InstallOptions;
+use sluice_operator::Naming;
 
 use super::kind::Kind;
 use super::live::{Live, Rollout};
