@@ -2,7 +2,7 @@
 
 use sluice_index::{PodWire, Targeting};
 
-use super::server::wire;
+use super::server::{is_gated, wire};
 use super::stories::{Story, at};
 use crate::gate::{Action, Answer, Judgement, Outcome, Release};
 
@@ -147,7 +147,7 @@ fn gated_pods_are_not_let_go_by_a_late_view_of_their_namespace() {
     assert_eq!(lists(&story.state.plan(at(100))), 1, "for all of them");
     assert_eq!(lists(&story.state.plan(at(110))), 0);
     let namespace = serde_json::json!({
-        "name": super::server::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""},
+        "name": super::team::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""},
     });
     story.state.apply_namespace(&wire(serde_json::json!({ "metadata": namespace })), at(120));
     story.state.on_outcome(Outcome::TargetsListed, at(120));
@@ -167,7 +167,7 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     assert_eq!(story.gated().len(), 50);
     story.server.delete_pod("p000");
     story.server.change_meaning();
-    let running = story.server.pods.values().filter(|pod| !pod.gated).count();
+    let running = story.server.pods().filter(|(_, pod)| !is_gated(pod)).count();
     story.see_all(at(100));
     for _ in 0..13 {
         let (asked, _): (Vec<_>, Vec<_>) = story
@@ -186,8 +186,8 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     );
     story.run(at(200));
     assert_eq!(story.server.taken(), 100, "the room of both pods was given away once");
-    let quota = story.server.quota.clone().unwrap();
-    assert_eq!((quota.status, quota.used_pods), (Some(("100m".into(), "100m".into())), Some("100".into())));
+    assert_eq!(story.server.status(), Some(("100m", "100m")));
+    assert_eq!(story.server.quota().unwrap()["status"]["used"]["pods"], "100");
     assert_eq!(running, 99);
 }
 

@@ -1,12 +1,12 @@
 //! A process that is fed by watches, each as late as it likes.
 
 use serde_json::Value;
-use sluice_engine::ChargeRules;
+use sluice_engine::{Amount, ChargeRules, Claim, QuotaId};
 use sluice_index::Targeting;
 
-use super::super::own_namespace;
-use super::super::server::{GATE, wire};
-use super::server::{Change, KINDS, Kind, Server};
+use super::own_namespace;
+use super::server::{Change, GATE, KINDS, Kind, Server, wire};
+use super::step::Trouble;
 use crate::gate::parts::stamp::Stamp;
 use crate::gate::{AuditCursor, AuditFinding, GateConfig, Moment, State};
 
@@ -54,6 +54,7 @@ impl Replica {
             catches_up: leads.then_some(cursor),
             deposed_at: None,
         };
+        server.tell(&mut new.state, now);
         // Pods come last only by chance: the lists are not in any order.
         for kind in KINDS {
             new.relist(server, kind);
@@ -65,8 +66,9 @@ impl Replica {
     }
 
     /// A deposed leader goes on for a while: it has not noticed yet.
-    pub fn acts(&self, now: Moment) -> bool {
-        self.leads || self.deposed_at.is_some_and(|since| now.mono_ms < since + DEPOSED_MS)
+    pub fn acts(&self, trouble: Trouble, now: Moment) -> bool {
+        let is_recent = |since: u64| now.mono_ms < since + DEPOSED_MS;
+        self.leads || trouble != Trouble::Expiry && self.deposed_at.is_some_and(is_recent)
     }
 
     pub fn relist(&mut self, server: &Server, kind: Kind) {
@@ -77,6 +79,7 @@ impl Replica {
             Kind::Quota => self.state.begin_quotas(),
             Kind::ClusterQuota => self.state.begin_cluster_quotas(),
             Kind::Charge => self.state.begin_charges(),
+            Kind::Machine => self.state.begin_machines(),
             Kind::Permission => {}
         }
         self.listings[kind as usize] =
@@ -106,15 +109,17 @@ impl Replica {
             }
             *cursor = until;
         }
-        let has_seen = |wanted: usize| KINDS.into_iter().all(|kind| self.has_seen(kind, wanted));
+        let has_seen = |wanted| KINDS.into_iter().all(|kind| self.has_seen(server, kind, wanted));
         if self.catches_up.is_some_and(has_seen) {
             self.catches_up = None;
             self.state.lead(now);
         }
     }
 
-    pub fn has_seen(&self, kind: Kind, wanted: usize) -> bool {
-        self.listings[kind as usize].is_none() && wanted <= self.cursors[kind as usize]
+    /// Whether it has seen all that there was of a kind when the log was so long.
+    pub fn has_seen(&self, server: &Server, kind: Kind, wanted: usize) -> bool {
+        let late = server.log.get(self.cursors[kind as usize]..wanted).unwrap_or_default();
+        self.listings[kind as usize].is_none() && late.iter().all(|change| change.kind != kind)
     }
 
     fn end_list(&mut self, kind: Kind, now: Moment) {
@@ -124,12 +129,13 @@ impl Replica {
             Kind::Quota => self.state.end_quotas(now),
             Kind::ClusterQuota => self.state.end_cluster_quotas(now),
             Kind::Charge => self.state.end_charges(now),
+            Kind::Machine => self.state.end_machines(now),
             Kind::Permission => {}
         }
     }
 
     /// The sums are those of the pods at any time.
-    pub fn check(&mut self, now: Moment) {
+    pub fn check(&mut self, trouble: Trouble, now: Moment) {
         let namespaces: Vec<_> = self.state.index().1.iter().map(|(id, _)| id).collect();
         for namespace in namespaces {
             let mut place = AuditCursor::default();
@@ -141,11 +147,22 @@ impl Replica {
             };
             assert_eq!(found, AuditFinding::Right, "incremental sums differ from recomputed ones");
         }
+        // No room is ever kept on account of a leader that there is not.
+        if trouble == Trouble::ScribbledStatus {
+            let is_in_flight = self.state.index().2.iter().any(|(quota, _)| is_in_flight(&self.state, quota));
+            assert!(!is_in_flight, "the only leader takes its own charges for another's");
+        }
     }
 }
 
+/// Whether room of a quota is kept on account of another leader.
+pub fn is_in_flight(state: &State, quota: QuotaId) -> bool {
+    let lines = state.queue().ledger(quota).map(|ledger| ledger.lines()).unwrap_or_default();
+    lines.iter().any(|line| line.claimed(Claim::InFlight) != Amount::ZERO)
+}
+
 /// A watch has shown a change.
-fn see(state: &mut State, change: &Change, now: Moment) {
+pub fn see(state: &mut State, change: &Change, now: Moment) {
     let object = change.object.clone();
     match (change.kind, change.is_gone) {
         (Kind::Pod, false) => state.apply_pod(&wire(object), now),
@@ -158,6 +175,8 @@ fn see(state: &mut State, change: &Change, now: Moment) {
         (Kind::ClusterQuota, true) => state.delete_cluster_quota(&wire(object), now),
         (Kind::Charge, false) => state.apply_charge(&wire(object), now),
         (Kind::Charge, true) => state.delete_charge(&wire(object), now),
+        (Kind::Machine, false) => state.apply_machine(&wire(object), now),
+        (Kind::Machine, true) => state.delete_machine(&wire(object), now),
         (Kind::Permission, _) => state.allow_cluster_quotas(object["allowed"] == true, now),
     }
 }

@@ -3,15 +3,24 @@
 use serde_json::json;
 use sluice_api::names;
 
-use super::super::owners::{annotations, kubevirt, references};
-use super::server::{Kind, NAMESPACES, cluster_quota, is_gated, own_quota};
-use super::step::{Step, Trouble};
-use super::world::{World, pod};
+use super::owners::{annotations, kubevirt, references};
+use super::server::{Key, Kind, is_gated};
+use super::step::{Fault, Step, Trouble};
+use super::world::{SHARED, World};
 use crate::gate::Action;
+
+pub(super) fn cluster_quota() -> Key {
+    SHARED.quota(0)
+}
+
+/// The quota that green has of its own.
+pub(super) fn own_quota() -> Key {
+    SHARED.quota(1)
+}
 
 /// The cluster quota is over blue and green and has room for 3000m.
 fn world() -> World {
-    let mut world = World::new(Trouble::BusyAdmin);
+    let mut world = World::new(&SHARED, Trouble::BusyAdmin);
     world.server.delete(&own_quota());
     run(&mut world, 2);
     world
@@ -22,7 +31,7 @@ fn run(world: &mut World, seconds: usize) {
 }
 
 fn create(world: &mut World, namespace: u8, number: u8, milli_cpu: u64) {
-    world.step(&Step::Create { namespace, pod: number, milli_cpu, priority: 0 });
+    world.step(&Step::Create((namespace, number), milli_cpu, 0));
 }
 
 fn gated(world: &World) -> Vec<&str> {
@@ -30,14 +39,14 @@ fn gated(world: &World) -> Vec<&str> {
     gated.map(|(key, _)| key.2.as_str()).collect()
 }
 
-fn label(world: &mut World, namespace: usize, is_member: bool) {
-    world.server.label(NAMESPACES[namespace], is_member);
+fn label(world: &mut World, namespace: u8, is_member: bool) {
+    world.server.label(SHARED.namespace(namespace), is_member);
 }
 
 /// Does and answers only requests of this kind, until there are none.
 fn do_only(world: &mut World, is_wanted: fn(&Action) -> bool) {
     while let Some(at) = world.requests.iter().position(|request| is_wanted(&request.action)) {
-        world.answer(at, super::super::step::Fault::None);
+        world.answer(at, Fault::None);
         world.plan();
     }
 }
@@ -54,7 +63,7 @@ fn two_namespaces_ask_for_the_last_room_and_one_gets_it() {
     run(&mut world, 2);
     assert_eq!(gated(&world).len(), 1, "both take the same part: either goes");
     let gone = if gated(&world) == ["green-p0"] { 0 } else { 1 };
-    world.server.finish_pod(&pod(gone, 0));
+    world.server.finish(&SHARED.pod((gone, 0)));
     run(&mut world, 2);
     assert_eq!(gated(&world), Vec::<&str>::new());
 }
@@ -104,7 +113,7 @@ fn create_target(world: &mut World, namespace: u8, number: u8, milli_cpu: u64) {
         replica.state.set_kubevirt(Some(kubevirt()), now);
     }
     create(world, namespace, number, milli_cpu);
-    world.server.edit(&pod(namespace, number), |pod| {
+    world.server.edit(&SHARED.pod((namespace, number)), |pod| {
         let metadata = &mut pod["metadata"];
         metadata["ownerReferences"] = references("vm-p1");
         metadata["annotations"] = annotations("vm-p1");
@@ -126,10 +135,10 @@ fn a_target_that_is_given_up_soon_goes_before_others_of_its_namespace_and_of_no_
     create_target(&mut world, 0, 2, 1200);
     run(&mut world, 650);
     assert_eq!(gated(&world), ["blue-p1", "blue-p2", "green-p1"]);
-    world.server.finish_pod(&pod(0, 0));
+    world.server.finish(&SHARED.pod((0, 0)));
     run(&mut world, 2);
     assert_eq!(gated(&world), ["blue-p1", "blue-p2"], "the other namespace has waited longer");
-    world.server.finish_pod(&pod(1, 0));
+    world.server.finish(&SHARED.pod((1, 0)));
     run(&mut world, 2);
     assert_eq!(gated(&world), ["blue-p1"]);
     world.check_end();
@@ -147,7 +156,7 @@ fn a_record_that_ended_before_its_answer_came_is_made_anew() {
     world.delete_charge();
     world.deliver_to(0);
     world.plan();
-    world.answer(at, super::super::step::Fault::None);
+    world.answer(at, Fault::None);
     world.plan();
     run(&mut world, 60);
     assert_eq!(gated(&world), Vec::<&str>::new());
@@ -182,7 +191,7 @@ fn what_a_leader_recorded_before_it_crashed_is_honoured_for_a_while() {
     world.requests.clear();
     world.lead(1);
     world.crash(0);
-    world.server.delete(&pod(0, 0));
+    world.server.delete(&SHARED.pod((0, 0)));
     create(&mut world, 1, 0, 2000);
     run(&mut world, 45);
     assert_eq!(gated(&world), ["green-p0"], "the release may be under way");
@@ -195,7 +204,7 @@ fn a_quota_whose_watch_is_late_is_found_by_the_list() {
     let mut world = world();
     world.server.delete(&cluster_quota());
     run(&mut world, 2);
-    world.server.set_hard(&cluster_quota(), 500);
+    world.server.limit(&cluster_quota(), 500);
     create(&mut world, 0, 0, 600);
     world.deliver(0, Kind::Pod, usize::MAX);
     world.plan();
@@ -210,7 +219,7 @@ fn limits_that_sink_while_a_decision_awaits_its_list_undo_it() {
     world.deliver(0, Kind::Pod, usize::MAX);
     world.plan();
     do_only(&mut world, is_record);
-    world.server.set_hard(&cluster_quota(), 1000);
+    world.server.limit(&cluster_quota(), 1000);
     do_only(&mut world, |_| true);
     run(&mut world, 2);
     assert_eq!(gated(&world), ["blue-p0"]);
@@ -254,7 +263,7 @@ fn a_list_that_is_answered_late_brings_no_quota_back() {
     let is_list = |action: &Action| matches!(action, Action::ListClusterQuotas);
     let at = world.requests.iter().position(|request| is_list(&request.action)).unwrap();
     world.execute(at);
-    world.step(&Step::DeleteQuota { is_own: false });
+    world.step(&Step::DeleteQuota(0));
     world.deliver_to(0);
     create(&mut world, 1, 0, 2000);
     run(&mut world, 5);
@@ -283,8 +292,8 @@ fn namespaces_share_a_list() {
 /// Blue's pod fits. Green's do not go because green's own quota keeps its last room for the eldest of them.
 #[test]
 fn no_room_is_kept_for_a_pod_that_its_own_quota_keeps_waiting() {
-    let mut world = World::new(Trouble::BusyAdmin);
-    world.server.set_hard(&cluster_quota(), 3000);
+    let mut world = World::new(&SHARED, Trouble::BusyAdmin);
+    world.server.limit(&cluster_quota(), 3000);
     create(&mut world, 1, 0, 1500);
     run(&mut world, 2);
     create(&mut world, 1, 1, 800);
@@ -296,7 +305,7 @@ fn no_room_is_kept_for_a_pod_that_its_own_quota_keeps_waiting() {
     create(&mut world, 0, 1, 1100);
     run(&mut world, 90);
     world.check_end();
-    world.server.finish_pod(&pod(1, 2));
+    world.server.finish(&SHARED.pod((1, 2)));
     create(&mut world, 1, 4, 450);
     run(&mut world, 90);
     create(&mut world, 0, 2, 300);
@@ -312,7 +321,7 @@ fn a_pod_that_waits_behind_one_of_another_namespace_is_told_amounts() {
     run(&mut world, 2);
     create(&mut world, 1, 1, 1000);
     run(&mut world, 62);
-    world.server.finish_pod(&pod(0, 3));
+    world.server.finish(&SHARED.pod((0, 3)));
     run(&mut world, 2);
     create(&mut world, 0, 2, 100);
     run(&mut world, 2);

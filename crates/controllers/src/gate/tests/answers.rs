@@ -1,11 +1,10 @@
 //! Requests: done and answered, or not, or later.
 
-use super::super::server::wire;
-use super::super::step::Fault;
-use super::super::step::reply;
-use super::server::{Kind, key};
-use super::step::Trouble;
-use super::world::{Request, World, quota};
+use sluice_index::VmiWire;
+
+use super::server::{Kind, Server, wire};
+use super::step::{Fault, reply};
+use super::world::{Request, World};
 use crate::gate::{Action, Answer, Outcome, RecordedIn};
 
 /// A request's time limit: nothing arrives after it.
@@ -44,7 +43,7 @@ impl World {
         }
         if matches!(request.action, Action::CatchUp) {
             let is_alive = self.lives[request.replica] == request.life;
-            if is_alive && !self.replicas[request.replica].has_seen(Kind::Pod, request.logged) {
+            if is_alive && !self.replicas[request.replica].has_seen(&self.server, Kind::Pod, request.logged) {
                 return self.requests.push(request);
             }
             request.outcome = Some(Outcome::CaughtUp);
@@ -66,60 +65,65 @@ impl World {
         }
     }
 
-    /// Does what was asked for as far as the fault allows it, and answers.
+    /// What a release takes was there.
     fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
+        let before = matches!(action, Action::Release(_)).then(|| self.taken());
+        let outcome = self.server.outcome(action, fault);
+        if let Some(before) = before {
+            self.check_room(&before);
+        }
+        outcome
+    }
+}
+
+impl Server {
+    /// Does what was asked for as far as the fault allows it, and answers.
+    pub fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
         let is_done = matches!(fault, Fault::None | Fault::AnswerLost);
         match action {
             Action::Record(record) => {
                 if matches!((&record.object, fault), (RecordedIn::NewCharge { is_shown: false }, Fault::Busy))
                 {
                     // Of two requests the first one is done.
-                    self.server.show(record);
+                    self.show_limits(record);
                 }
-                let answer = is_done.then(|| self.server.record(record));
+                let answer = is_done.then(|| self.record(record));
                 Outcome::Recorded(record.quota, record.uid.clone(), reply(answer, fault))
             }
             Action::Release(release) => {
                 // A refusal is given only for the very version that there is.
-                let is_refused = matches!(fault, Fault::Refused);
-                let before = [false, true].map(|is_own| self.server.taken(&quota(is_own)).0);
-                let answer = (is_done || is_refused).then(|| self.server.release(release, is_refused));
-                self.check_room(before);
+                let answer = match fault {
+                    Fault::Refused => Some(self.refuse(release)),
+                    _ => is_done.then(|| self.release(release)),
+                };
                 let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
                 Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
             }
             Action::ListQuotas(namespaces) => {
                 let one = if let [(_, name)] = namespaces.as_slice() { name } else { "" };
-                let list = self.server.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
+                let list = self.all(Kind::Quota, one).map(|(_, quota)| wire(quota.clone())).collect();
                 let ids = namespaces.iter().map(|(id, _)| *id).collect();
                 Outcome::Listed(ids, reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::ListClusterQuotas => {
-                let list = self.server.all(Kind::ClusterQuota, "");
+                let list = self.all(Kind::ClusterQuota, "");
                 let list = list.map(|(_, quota)| wire(quota.clone())).collect();
                 Outcome::ClusterListed(reply(is_done.then_some(Answer::Done(list)), fault))
             }
             Action::Read(pod) => {
-                let found = self.server.get(&key(Kind::Pod, &pod.namespace, &pod.name));
-                let answer = is_done.then(|| Answer::Stale(found.cloned().map(wire)));
+                let answer = is_done.then(|| self.read(pod));
                 Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
             }
-            Action::CatchUp => Outcome::CaughtUp,
-            Action::WriteEvent(_) | Action::Answer(..) | Action::ReadMachine(_) | Action::ListTargets => {
-                unreachable!("{action:?}")
+            Action::ReadMachine(read) => {
+                let mut machines = self.all(Kind::Machine, &read.namespace).map(|(_, vmi)| wire(vmi.clone()));
+                let uid = read.uid.to_string();
+                let found = machines.find(|vmi: &VmiWire| vmi.metadata.uid.as_ref() == Some(&uid));
+                let answer = is_done.then_some(Answer::Done(found));
+                Outcome::MachineRead(read.clone(), Box::new(reply(answer, fault)))
             }
-        }
-    }
-
-    /// What a release has taken was there.
-    fn check_room(&self, before: [u64; 2]) {
-        for (is_own, before) in [false, true].into_iter().zip(before) {
-            let (after, _) = self.server.taken(&quota(is_own));
-            let highest = self.highest[usize::from(is_own)];
-            assert!(
-                self.trouble == Trouble::BusyAdmin || after <= before || after <= highest,
-                "released {after}m where at most {highest}m may be taken, is_own: {is_own}"
-            );
+            Action::CatchUp => Outcome::CaughtUp,
+            Action::ListTargets => Outcome::TargetsListed,
+            Action::WriteEvent(_) | Action::Answer(..) => unreachable!("{action:?}"),
         }
     }
 }

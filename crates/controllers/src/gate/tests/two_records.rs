@@ -1,9 +1,10 @@
 //! A pod under two cluster quotas is charged by two writes. A leader that ends between them leaves one.
 
-use super::super::step::Fault;
-use super::server::{Key, Kind, Server, is_gated, key};
-use super::step::Trouble;
-use super::world::{World, pod};
+use super::cluster_stories::own_quota;
+use super::server::{Key, Kind, is_gated, key, uid};
+use super::step::{Fault, Trouble};
+use super::world::{SHARED, World};
+use super::writes::charge_key;
 use crate::gate::{Action, RecordedIn};
 
 /// `--in-flight-grace`, and what a leader needs to begin and to end it.
@@ -16,10 +17,10 @@ fn quotas() -> [Key; 2] {
 }
 
 fn world() -> World {
-    let mut world = World::new(Trouble::BusyAdmin);
-    world.server.delete(&super::server::own_quota());
+    let mut world = World::new(&SHARED, Trouble::BusyAdmin);
+    world.server.delete(&own_quota());
     for quota in quotas() {
-        world.server.set_hard(&quota, 3000);
+        world.server.limit(&quota, 3000);
     }
     run(&mut world, 2);
     world
@@ -30,14 +31,14 @@ fn run(world: &mut World, seconds: usize) {
     for _ in 0..seconds {
         world.quiet_second();
         for quota in quotas() {
-            let (taken, hard) = (world.server.taken(&quota).0, world.server.hard(&quota).unwrap());
+            let (taken, hard) = (world.server.taken_of(&quota).0, world.server.hard(&quota).unwrap());
             assert!(taken <= hard, "{quota:?}: {taken}m of {hard}m are taken");
         }
     }
 }
 
 fn create(world: &mut World, namespace: &str) {
-    world.server.create_pod(namespace, &format!("{namespace}-p0"), 2000, 0);
+    world.server.create_in(namespace, &format!("{namespace}-p0"), 2000, 0);
 }
 
 fn gated(world: &World) -> Vec<String> {
@@ -47,8 +48,8 @@ fn gated(world: &World) -> Vec<String> {
 
 /// The CPUs that the charge of a quota says are used.
 fn recorded(world: &World, quota: &Key) -> String {
-    let uid = world.server.get(quota).unwrap()["metadata"]["uid"].as_str().unwrap();
-    let charge = world.server.get(&Server::charge_key(uid)).expect("a charge");
+    let charge = charge_key(uid(world.server.get(quota).unwrap()));
+    let charge = world.server.get(&charge).expect("a charge");
     charge["status"]["used"]["requests.cpu"].as_str().unwrap().to_owned()
 }
 
@@ -57,7 +58,7 @@ fn leader_ends_after(world: &mut World, charged: &Key) {
     create(world, "blue");
     world.deliver_to(0);
     world.plan();
-    let uid = world.server.get(charged).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = uid(world.server.get(charged).unwrap()).to_owned();
     let is_charge = |action: &Action| {
         matches!(action, Action::Record(record)
             if record.uid.to_string() == uid && matches!(record.object, RecordedIn::Charge(_)))
@@ -78,7 +79,7 @@ fn what_one_of_two_records_says_for_nothing_is_free_after_the_grace() {
     for charged in quotas() {
         let mut world = world();
         leader_ends_after(&mut world, &charged);
-        world.server.delete(&pod(0, 0));
+        world.server.delete(&SHARED.pod((0, 0)));
         create(&mut world, "green");
         run(&mut world, HELD_S);
         assert_eq!(gated(&world), ["green-p0"], "{charged:?}: the release may be under way");
@@ -103,7 +104,7 @@ fn the_pod_that_was_half_charged_is_charged_once_and_goes_alone() {
         world.calm_down();
         world.check_end();
         assert_eq!(quotas().map(|quota| recorded(&world, &quota)), ["2", "2"], "{charged:?}");
-        world.server.finish_pod(&pod(gone, 0));
+        world.server.finish(&SHARED.pod((gone, 0)));
         run(&mut world, 2);
         assert_eq!(gated(&world), Vec::<String>::new(), "{charged:?}");
     }
