@@ -21,6 +21,7 @@ mod managed_cluster_quota;
 mod managed_quota;
 mod metrics;
 mod operator_cr;
+mod pods;
 mod rbac;
 mod restore;
 mod survive;

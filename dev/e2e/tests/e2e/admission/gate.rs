@@ -7,53 +7,40 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::Setup;
-use sluice_e2e::call::post;
 use sluice_e2e::objects::{self, is_held};
 use sluice_operator::Gating;
 use sluice_testbed::wait;
 
-use super::{gates, pods_path};
-use crate::context::{SOON, shared};
+use crate::context::{SOON, gates, shared};
+use crate::pods::{assert_refused, pod, stamp, with_gates};
 use crate::team::Team;
-
-fn pod_with(name: &str, gates: &[String]) -> Value {
-    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
-    pod["apiVersion"] = json!("v1");
-    pod["kind"] = json!("Pod");
-    if !gates.is_empty() {
-        pod["spec"]["schedulingGates"] = gates.iter().map(|name| json!({"name": name})).collect();
-    }
-    pod
-}
 
 #[tokio::test]
 async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
     let team = Team::on(shared().await.bed, "gates").await;
     team.quota("none", &[("pods", "0")]).await;
-    let path = pods_path(&team.namespace.name);
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let many: Vec<String> =
-        (0..names::MOST_ITEMS - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
+    let many = (0..names::MOST_ITEMS - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100));
+    let many: Vec<String> = many.collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let cases = [
-        (vec![], owned(&[names::GATE])),
-        (owned(&["b.example/x", "a.example/y"]), owned(&["b.example/x", "a.example/y", names::GATE])),
-        (owned(&[names::GATE]), owned(&[names::GATE])),
-        (owned(&["z/z", names::GATE, "a/a"]), owned(&["z/z", names::GATE, "a/a"])),
+        (vec![], vec![names::GATE]),
+        (vec!["b.example/x", "a.example/y"], vec!["b.example/x", "a.example/y", names::GATE]),
+        (vec![names::GATE], vec![names::GATE]),
+        (vec!["z/z", names::GATE, "a/a"], vec!["z/z", names::GATE, "a/a"]),
         // Names that only look like ours.
-        (owned(&["applicationawarequotagate"]), owned(&["applicationawarequotagate", names::GATE])),
-        (many.clone(), [many.clone(), owned(&[names::GATE])].concat()),
+        (vec!["applicationawarequotagate"], vec!["applicationawarequotagate", names::GATE]),
+        (many.clone(), [many.as_slice(), &[names::GATE]].concat()),
     ];
     for (index, (given, expected)) in cases.iter().enumerate() {
-        let created = post(&team.client, &path, &pod_with(&format!("p{index}"), given)).await.unwrap();
+        let plain = pod(&format!("p{index}"));
+        let sent = if given.is_empty() { plain } else { with_gates(plain, given) };
+        let created = team.create(&sent).await;
         assert_eq!(created.code, 201, "{given:?}: {created:?}");
         assert_eq!(gates(&created.body), *expected, "{given:?}");
     }
-    let more = [many, owned(&["one.more/gate"])].concat();
-    let refused = post(&team.client, &path, &pod_with("more", &more)).await.unwrap();
-    assert_eq!(refused.code, 403, "{refused:?}");
-    assert!(refused.message().contains("more than 64 items"), "{}", refused.message());
-    let twice = pod_with("twice", &owned(&[names::GATE, names::GATE]));
-    let answer = post(&team.client, &path, &twice).await.unwrap();
+    let more = [many.as_slice(), &["one.more/gate"]].concat();
+    assert_refused(&team.create(&with_gates(pod("more"), &more)).await, &["more than 64 items"]);
+    let answer = team.create(&with_gates(pod("twice"), &[names::GATE, names::GATE])).await;
     if Setup::default().gating() == Gating::Policy {
         assert_eq!(gates(&answer.body), [names::GATE], "the policy makes it one: {answer:?}");
     } else {
@@ -65,8 +52,7 @@ async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
 async fn a_pod_waits_for_foreign_gates_too_and_is_not_charged_before() {
     let team = Team::on(shared().await.bed, "foreign").await;
     team.quota("one", &[("pods", "1")]).await;
-    let parked = pod_with("parked", &["example.com/mine".to_owned()]);
-    let created = post(&team.client, &pods_path(&team.namespace.name), &parked).await.unwrap();
+    let created = team.create(&with_gates(pod("parked"), &["example.com/mine"])).await;
     assert_eq!(created.code, 201);
     // It takes no room: the next one gets in, and the first stays behind both gates.
     team.pod("next", &[]).await;
@@ -177,17 +163,13 @@ async fn a_pod_that_names_its_node_is_refused_with_a_way_out() {
     let bed = shared().await.bed;
     let team = Team::on(bed, "node-name").await;
     let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
-    let mut pod = pod_with("bound", &[]);
+    let mut pod = pod("bound");
     pod["spec"]["nodeName"] = json!("node-1");
     for client in [&team.client, &tenant] {
-        let refused = post(client, &pods_path(&team.namespace.name), &pod).await.unwrap();
-        assert_eq!(refused.code, 403, "{refused:?}");
-        for words in [names::GATED_POLICY, "spec.nodeName to \"node-1\"", names::GATE, "spec.nodeSelector"] {
-            assert!(refused.message().contains(words), "{words}: {}", refused.message());
-        }
+        let words = [names::GATED_POLICY, "spec.nodeName to \"node-1\"", names::GATE, "spec.nodeSelector"];
+        assert_refused(&team.create_by(client, &pod).await, &words);
     }
-    let elsewhere = bed.namespace("node-name-free", &[]).await.unwrap();
-    let created = post(&team.client, &pods_path(&elsewhere.name), &pod).await.unwrap();
+    let created = Team::with(bed, "node-name-free", &[]).await.create(&pod).await;
     assert_eq!(created.code, 201, "not our business where pods are not gated: {created:?}");
 }
 
@@ -205,10 +187,10 @@ async fn a_pod_of_cdi_that_names_its_node_is_counted_beyond_the_limit_and_holds_
     importer["spec"]["nodeName"] = json!(node.name_any());
     let cdi = "system:serviceaccount:cdi:cdi-sa";
     let client = bed.client_as_user(cdi, &["system:masters"]).unwrap().client().unwrap();
-    let created = post(&client, &pods_path(&team.namespace.name), &importer).await.unwrap();
+    let created = team.create_by(&client, &importer).await;
     assert_eq!(created.code, 201, "{created:?}");
     assert!(gates(&created.body).is_empty(), "{created:?}");
-    assert_eq!(created.body["metadata"]["annotations"][names::CREATED_BY_ANNOTATION], cdi);
+    assert_eq!(stamp(&created.body), Some(cdi));
     team.until_used("full", "requests.cpu", "1250m").await;
     // No room is left for as much as it takes, although the limit alone would leave it.
     team.pod("next", &[("cpu", "800m")]).await;
@@ -227,7 +209,7 @@ async fn only_the_kubelet_itself_gets_a_mirror_pod_past_the_gate() {
     let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
     let nodes: Api<Node> = Api::all(team.client.clone());
     let node = nodes.list(&ListParams::default().limit(1)).await.unwrap().items.remove(0);
-    let mut pod = pod_with("static", &[]);
+    let mut pod = pod("static");
     pod["metadata"]["annotations"] = json!({
         "kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x", "kubernetes.io/config.source": "file",
     });
@@ -235,13 +217,11 @@ async fn only_the_kubelet_itself_gets_a_mirror_pod_past_the_gate() {
         "apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid(), "controller": true,
     }]);
     pod["spec"]["nodeName"] = json!(node.name_any());
-    let path = pods_path(&team.namespace.name);
-    let refused = post(&tenant, &path, &pod).await.unwrap();
-    assert_eq!(refused.code, 403, "{refused:?}");
-    assert!(refused.message().contains("spec.nodeName"), "as any pod with a node: {}", refused.message());
+    // As any pod with a node.
+    assert_refused(&team.create_by(&tenant, &pod).await, &["spec.nodeName"]);
     let user = format!("system:node:{}", node.name_any());
     let kubelet = bed.client_as_user(&user, &["system:nodes"]).unwrap().client().unwrap();
-    let created = post(&kubelet, &path, &pod).await.unwrap();
+    let created = team.create_by(&kubelet, &pod).await;
     assert_eq!(created.code, 201, "{created:?}");
     assert!(gates(&created.body).is_empty(), "{created:?}");
 }

@@ -18,7 +18,8 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp, with_gates, with_stamp};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_gated, assert_refused, pod, stamp, with_gates, with_stamp};
 use crate::team::Team;
 
 const ADMIN: fn(&Bed) -> String = |bed| bed.admin_identity().user().to_owned();

@@ -7,7 +7,8 @@ use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
 use sluice_e2e::call::{APPLY, JSON, MERGE, call, get, post};
 
 use crate::context::gates;
-use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp, with_stamp};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_gated, assert_refused, pod, stamp, with_stamp};
 use crate::team::Team;
 
 const FORGED: &str = "system:serviceaccount:kubevirt:kubevirt-controller";

@@ -13,7 +13,8 @@ use sluice_e2e::{Running, Setup, build};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::{pod, policy_path, with_gates};
+use crate::gate_policies::world::policy_path;
+use crate::pods::{pod, with_gates};
 use crate::team::Team;
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
