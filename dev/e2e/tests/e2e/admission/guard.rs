@@ -2,11 +2,14 @@
 
 use http::Method;
 use kube::Client;
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, GATE};
 use sluice_e2e::call::{APPLY, JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
+use sluice_operator::Gating;
 
 use crate::context::{gates, kubectl_tries, manifest, shared};
+use crate::gate_policies::world::gated_by;
 use crate::pods::{pod, with_gates};
 use crate::team::Team;
 
@@ -61,11 +64,12 @@ fn removals(known: &Value) -> Vec<(&'static str, Method, &'static str, Value)> {
     ]
 }
 
-#[tokio::test]
-async fn the_gate_is_removed_by_nobody_else_in_no_way() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "guard").await;
-    team.quota("none", &[("pods", "0")]).await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gate_is_removed_by_nobody_else_in_no_way(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "guard").await);
     let path = team.path("pods/p");
     let tenant = bed.tenant(&team.namespace).await.unwrap();
     let created = apply(&tenant.client().unwrap(), &path, &with_gates(pod("p"), &[GATE])).await;
@@ -97,11 +101,12 @@ async fn the_gate_is_removed_by_nobody_else_in_no_way() {
     assert_eq!(team.held().await, ["p"]);
 }
 
-#[tokio::test]
-async fn kubectl_replace_and_rename_do_not_remove_the_gate() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "rename").await;
-    team.quota("none", &[("pods", "0")]).await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_replace_and_rename_do_not_remove_the_gate(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "rename").await);
     let path = team.path("pods/p");
     let created = apply(&team.client, &path, &with_gates(pod("p"), &["example.com/other", GATE])).await;
     let mut bare = created.body.clone();
@@ -126,10 +131,12 @@ async fn kubectl_replace_and_rename_do_not_remove_the_gate() {
     assert_eq!(renamed.code, 400, "{renamed:?}");
 }
 
-#[tokio::test]
-async fn everything_else_about_a_held_pod_can_be_changed() {
-    let team = Team::on(shared().await.bed, "others").await;
-    team.quota("none", &[("pods", "0")]).await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_else_about_a_held_pod_can_be_changed(#[case] gating: Gating) {
+    let team = Team::gated_by(gating, "others").await;
     let path = team.path("pods/p");
     assert_eq!(
         apply(&team.client, &path, &with_gates(pod("p"), &["example.com/other", GATE])).await.code,
@@ -161,10 +168,12 @@ async fn everything_else_about_a_held_pod_can_be_changed() {
     assert_eq!(pod["spec"]["ephemeralContainers"][0]["name"], "debug", "{pod}");
 }
 
-#[tokio::test]
-async fn subresources_are_no_way_around_the_gate() {
-    let team = Team::on(shared().await.bed, "subresources").await;
-    team.quota("none", &[("pods", "0")]).await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subresources_are_no_way_around_the_gate(#[case] gating: Gating) {
+    let team = Team::gated_by(gating, "subresources").await;
     let path = team.path("pods/p");
     assert_eq!(apply(&team.client, &path, &pod("p")).await.code, 201);
     let bare = json!({"spec": {"schedulingGates": null}});
@@ -178,9 +187,11 @@ async fn subresources_are_no_way_around_the_gate() {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
     });
-    let refused = post(&team.client, &format!("{path}/binding"), &binding).await.unwrap();
-    assert_eq!(refused.code, 409, "{refused:?}");
-    assert!(refused.message().contains("schedulingGates"), "{}", refused.message());
+    for path in ["pods/p/binding", "bindings"] {
+        let refused = post(&team.client, &team.path(path), &binding).await.unwrap();
+        assert_eq!(refused.code, 409, "{path}: {refused:?}");
+        assert!(refused.message().contains("schedulingGates"), "{}", refused.message());
+    }
 }
 
 #[tokio::test]

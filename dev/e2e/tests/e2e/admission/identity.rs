@@ -1,13 +1,14 @@
 //! The stamp says who created a pod, whatever the pod itself says.
 
 use http::Method;
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
-use sluice_e2e::Setup;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
 use sluice_operator::Gating;
 
-use crate::context::{gates, shared};
+use crate::context::gates;
+use crate::gate_policies::world::gated_by;
 use crate::pods::{assert_refused, pod, stamp, with_stamp};
 use crate::team::Team;
 
@@ -17,10 +18,12 @@ fn annotated(name: &str, annotations: &Value) -> Value {
     pod
 }
 
-#[tokio::test]
-async fn the_stamp_names_the_creator_and_overwrites_a_forged_one() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "stamp").await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stamp_names_the_creator_and_overwrites_a_forged_one(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "stamp").await);
     let tenant = bed.tenant(&team.namespace).await.unwrap();
     let client = tenant.client().unwrap();
     for (name, annotations) in [
@@ -66,16 +69,17 @@ type Attempt = (Method, &'static str, Value);
 
 /// An update that leaves it out, as one does that replaces the object by its manifest, has no effect on it; where no policy
 /// can restore it, it is refused.
-#[tokio::test]
-async fn the_stamp_cannot_be_changed_or_removed() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "stamp-stays").await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stamp_cannot_be_changed_or_removed(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "stamp-stays").await);
     let tenant = bed.tenant(&team.namespace).await.unwrap();
-    team.quota("none", &[("pods", "0")]).await;
     let created = team.create_by(&tenant.client().unwrap(), &pod("p")).await;
     let path = team.path("pods/p");
     let (losses, changes) = attempts(&created.body);
-    let restored = Setup::default().gating() == Gating::Policy;
+    let restored = gating == Gating::Policy;
     for client in [team.client.clone(), tenant.client().unwrap()] {
         for (method, content_type, body) in &changes {
             let refused = call(&client, method.clone(), &path, content_type, body).await.unwrap();
@@ -96,16 +100,19 @@ async fn the_stamp_cannot_be_changed_or_removed() {
     assert_eq!(stamp(&get(&team.client, &path).await.unwrap().body), Some(tenant.user()));
 }
 
-#[tokio::test]
-async fn where_pods_are_not_gated_nobody_can_forge_a_stamp() {
-    let bed = shared().await.bed;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_pods_are_not_gated_nobody_can_forge_a_stamp(#[case] gating: Gating) {
+    let bed = gated_by(gating).await;
     let namespace = bed.namespace("untargeted", &[]).await.unwrap();
     let tenant = bed.tenant(&namespace).await.unwrap();
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     for client in [bed.admin().unwrap(), tenant.client().unwrap()] {
         let forged = with_stamp(pod("forged"), "system:serviceaccount:kubevirt:kubevirt-controller");
         let answer = post(&client, &format!("{path}?dryRun=All"), &forged).await.unwrap();
-        if Setup::default().gating() == Gating::Policy {
+        if gating == Gating::Policy {
             // As of a pod from a backup.
             assert_eq!(answer.code, 201, "{answer:?}");
             let creators = [tenant.user(), bed.admin_identity().user()];

@@ -5,6 +5,7 @@ use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::call::{JSON, call};
 use sluice_e2e::{Running, Setup};
+use sluice_operator::Gating;
 use sluice_testbed::Bed;
 use tokio::sync::OnceCell;
 
@@ -22,6 +23,19 @@ pub async fn asleep() -> &'static Bed {
         bed
     };
     BED.get_or_init(start).await
+}
+
+/// A cluster whose pods are gated by policies while no process of Sluice is left, or by the webhook alone.
+pub async fn gated_by(gating: Gating) -> &'static Bed {
+    static BY_WEBHOOK: OnceCell<Running<'static>> = OnceCell::const_new();
+    let start = || async {
+        let bed = Bed::start_shared(idle_options()).await.unwrap();
+        Running::on(bed, Setup { webhook_alone: true, ..Setup::default() }).await.unwrap()
+    };
+    match gating {
+        Gating::Policy => asleep().await,
+        Gating::Webhook => BY_WEBHOOK.get_or_init(start).await.bed,
+    }
 }
 
 /// Path of a mutating policy, or with `validating` of a validating one.
