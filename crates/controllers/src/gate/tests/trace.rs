@@ -83,8 +83,8 @@ fn run(seed: u64) -> (&'static str, Trace) {
     }
 }
 
-/// Writes the numbers to the file that `SLUICE_TRACE` names, or compares with those that it has; without it a few runs are made
-/// twice, since what is compared has to be the same each time.
+/// Writes the numbers to the file that `SLUICE_TRACE` names, or compares with those that it has. Without the variable a few
+/// runs are made twice: what is compared has to be the same each time.
 #[test]
 fn trace() {
     let Some(file) = std::env::var_os("SLUICE_TRACE").map(PathBuf::from) else {
